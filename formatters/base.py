@@ -1,0 +1,148 @@
+"""What every dialect is made of: a request in, a call out, and a reply that turns events into records.
+
+    Request --detect--> Format --parse--> Call(generations, reply)
+    Event, Event, ... --reply.feed--> record, record, ...
+
+Nothing here does I/O, so that the rolling batch, the async mode and the local server share it, and tests feed it by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from ..model.errors import LmiError
+from ..model.events import Event
+from ..model.generation import Generation
+from ..model.options import Settings
+
+__all__ = [
+    "JSON",
+    "JSON_LINES",
+    "SSE",
+    "Answer",
+    "Call",
+    "Format",
+    "Payload",
+    "Reply",
+    "Request",
+    "encode",
+    "event_record",
+    "line_record",
+]
+
+JSON = "application/json"
+JSON_LINES = "application/jsonlines"
+SSE = "text/event-stream"
+
+Payload = dict[str, Any]
+"""A request's body, decoded."""
+
+encode = msgspec.json.Encoder().encode
+"""A value as JSON, UTF-8; what is not finite becomes null."""
+
+
+def line_record(value: object) -> bytes:
+    """`value` as one JSON document on a line of its own."""
+    return encode(value) + b"\n"
+
+
+def event_record(value: object) -> bytes:
+    """`value` as one server-sent event: one `data: ` line, ended by LF LF (wire-decisions: SSE)."""
+    return b"data: " + encode(value) + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as a host received it."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By lower-case name."""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host tells them apart."""
+    path: str = "/invocations"
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, given without asking the engine."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    """The error that it tells of, for hosts that must tell it in a form of their own."""
+
+
+class Reply(Protocol):
+    """The answer to one request, in the making. All of a request's state is in its reply."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; final once `feed` has returned the first record."""
+        ...
+
+    @property
+    def content_type(self) -> str:
+        """Final once `feed` has returned the first record, like `headers`."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Further headers."""
+        ...
+
+    @property
+    def failure(self) -> LmiError | None:
+        """The error that ended the request, for hosts that must tell it in a form of their own."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether `feed` has returned the last record; later events are not to be fed."""
+        ...
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` of generation number `prompt` completes, none of them empty.
+
+        A record is what must not be torn apart: a JSON line, a server-sent event, a whole body. The records of a
+        request, joined, are its body, whatever the split of tokens into events.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that was understood: what to generate, and what to make of it."""
+
+    generations: tuple[Generation, ...]
+    reply: Reply
+
+
+class Format(Protocol):
+    """A dialect. Modules of this package have this shape: the same names, as functions and constants."""
+
+    NAME: str
+    """What `option.dialect` and the request attribute `dialect` call it."""
+    MARK: str
+    """The field of the body that `matches` goes by, named in the error when no dialect matches."""
+
+    def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
+        """Whether a body without an explicit dialect is this one's."""
+        ...
+
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> Call:
+        """The call; raises RequestError."""
+        ...
+
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+        """The answer to a request that `parse` refused, or that could not be read (`payload` is None then)."""
+        ...

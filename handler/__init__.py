@@ -1,0 +1,29 @@
+"""The hosts. `handle` is the entry point that DJL Serving calls: `option.entryPoint=lmi.handler`.
+
+    rolling batch    Java calls handle again and again with every open request      rolling.py
+    async            Java awaits handle once a request                              asynchronous.py
+    local server     `lmi serve MODEL_DIR`                                          server.py
+
+djl.py is the only module that uses djl_python. Importing this package loads neither torch nor vLLM: DJL allows a
+worker two minutes until it has started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from djl_python import Input
+
+__all__ = ["handle"]
+
+
+def handle(inputs: Input) -> Any:
+    """Serves DJL's call: an Output where DJL calls it plainly, an awaitable where DJL runs an event loop (async mode).
+
+    The first call has no content: its properties are the options, and the engine is started. Raises nothing that a request or an
+    option can cause: errors are in what it returns.
+    """
+    from .djl import worker
+
+    return worker().handle(inputs)

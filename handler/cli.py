@@ -1,0 +1,112 @@
+"""The command `lmi`: serve, check, package, demo-model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..model.errors import LmiError
+
+__all__ = ["main"]
+
+
+def _set(pairs: Sequence[str]) -> dict[str, str]:
+    """`--set NAME=VALUE`, with or without `option.` before the name."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise SystemExit(f"lmi: --set {pair}: expected NAME=VALUE")
+        options[name.strip().removeprefix("option.")] = value.strip()
+    return options
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serves a model directory on this machine."""
+    import uvicorn
+
+    from ..model.options import load_settings
+    from .server import application
+    from .service import Service
+
+    settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
+    service = Service(settings)
+    print(f"lmi: starting the engine for {settings.model_name}", flush=True)
+    try:
+        service.start()
+        print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
+        uvicorn.run(
+            application(service),
+            host=arguments.host,
+            port=arguments.port,
+            log_level="warning",
+            timeout_graceful_shutdown=10,
+        )
+    finally:
+        service.close()
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Says what start-up would say of a model directory, without starting an engine."""
+    from .check import check as check_directory
+
+    for line in check_directory(arguments.model_dir, _set(arguments.set)):
+        print(line)
+
+
+def package(arguments: argparse.Namespace) -> None:
+    """Writes a model directory with this handler inside."""
+    from .package import package as package_directory
+
+    package_directory(arguments.model_dir, arguments.output)
+
+
+def demo_model(arguments: argparse.Namespace) -> None:
+    """Makes the demo model."""
+    from ..model.demo_model import build
+
+    build(arguments.directory, seed=arguments.seed)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    root = argparse.ArgumentParser(prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container.")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("serve", help="serve a model directory on this machine")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--port", type=int, default=8080)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.set_defaults(run=serve)
+
+    command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.set_defaults(run=check)
+
+    command = commands.add_parser("package", help="write a model directory with this handler inside, for the container")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
+    command.set_defaults(run=package)
+
+    command = commands.add_parser("demo-model", help="make a small model that answers a built-in set of questions")
+    command.add_argument("directory", type=Path)
+    command.add_argument("--seed", type=int, default=0)
+    command.set_defaults(run=demo_model)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command; an error of ours is one line on standard error and exit status 1."""
+    logging.basicConfig(level=os.environ.get("LMI_LOG_LEVEL", "INFO"), format="%(levelname)s::%(name)s %(message)s")
+    parsed = parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except LmiError as error:
+        print(f"lmi: {error}", file=sys.stderr)
+        raise SystemExit(1) from None

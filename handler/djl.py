@@ -1,0 +1,168 @@
+"""The only module that uses djl_python: its Input becomes requests, frames become its Output.
+
+    handle(Input) --empty--> start the engine
+                  --in an event loop--> AsyncService.frames
+                  --otherwise---------> RollingBatch.step
+
+Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (RollingBatch, AsyncRequestManager, djl_python.inputs/outputs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any
+
+from djl_python import Input, Output
+
+from ..formatters import Request
+from ..model.errors import StartError
+from ..model.options import settings_of
+from .asynchronous import AsyncService
+from .frames import Frame
+from .headers import ATTRIBUTES_HEADER, attributes_of
+from .rolling import RollingBatch
+from .service import Service
+
+__all__ = ["Worker", "worker"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_ID = "requestId"
+
+
+class Worker:
+    """One DJL worker process: its model and the mode that DJL drives it in."""
+
+    def __init__(self) -> None:
+        self._service: Service | None = None
+        self._rolling: RollingBatch | None = None
+        self._async: AsyncService | None = None
+
+    def handle(self, inputs: Input) -> Output | None | Coroutine[Any, Any, Any]:
+        """See `lmi.handler.handle`."""
+        return self._handle_async(inputs) if _in_event_loop() else self._handle_batch(inputs)
+
+    def _handle_batch(self, inputs: Input) -> Output | None:
+        if inputs.is_empty():
+            return self._start(inputs)
+        if self._service is None:
+            raise StartError("the model has not been initialized")
+        if self._rolling is None:
+            self._rolling = RollingBatch(self._service)
+        properties = inputs.get_properties()
+        frames = self._rolling.step(requests_of_batch(inputs), reset=properties.get("reset_rollingbatch") == "true")
+        return output_of_batch(frames)
+
+    async def _handle_async(self, inputs: Input) -> AsyncIterator[Output] | Output | None:
+        if inputs.is_empty():
+            # The host's own tasks on this loop go on meanwhile.
+            return await asyncio.to_thread(self._start, inputs)
+        if self._service is None:
+            raise StartError("the model has not been initialized")
+        if self._async is None:
+            self._async = AsyncService(self._service)
+        return self._outputs(self._async, request_of(inputs))
+
+    async def _outputs(self, service: AsyncService, request: Request) -> AsyncIterator[Output]:
+        """Whatever raised in here would be swallowed by DJL and leave the client hanging: `frames` does not raise."""
+        async for frame in service.frames(request):
+            yield output_of(frame)
+
+    def _start(self, inputs: Input) -> Output | None:
+        """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
+        if self._service is not None:
+            return None
+        # djl_python adds some of its own arguments, as numbers.
+        properties = {name: str(value) for name, value in inputs.get_properties().items()}
+        try:
+            settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
+            service = Service(settings)
+            service.start()
+        except StartError as refused:
+            log.error("start failed: %s", refused)
+            error = refused
+        except Exception as unexpected:
+            log.exception("start failed")
+            error = StartError(f"{type(unexpected).__name__}: {unexpected}")
+        else:
+            self._service = service
+            return None
+        return Output().error(error.message, code=error.status, message=error.message)
+
+
+def _in_event_loop() -> bool:
+    """Whether the caller runs on an event loop, as DJL's async mode does."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@functools.cache
+def worker() -> Worker:
+    """This process's worker."""
+    return Worker()
+
+
+def request_of(inputs: Input) -> Request:
+    """A request that came on its own: the body is the content item `data` or the first one; others are query parameters."""
+    keys = inputs.content.get_keys()
+    values = inputs.content.get_values()
+    at = keys.index("data") if "data" in keys else 0
+    query = {
+        key: bytes(value).decode(errors="replace")
+        for position, (key, value) in enumerate(zip(keys, values, strict=True))
+        if position != at and key is not None
+    }
+    return _request(bytes(values[at]), inputs.get_properties(), query)
+
+
+def requests_of_batch(inputs: Input) -> list[Request | None]:
+    """The items of a rolling batch in Java's order; None for one that runs already (it has no properties and no data)."""
+    properties: dict[int, dict[str, str]] = {}
+    for key, value in inputs.get_properties().items():
+        prefix, dot, name = key.partition(".")
+        if dot and prefix.startswith("batch_"):
+            properties.setdefault(int(prefix[6:]), {})[name] = value
+    items: list[Request | None] = []
+    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+        if not key.endswith(".data"):
+            continue
+        own = properties.get(len(items))
+        items.append(None if own is None and not value else _request(bytes(value), own or {}, {}))
+    return items
+
+
+def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) -> Request:
+    headers = {name.lower(): value for name, value in properties.items()}
+    return Request(
+        body=body,
+        headers=headers,
+        query=query,
+        # The front end turns the custom attributes into properties, and newer ones drop the header itself.
+        attributes={**properties, **attributes_of(headers.get(ATTRIBUTES_HEADER, ""))},
+        request_id=properties.get(REQUEST_ID, ""),
+    )
+
+
+def output_of(frame: Frame) -> Output:
+    """A frame on its own (async mode)."""
+    output = Output()
+    output.properties.update(frame.headers)
+    output.content.add(value=frame.encode())
+    return output
+
+
+def output_of_batch(frames: list[Frame]) -> Output:
+    """All frames of a step (rolling batch)."""
+    output = Output()
+    add = output.content.add
+    for index, frame in enumerate(frames):
+        add(value=frame.encode())
+        for name, value in frame.headers.items():
+            output.properties[f"batch_{index}_{name}"] = value
+    return output

@@ -1,0 +1,90 @@
+"""What a worker hands to DJL's Java side for one request, in the form of djl_python's `Output.binary_encode`.
+
+A frame is a dict of strings: a 16-bit count, then for each key and value a 32-bit length and UTF-8, all big-endian. The keys are
+`data`, `last`, and for an error before the first record `code` and `error`, at which Java drops `data` and answers
+`{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager: Request.addResponse).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from ..formatters import Answer
+from ..formatters.base import Reply
+from ..model.errors import LmiError
+from .exchange import Exchange
+
+__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
+
+_LENGTH = struct.Struct(">i")
+
+
+def _text(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
+
+
+_TWO = struct.pack(">h", 2) + _text(b"data")
+_FOUR = struct.pack(">h", 4) + _text(b"data")
+_MORE = _text(b"last") + _text(b"false")
+_LAST = _text(b"last") + _text(b"true")
+_CODE = _text(b"code")
+_ERROR = _text(b"error")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message about one request."""
+
+    data: bytes = b""
+    """UTF-8; empty and not last: nothing is sent to the client."""
+    last: bool = False
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    """Response headers; only those of a request's first frame count."""
+    failure: LmiError | None = None
+    code: int = 424
+    """The status that Java is to send with `failure`."""
+
+    def encode(self) -> bytearray:
+        """The frame's bytes."""
+        ending = _LAST if self.last else _MORE
+        if self.failure is None:
+            return bytearray(b"".join((_TWO, _LENGTH.pack(len(self.data)), self.data, ending)))
+        error = (_CODE, _text(str(self.code).encode()), _ERROR, _text(self.failure.message.encode()))
+        return bytearray(b"".join((_FOUR, _text(b""), ending, *error)))
+
+
+NOTHING = Frame()
+
+
+def headers_of(reply: Reply | Answer) -> dict[str, str]:
+    """The headers that Java is to send."""
+    return {"Content-Type": reply.content_type, **reply.headers}
+
+
+def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
+    """The next frame of a running request, NOTHING where none is ready.
+
+    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready.
+    """
+    finished = exchange.finished
+    records = exchange.records
+    if not records and not finished:
+        return NOTHING
+    reply = exchange.call.reply
+    headers = headers_of(reply) if first else {}
+    if first and finished and (exchange.failure is not None) and reply.status >= 400:
+        records.clear()
+        return Frame(b"", True, headers, exchange.failure, reply.status)
+    if merge:
+        data = b"".join(records)
+        records.clear()
+    else:
+        data = records.popleft() if records else b""
+    return Frame(data, finished and not records, headers)
+
+
+def frame_of_answer(answer: Answer) -> Frame:
+    """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
+    failure = answer.failure if answer.status >= 400 else None
+    return Frame(answer.body, True, headers_of(answer), failure, answer.status)

@@ -1,0 +1,116 @@
+"""The two sides of an engine, and the table of engines.
+
+    host's process                                  engine's process
+    Engine.submit(generation, sink) --- Add ------> Backend.prepare, Backend.add
+    Engine.abort(ticket)            --- Abort ----> Backend.abort
+    sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
+
+A host knows `Engine` only (model/remote.py implements it for every backend). A backend is one file in this folder and one line
+in ENGINES; it needs to know nothing of processes, threads or dialects.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from .events import Event
+from .generation import Generation
+from .options import Settings
+
+__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "load_backend"]
+
+Sink = Callable[[Event], None]
+"""Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise."""
+
+Listener = Callable[[], None]
+"""Called on the engine's thread after the sinks have got what one step brought."""
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an engine once it is up."""
+
+    engine: str
+    version: str
+    context: int
+    """The longest prompt plus answer, in tokens."""
+
+
+class Engine(Protocol):
+    """What hosts drive."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether `submit` would be served now."""
+        ...
+
+    def start(self) -> EngineInfo:
+        """Brings the engine up; raises StartError."""
+        ...
+
+    def submit(self, generation: Generation, sink: Sink) -> int:
+        """Starts a generation and returns a ticket for `abort`; never waits for the engine.
+
+        What is wrong with the request comes as a Failed event. Raises UnavailableError while there is no engine.
+        """
+        ...
+
+    def abort(self, tickets: Sequence[int]) -> None:
+        """Ends generations; nothing more comes of them. Unknown tickets are ignored."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Adds a listener."""
+        ...
+
+    def close(self) -> None:
+        """Ends the engine and whatever runs in it."""
+        ...
+
+
+class Backend(Protocol):
+    """What runs in the engine's process. Constructed with Settings; may raise StartError, or anything, when it cannot start."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has something to do."""
+        ...
+
+    def prepare(self, number: int, generation: Generation) -> Any:
+        """The slow part of starting a generation (tokenizing, checks): runs on a thread of its own beside `step`.
+
+        Raises RequestError.
+        """
+        ...
+
+    def add(self, prepared: Any) -> None:
+        """Starts what `prepare` returned; between two steps. Raises RequestError."""
+        ...
+
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Ends generations without a further event; between two steps."""
+        ...
+
+    def step(self) -> list[tuple[int, Event]]:
+        """Generates on and returns what is new, by generation. Raises when the engine is beyond use."""
+        ...
+
+    def close(self) -> None: ...
+
+
+ENGINES = {
+    "vllm": "lmi.model.vllm_engine:VllmEngine",
+}
+"""Name to "module:class" of a Backend. The module is imported in the engine's process only."""
+
+
+def load_backend(settings: Settings) -> Backend:
+    """The backend that `settings.engine` names, started."""
+    module, _, name = ENGINES[settings.engine].partition(":")
+    return cast(Backend, getattr(importlib.import_module(module), name)(settings))

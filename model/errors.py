@@ -1,0 +1,196 @@
+"""What can go wrong with a request or with the engine, as one tree.
+
+    LmiError
+    ├── RequestError          the client's doing; the same body would fail again
+    │   ├── PayloadError        the body cannot be read: not JSON, a field missing or of the wrong type
+    │   ├── ParameterError      a parameter's value is out of range
+    │   │   └── ContextError      the prompt does not fit the model's context
+    │   ├── UnsupportedError    understood, but this model or engine cannot honour it
+    │   ├── UnauthorizedError   no key, or a wrong one
+    │   └── NotFoundError       no such route, model or adapter
+    ├── EngineError           our doing; the same body may succeed later
+    │   ├── GenerationError     this request failed in the engine; others go on
+    │   ├── OverloadedError     a limit on queued work was reached
+    │   └── UnavailableError    the engine is starting, being rebuilt, or gone
+    └── StartError            the model cannot be served at all
+        ├── OptionError         an option is unknown or its value is wrong
+        └── MemoryShortError    not enough memory for weights or KV cache
+
+Each dialect renders an error in its own shape; a host only adds what its protocol demands. `status` is the HTTP status
+that the error has where nothing else is laid down, `code` a stable word for programs, `param` the offending field.
+Messages are one line: the Java front end turns a line break into a 500.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "ContextError",
+    "EngineError",
+    "GenerationError",
+    "LmiError",
+    "MemoryShortError",
+    "NotFoundError",
+    "OptionError",
+    "OverloadedError",
+    "ParameterError",
+    "PayloadError",
+    "RequestError",
+    "StartError",
+    "UnauthorizedError",
+    "UnavailableError",
+    "UnsupportedError",
+    "error_of_kind",
+    "one_line",
+]
+
+SHOWN = 120
+"""How many characters of an offending value a message repeats."""
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space, line breaks included, as a single space."""
+    return " ".join(text.split())
+
+
+class LmiError(Exception):
+    """The root: a message of one line, and the field that it is about, if it is about one."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        self.message = one_line(message)
+        self.param = param
+        super().__init__(self.message)
+
+    @property
+    def kind(self) -> str:
+        """The class's name, which `error_of_kind` turns back into the class."""
+        return type(self).__name__
+
+
+class RequestError(LmiError):
+    """The request cannot be served as it is."""
+
+    status = 400
+    code = "invalid_request_error"
+
+    @classmethod
+    def of(cls, param: str, given: object, expected: str) -> RequestError:
+        """The error that names the field, what was given and what was expected."""
+        shown = repr(given)
+        if len(shown) > SHOWN:
+            shown = shown[:SHOWN] + "..."
+        return cls(f"{param}: expected {expected}, got {shown}", param)
+
+
+class PayloadError(RequestError):
+    """The body cannot be read: not JSON, a required field missing, a field of the wrong type."""
+
+    code = "invalid_payload"
+
+
+class ParameterError(RequestError):
+    """A parameter has the right type but a value that makes no sense."""
+
+    code = "invalid_parameter"
+
+
+class ContextError(ParameterError):
+    """The prompt, or the prompt with the tokens asked for, is longer than the model's context."""
+
+    code = "context_length_exceeded"
+
+
+class UnsupportedError(RequestError):
+    """Something that this model or engine cannot do."""
+
+    code = "unsupported"
+
+
+class UnauthorizedError(RequestError):
+    """The key is missing or wrong."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class NotFoundError(RequestError):
+    """No such route, model or adapter."""
+
+    status = 404
+    code = "not_found"
+
+
+class EngineError(LmiError):
+    """The request was fine; the engine failed it."""
+
+    code = "engine_error"
+
+
+class GenerationError(EngineError):
+    """The engine failed this request alone."""
+
+    code = "generation_failed"
+
+
+class OverloadedError(EngineError):
+    """Too much is queued already."""
+
+    status = 429
+    code = "overloaded"
+
+
+class UnavailableError(EngineError):
+    """There is no engine just now: it is starting, being rebuilt, or has been given up."""
+
+    status = 503
+    code = "engine_unavailable"
+
+
+class StartError(LmiError):
+    """The engine cannot be brought up."""
+
+    code = "start_failed"
+
+
+class OptionError(StartError):
+    """An option is unknown or has a value that cannot be used; `param` is its name."""
+
+    code = "invalid_option"
+
+
+class MemoryShortError(StartError):
+    """There is not enough memory; hosts report it as 507 (DJL's out-of-memory code)."""
+
+    status = 507
+    code = "out_of_memory"
+
+
+_KINDS: dict[str, type[LmiError]] = {
+    kind.__name__: kind
+    for kind in (
+        LmiError,
+        RequestError,
+        PayloadError,
+        ParameterError,
+        ContextError,
+        UnsupportedError,
+        UnauthorizedError,
+        NotFoundError,
+        EngineError,
+        GenerationError,
+        OverloadedError,
+        UnavailableError,
+        StartError,
+        OptionError,
+        MemoryShortError,
+    )
+}
+
+
+def error_of_kind(kind: str, message: str, param: str | None = None) -> LmiError:
+    """The error that another process described by its `kind`; an unknown kind becomes the root class."""
+    return _KINDS.get(kind, LmiError)(message, param)

@@ -1,0 +1,103 @@
+"""What an engine reports of a running generation.
+
+    Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
+    Failed    at any time instead of what was still to come; always the last event
+
+How many tokens a Delta holds is an accident of timing: formatters must give the same answer for any split. The types are
+msgspec structs in array form because they cross a process boundary once a token.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .errors import LmiError, error_of_kind
+
+__all__ = ["Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
+
+FinishReason = Literal["eos", "stop", "length", "abort"]
+"""eos: the model ended by itself. stop: a stop string or a stop token id. length: max_tokens or the context. abort: cut off."""
+
+LOWEST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON cannot carry (the value that OpenAI documents: specs 001, Token object)."""
+
+
+class TopToken(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One of the most likely tokens at a position."""
+
+    id: int
+    text: str
+    logprob: float
+    raw: bytes = b""
+    """The token's own bytes; unlike `text` exact for a part of a character."""
+
+
+class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """A token of the prompt or of the answer. The texts of a sequence's tokens, joined, are its text."""
+
+    id: int
+    text: str
+    logprob: float | None = None
+    """Finite (at least LOWEST_LOGPROB); None where it was not asked for, and for a prompt's first token."""
+    special: bool = False
+    top: tuple[TopToken, ...] = ()
+    """As many as Sampling.logprobs asked for, most likely first."""
+    raw: bytes = b""
+    """The token's own bytes, when logprobs above 0 or raw bytes are shown; empty otherwise."""
+
+
+class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """How a sequence ended."""
+
+    reason: FinishReason
+    stop: str | int | None = None
+    """The stop string or stop token id that matched."""
+    generated_tokens: int = 0
+    cumulative_logprob: float | None = None
+    """The sum over the sequence's tokens; None without logprobs."""
+    last: bool = True
+    """Whether nothing more comes of this request (False while other sequences of it run)."""
+
+
+class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):
+    """The prompt has been processed. Comes once, before the first Delta."""
+
+    prompt_tokens: int
+    cached_tokens: int = 0
+    """How many of them came from the prefix cache."""
+    prefill: tuple[Token, ...] = ()
+    """The prompt's tokens, where Sampling.prompt_logprobs asked for them."""
+
+
+class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):
+    """What is new of one sequence."""
+
+    index: int
+    """Which of the n sequences."""
+    text: str
+    tokens: tuple[Token, ...] = ()
+    """The tokens that `text` is made of, where Generation.tokens asked for them; their texts joined are `text`."""
+    finish: Finish | None = None
+
+
+class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):
+    """The request is over, with an error."""
+
+    kind: str
+    message: str
+    param: str | None = None
+
+    @classmethod
+    def of(cls, error: LmiError) -> Failed:
+        """The event that carries `error`."""
+        return cls(error.kind, error.message, error.param)
+
+    @property
+    def error(self) -> LmiError:
+        """The error again, of its class in model/errors.py."""
+        return error_of_kind(self.kind, self.message, self.param)
+
+
+Event = Started | Delta | Failed

@@ -1,0 +1,74 @@
+"""What to generate: the engine-neutral form that every dialect's request is turned into.
+
+The values travel from the host's process to the engine's as msgpack, hence msgspec's structs. They are validated once, by the
+dialect that made them: an engine only checks what it alone can know (the context's length, what it supports).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Generation", "Prompt", "Sampling"]
+
+Prompt = str | tuple[int, ...]
+"""Text, tokenized with the model's special tokens, or token ids, taken as they are."""
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How tokens are chosen and when to stop. None means the model's own default (its generation_config), then neutral."""
+
+    temperature: float | None = None
+    """0 is greedy."""
+    top_p: float | None = None
+    """In (0, 1]."""
+    top_k: int | None = None
+    """0 is all tokens."""
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    """None is random; sequence i of n uses seed + i."""
+    n: int = 1
+    """How many sequences."""
+    max_tokens: int | None = None
+    """Tokens to generate at most, per sequence; None is the rest of the context."""
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    """Strings that end the sequence; none of them empty."""
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop: bool = False
+    """Whether the stop string (or stop token) stays in the text."""
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    logprobs: int | None = None
+    """None: no log-probabilities; 0: of the chosen token; k: of the k most likely as well."""
+    prompt_logprobs: int | None = None
+    """The same for the prompt's tokens (they are returned by `Started.prefill`)."""
+    logit_bias: dict[int, float] | None = None
+    bad_words: tuple[str, ...] = ()
+    truncate: int | None = None
+    """Keep only the last so many tokens of the prompt."""
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One prompt and what to do with it."""
+
+    request_id: str
+    """For logs only; need not be unique."""
+    prompt: Prompt
+    sampling: Sampling
+    stream: bool = False
+    """False: the engine reports once, when a sequence has ended."""
+    tokens: bool = False
+    """Whether the answer shows single tokens; otherwise a Delta carries text only."""
+    overflow: Literal["clip", "refuse"] = "clip"
+    """When prompt and max_tokens exceed the context: end the answer at the context, or refuse the request. A prompt that
+    leaves no room for a single token is refused either way."""
+    prompt_field: str = "prompt"
+    """What the client calls the prompt, for errors about it."""
+    adapter: str | None = None
+    """The LoRA adapter to use, by its registered name."""

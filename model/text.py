@@ -1,0 +1,173 @@
+"""From token ids to text: each token with its exact piece, stop strings found wherever token boundaries fall.
+
+    id --decode--> piece --push--> held text --take--> (text, tokens)
+
+An engine's own per-token strings do not do: they are decoded one by one and so lose leading spaces and characters that span
+tokens, and text that is held back for a stop string is not aligned to tokens. Here a token's piece is what the decoder adds
+with it, so that the pieces joined are the text; a character that spans tokens belongs to the token that completes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from .events import Token, TopToken
+
+__all__ = ["Decode", "TextStream"]
+
+Decode = Callable[[int], str]
+"""Adds a token id to a sequence and returns the text that it completes: "" for a part of a character or a hidden token."""
+
+
+class TextStream:
+    """The text of one sequence as it grows.
+
+    Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the sequence, and
+    tokens pushed after it are dropped. Text that may be the beginning of a stop string is held back, unless `include_stop`.
+    No stop string is found within the first `min_tokens` tokens.
+    """
+
+    __slots__ = (
+        "_decode",
+        "_held",
+        "_include_stop",
+        "_keep_tokens",
+        "_longest",
+        "_min_tokens",
+        "_pieces",
+        "_prefixes",
+        "_released",
+        "_stops",
+        "_tail",
+        "_tokens",
+        "_total",
+        "count",
+        "stop",
+    )
+
+    def __init__(
+        self,
+        decode: Decode,
+        *,
+        stops: tuple[str, ...] = (),
+        include_stop: bool = False,
+        min_tokens: int = 0,
+        keep_tokens: bool = False,
+    ) -> None:
+        self._decode = decode
+        self._stops = stops
+        self._include_stop = include_stop
+        self._min_tokens = min_tokens
+        self._keep_tokens = keep_tokens
+        self._longest = max(map(len, stops), default=0)
+        self._prefixes = frozenset(stop[:end] for stop in stops for end in range(1, len(stop)))
+        self._pieces: list[str] = []
+        self._held = ""
+        self._tail = ""
+        self._tokens: deque[tuple[Token, int]] = deque()
+        self._released = 0
+        self._total = 0
+        self.count = 0
+        """Tokens pushed so far, the one that completed a stop string included."""
+        self.stop: str | None = None
+        """The stop string that was found."""
+
+    def push(
+        self,
+        token_id: int,
+        logprob: float | None = None,
+        special: bool = False,
+        top: tuple[TopToken, ...] = (),
+        raw: bytes = b"",
+        *,
+        hidden: bool = False,
+    ) -> bool:
+        """Adds a token; `hidden` leaves its text out (an end-of-sequence token). True once a stop string has been found."""
+        if self.stop is not None:
+            return True
+        self.count += 1
+        piece = "" if hidden else self._decode(token_id)
+        if self._keep_tokens:
+            self._total += len(piece)
+            self._tokens.append((Token(token_id, piece, logprob, special, top, raw), self._total))
+        if not self._stops:
+            if piece:
+                self._pieces.append(piece)
+            return False
+        if piece:
+            self._search(piece)
+        return self.stop is not None
+
+    def take(self) -> tuple[str, tuple[Token, ...]]:
+        """The text that has become certain since the last call, and its tokens."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if not self._keep_tokens:
+            return text, ()
+        self._released += len(text)
+        if not self._stops:
+            tokens = tuple(token for token, _ in self._tokens)
+            self._tokens.clear()
+            return text, tokens
+        ready: list[Token] = []
+        while self._tokens and self._tokens[0][1] <= self._released:
+            ready.append(self._tokens.popleft()[0])
+        # A token whose text is certain in part waits for the rest: the tokens' texts must join to the text.
+        if self._tokens:
+            first, end = self._tokens[0]
+            excess = self._released - (end - len(first.text))
+            if excess > 0:
+                self._pieces.append(text[len(text) - excess :])
+                self._released -= excess
+                text = text[: len(text) - excess]
+        return text, tuple(ready)
+
+    def finish(self) -> tuple[str, tuple[Token, ...]]:
+        """The rest of the text and of the tokens. Bytes of an unfinished character are dropped, as the model left them."""
+        if self._held:
+            self._pieces.append(self._held)
+            self._held = ""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if not self._keep_tokens:
+            return text, ()
+        end = self._released + len(text)
+        rest = tuple(_clipped(token, token_end, end) for token, token_end in self._tokens)
+        self._tokens.clear()
+        self._released = end
+        return text, rest
+
+    def _search(self, piece: str) -> None:
+        """Looks for a stop string that `piece` completes, and decides what of the text so far is certain."""
+        if self.count > self._min_tokens:
+            before = self._tail if self._include_stop else self._held
+            text = before + piece
+            for stop in self._stops:
+                # A match that ended before this piece would have been found then.
+                start = text.find(stop, max(0, len(before) - len(stop) + 1))
+                if start < 0:
+                    continue
+                self.stop = stop
+                end = start + len(stop) if self._include_stop else start
+                self._pieces.append(text[len(before) : end] if self._include_stop else text[:end])
+                self._held = ""
+                return
+        if self._include_stop:
+            self._pieces.append(piece)
+            self._tail = (self._tail + piece)[-(self._longest - 1) :] if self._longest > 1 else ""
+            return
+        text = self._held + piece
+        keep = min(self._longest - 1, len(text))
+        while keep > 0 and text[len(text) - keep :] not in self._prefixes:
+            keep -= 1
+        self._pieces.append(text[: len(text) - keep])
+        self._held = text[len(text) - keep :]
+
+
+def _clipped(token: Token, end: int, limit: int) -> Token:
+    """`token`, whose text ends at character `end`, without what lies beyond `limit`."""
+    if end <= limit:
+        return token
+    kept = max(0, len(token.text) - (end - limit))
+    return Token(token.id, token.text[:kept], token.logprob, token.special, token.top, token.raw)

@@ -1,0 +1,130 @@
+"""What text making needs of a tokenizer, for fast (Rust) and slow tokenizers alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .text import Decode
+
+__all__ = ["Tokenizer"]
+
+WINDOW = 32
+"""How many of the prompt's last tokens a decoder starts from: enough for a leading space and for any character."""
+
+
+class Tokenizer:
+    """Wraps a transformers tokenizer (or one of vLLM's own of the same shape)."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._fast: Any = getattr(tokenizer, "_tokenizer", None) if getattr(tokenizer, "is_fast", False) else None
+        self.special_ids = frozenset[int](tokenizer.all_special_ids)
+        self._pieces: dict[int, str] = {}
+        self._raw: dict[int, bytes] = {}
+        self._added: dict[int, str] | None = None
+
+    def stream(self, prompt_ids: Sequence[int], skip_special_tokens: bool, spaces_between_special_tokens: bool) -> Decode:
+        """A decoder for what follows `prompt_ids`."""
+        window = list(prompt_ids[-WINDOW:])
+        if self._fast is None:
+            return _slow_stream(self._tokenizer, window, skip_special_tokens, spaces_between_special_tokens)
+        decode = _fast_stream(self._fast, window, skip_special_tokens)
+        if skip_special_tokens or spaces_between_special_tokens:
+            return decode
+        return _without_spaces(decode, self._added_tokens())
+
+    def piece(self, token_id: int) -> str:
+        """A token's text on its own; parts of characters become U+FFFD."""
+        if token_id not in self._pieces:
+            self._pieces[token_id] = self._tokenizer.decode([token_id])
+        return self._pieces[token_id]
+
+    def raw(self, token_id: int) -> bytes:
+        """A token's bytes, exact for parts of characters where the vocabulary is byte-level or has byte tokens."""
+        if token_id not in self._raw:
+            self._raw[token_id] = self._bytes_of(token_id)
+        return self._raw[token_id]
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        text = self.piece(token_id)
+        if "\N{REPLACEMENT CHARACTER}" not in text:
+            return text.encode()
+        piece = self._tokenizer.convert_ids_to_tokens([token_id])[0]
+        if isinstance(piece, bytes):
+            return piece
+        if piece.startswith("<0x") and piece.endswith(">"):
+            return bytes([int(piece[3:-1], 16)])
+        if all(character in _BYTE_OF for character in piece):
+            return bytes(_BYTE_OF[character] for character in piece)
+        return text.encode()
+
+    def _added_tokens(self) -> dict[int, str]:
+        if self._added is None:
+            decoder = self._fast.get_added_tokens_decoder()
+            self._added = {token_id: token.content for token_id, token in decoder.items()}
+        return self._added
+
+
+def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -> Decode:
+    from tokenizers.decoders import DecodeStream
+
+    stream = DecodeStream(ids=window, skip_special_tokens=skip_special_tokens)
+
+    def decode(token_id: int) -> str:
+        nonlocal stream
+        try:
+            return stream.step(tokenizer, token_id) or ""
+        except Exception:
+            # A few tokenizers' texts shrink as tokens are added, which breaks the stream's state: go on with a new one.
+            stream = DecodeStream(skip_special_tokens=skip_special_tokens)
+            return stream.step(tokenizer, token_id) or ""
+
+    return decode
+
+
+def _without_spaces(decode: Decode, added: dict[int, str]) -> Decode:
+    """Added tokens that follow one another get no space between them (transformers' spaces_between_special_tokens)."""
+    after_added = False
+
+    def joined(token_id: int) -> str:
+        nonlocal after_added
+        piece = decode(token_id)
+        content = added.get(token_id)
+        if content is not None and after_added:
+            piece = content
+        after_added = content is not None
+        return piece
+
+    return joined
+
+
+def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Decode:
+    """For tokenizers without a Rust core (mistral-common's, SentencePiece's own): vLLM's incremental decoding."""
+    from vllm.tokenizers.detokenizer_utils import convert_prompt_ids_to_tokens, detokenize_incrementally
+
+    tokens, prefix, read = convert_prompt_ids_to_tokens(tokenizer, window, skip_special_tokens)
+    ids = list(window)
+
+    def decode(token_id: int) -> str:
+        nonlocal prefix, read
+        ids.append(token_id)
+        new, piece, prefix, read = detokenize_incrementally(
+            tokenizer, ids, tokens, prefix, read, skip_special_tokens, spaces
+        )
+        tokens.extend(new)
+        return piece
+
+    return decode
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The characters that byte-level BPE vocabularies write bytes with (GPT-2's mapping): printable ones stand for themselves."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    alphabet = {chr(byte): byte for byte in printable}
+    others = (byte for byte in range(256) if byte not in printable)
+    alphabet.update({chr(256 + position): byte for position, byte in enumerate(others)})
+    return alphabet
+
+
+_BYTE_OF = _byte_alphabet()
