@@ -1,0 +1,103 @@
+package lmi.testhost;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+import java.util.regex.Pattern;
+
+/**
+ * DJL's own Python engine with one worker, behind a front end that behaves as DJL Serving's.
+ *
+ * <pre>
+ * socket -> Front (HTTP <-> Input, Output) -> Worker (queue, batches) -> Predictor (DJL) -> Python worker process
+ * </pre>
+ *
+ * <p>Usage: {@code Host MODEL_DIR [KEY=VALUE ...]}; the pairs are put over those of serving.properties. Prints
+ * {@code HOST READY port=N} once the model is loaded, or {@code HOST FAILED reason} and exits with 1. Ends when its
+ * standard input ends, so that it never outlives the process that started it.
+ */
+public final class Host {
+
+    /** What follows OPTION_ becomes lower case only if it is all capitals; OPTION_pythonExecutable keeps its case. */
+    private static final Pattern CAPITALS = Pattern.compile("[A-Z_\\d]+");
+
+    private Host() {}
+
+    public static void main(String[] args) throws Exception {
+        Path modelDir = Path.of(args[0]).toAbsolutePath();
+        Properties properties = servingProperties(modelDir, System.getenv());
+        for (int i = 1; i < args.length; ++i) {
+            String[] pair = args[i].split("=", 2);
+            properties.setProperty(pair[0], pair[1]);
+        }
+        Runtime.getRuntime().addShutdownHook(new Thread(Host::killDescendants));
+        daemon("stdin", Host::exitWithStandardInput);
+        try {
+            Worker worker = new Worker(modelDir, properties);
+            if (worker.option("enable_lora")) {
+                Adapters.keepFolder(modelDir, worker);
+            }
+            worker.start();
+            Front front = new Front(worker, Settings.integer(properties, "chunked_read_timeout", 60));
+            System.out.println("HOST READY port=" + front.listen());
+        } catch (Exception e) {
+            e.printStackTrace();
+            System.out.println("HOST FAILED " + Settings.rootCause(e).getMessage());
+            System.exit(1);
+        }
+    }
+
+    static Thread daemon(String name, Runnable body) {
+        Thread thread = new Thread(body, name);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** serving.properties of the model directory, then the environment for what it does not set. */
+    private static Properties servingProperties(Path modelDir, Map<String, String> environment) throws IOException {
+        Properties properties = new Properties();
+        Path file = modelDir.resolve("serving.properties");
+        if (Files.isRegularFile(file)) {
+            try (InputStream in = Files.newInputStream(file)) {
+                properties.load(in);
+            }
+        }
+        environment.forEach(
+                (variable, value) -> {
+                    if (variable.startsWith("OPTION_") && !value.isEmpty()) {
+                        properties.putIfAbsent(key(variable.substring("OPTION_".length())), value);
+                    }
+                });
+        return properties;
+    }
+
+    private static String key(String name) {
+        String option = CAPITALS.matcher(name).matches() ? name.toLowerCase(Locale.ROOT) : name;
+        return switch (option) {
+            case "engine" -> "engine";
+            case "entrypoint" -> "option.entryPoint";
+            default -> "option." + option;
+        };
+    }
+
+    /** The Python worker and what it started. */
+    private static void killDescendants() {
+        ProcessHandle.current().descendants().forEach(ProcessHandle::destroyForcibly);
+    }
+
+    private static void exitWithStandardInput() {
+        try {
+            while (System.in.read() >= 0) {
+                // what is written there has no meaning
+            }
+        } catch (IOException e) {
+            // closed: the same as its end
+        }
+        System.exit(0);
+    }
+}

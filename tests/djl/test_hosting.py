@@ -1,0 +1,484 @@
+"""The host of the other tests, tried with handlers of a few lines: what reaches Python, and what reaches the client."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import textwrap
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .hosting import DjlHost, HostError, available, built, djl_python_path
+
+pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+
+Start = Callable[..., DjlHost]
+
+ROLLING = """
+    from djl_python import Output
+
+    running = []  # the frames still to send of every request, in Java's order
+    resets = 0
+
+    def handle(inputs):
+        global resets
+        if not inputs.get_properties().get("batch_size"):
+            return None
+        if inputs.get_property("reset_rollingbatch"):
+            resets += 1
+            running.clear()
+        for item in inputs.get_batches()[len(running):]:
+            asked = item.get_as_json("data")
+            running.append({"type": asked.get("type"), "frames": list(asked["frames"]), "asked": asked})
+        output = Output()
+        faults = [one["asked"]["fault"] for one in running if "fault" in one["asked"]]
+        if faults and len(running) > 1:
+            if faults == ["raise"]:
+                raise RuntimeError("over")
+            return output
+        for index, one in enumerate(running):
+            if "fault" in one["asked"]:
+                output.add(Output.binary_encode({"data": "", "last": False}))
+                continue
+            frame = one["frames"].pop(0)
+            if isinstance(frame, str):
+                frame = {"data": frame.replace("<resets>", str(resets))}
+            output.add(Output.binary_encode({"data": "", **frame, "last": not one["frames"]}))
+            if one["type"]:
+                output.add_property(f"batch_{index}_Content-Type", one["type"])
+        running[:] = [one for one in running if one["frames"] or "fault" in one["asked"]]
+        return output
+"""
+
+ASYNC = """
+    import asyncio
+    import json
+
+    from djl_python import Output
+
+    async def frames(asked):
+        for index, frame in enumerate(asked["frames"]):
+            output = Output().add_property("Content-Type", asked.get("type", "application/jsonlines"))
+            if isinstance(frame, str):
+                frame = {"data": frame}
+            last = index + 1 == len(asked["frames"])
+            yield output.add(Output.binary_encode({"data": "", **frame, "last": last}))
+            await asyncio.sleep(asked.get("pause", 0))
+
+    registered = []
+
+    async def register_adapter(inputs):
+        preload = inputs.get_as_string("preload") if inputs.contains_key("preload") else ""
+        registered.append([inputs.get_property("name"), inputs.get_property("src").rpartition("/")[2], preload])
+        return Output().add(Output.binary_encode({"data": "done", "last": True}))
+
+    async def handle(inputs):
+        if not inputs.contains_key("data"):
+            return None
+        asked = inputs.get_as_json("data")
+        return frames(asked if "frames" in asked else {"frames": [json.dumps(registered)]})
+"""
+
+PLAIN = """
+    import json
+    import os
+
+    from djl_python import Output
+
+    initial = {}
+
+    def handle(inputs):
+        properties = {key: str(value) for key, value in inputs.get_properties().items()}
+        if inputs.get_content().is_empty():
+            initial.update(properties)
+            if "broken" in properties:
+                return Output(code=500, message=properties["broken"])
+            return None
+        output = Output()
+        for index, item in enumerate(inputs.get_batches()):
+            content = item.get_content()
+            keys = [content.key_at(i) for i in range(content.size())]
+            values = [bytes(content.value_at(i)).decode() for i in range(content.size())]
+            asked = json.loads(item.get_as_bytes("data") or b"{}") if "data" in keys else {}
+            if "exit" in asked:
+                os._exit(1)
+            seen = {
+                "properties": {key: str(value) for key, value in item.get_properties().items()},
+                "content": list(zip(keys, values, strict=True)),
+                "batch": inputs.get_batch_size() if inputs.is_batch() else None,
+                "initial": initial,
+                "python_path": os.environ.get("PYTHONPATH"),
+            }
+            if inputs.is_batch():
+                output.add_as_json(seen, batch_index=index)
+                continue
+            output.set_code(asked.get("code", 200)).set_message(asked.get("message", "OK"))
+            if "stream" in asked:
+                return output.add_stream_content(iter(asked["stream"]), output_formatter=None)
+            output.add_property("Content-Type", "application/json").add_as_json(seen)
+        return output
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts hosts of one handler each, and ends them with the module."""
+    hosts: list[DjlHost] = []
+
+    def start(model_py: str, serving_properties: str = "", adapter: str = "", **options: Any) -> DjlHost:
+        model_dir = tmp_path_factory.mktemp("model")
+        if adapter:
+            (model_dir / "adapters" / adapter).mkdir(parents=True)
+        (model_dir / "model.py").write_text(textwrap.dedent(model_py))
+        (model_dir / "serving.properties").write_text(textwrap.dedent(serving_properties))
+        log = tmp_path_factory.mktemp("log") / "host.log"
+        host = DjlHost(model_dir, python=Path(sys.executable), log=log, **options)
+        hosts.append(host)
+        return host
+
+    yield start
+    for host in hosts:
+        host.stop()
+
+
+@pytest.fixture(scope="module")
+def rolling(start: Start) -> DjlHost:
+    return start(ROLLING, "option.rolling_batch=scheduler", properties={"chunked_read_timeout": "20"})
+
+
+@pytest.fixture(scope="module")
+def asynchronous(start: Start) -> DjlHost:
+    return start(ASYNC, "option.rolling_batch=disable\noption.async_mode=true\nretry_threshold=10")
+
+
+@pytest.fixture(scope="module")
+def plain(start: Start) -> DjlHost:
+    serving_properties = """
+        option.rolling_batch=disable
+        option.from_file=file
+        minWorkers=1
+    """
+    environment = {"OPTION_FROM_FILE": "lost", "OPTION_FROM_ENVIRONMENT": "kept", "PYTHONPATH": "/nowhere"}
+    return start(PLAIN, serving_properties, environment=environment, properties={"option.from_test": "test"})
+
+
+def post(host: DjlHost, body: Mapping[str, object], path: str = "/invocations", **options: Any) -> httpx.Response:
+    return httpx.post(host.url + path, json=body, timeout=30, trust_env=False, verify=False, **options)
+
+
+@contextmanager
+def streamed(host: DjlHost, body: Mapping[str, object]) -> Iterator[httpx.Response]:
+    with (
+        httpx.Client(timeout=30, trust_env=False, verify=False) as client,
+        client.stream("POST", host.url + "/invocations", json=body) as response,
+    ):
+        yield response
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+class TestRolling:
+    def test_every_frame_is_a_chunk(self, rolling: DjlHost) -> None:
+        body = {"frames": ["one\n", "", "two\n", "drei ü\n"], "type": "application/jsonlines"}
+        with streamed(rolling, body) as response:
+            # a frame without text sends nothing
+            assert list(response.iter_raw()) == [b"one\n", b"two\n", "drei ü\n".encode()]
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/jsonlines"
+        assert response.headers["transfer-encoding"] == "chunked"
+
+    def test_one_frame_is_a_whole_answer(self, rolling: DjlHost) -> None:
+        response = post(rolling, {"frames": ["", "", "all"], "type": "text/plain"})
+        assert (response.status_code, response.text) == (200, "all")
+        assert response.headers["content-length"] == "3"
+        assert "transfer-encoding" not in response.headers
+
+    def test_error_frame(self, rolling: DjlHost) -> None:
+        response = post(rolling, {"frames": [{"data": "lost", "code": 422, "error": "bad top_p"}]})
+        assert response.status_code == 422
+        assert response.reason_phrase == "bad top_p"
+        assert response.json() == {"error": "bad top_p", "code": 422}
+
+    def test_error_frame_in_a_stream(self, rolling: DjlHost) -> None:
+        response = post(rolling, {"frames": ["one", {"data": "lost", "code": 500, "error": "over"}]})
+        assert response.status_code == 200
+        assert response.text.startswith("one{")
+        assert json.loads(response.text[3:]) == {"error": "over", "code": 500}
+
+    def test_error_with_a_line_break_is_a_500(self, rolling: DjlHost) -> None:
+        response = post(rolling, {"frames": [{"code": 422, "error": "two\nlines"}]})
+        assert response.status_code == 500
+
+    def test_exception_fails_all_in_flight(self, rolling: DjlHost) -> None:
+        """Java then asks for a reset with the next call."""
+        before = int(post(rolling, {"frames": ["<resets>"]}).text)
+        answers = self.two_at_once(rolling, "raise")
+        assert [answer.status_code for answer in answers] == [424, 424]
+        assert [answer.json()["code"] for answer in answers] == [424, 424]
+        assert [answer.json()["message"] for answer in answers] == ["Batch inference failed"] * 2
+        assert int(post(rolling, {"frames": ["<resets>"]}).text) == before + 1
+
+    def test_wrong_count_fails_all_in_flight_with_200(self, rolling: DjlHost) -> None:
+        """Java keeps the Output's code, so that the clients take a failure for a success."""
+        before = int(post(rolling, {"frames": ["<resets>"]}).text)
+        answers = self.two_at_once(rolling, "miscount")
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert [answer.json()["code"] for answer in answers] == [200, 200]
+        assert [answer.json()["message"] for answer in answers] == ["Batch inference failed"] * 2
+        assert int(post(rolling, {"frames": ["<resets>"]}).text) == before + 1
+
+    def two_at_once(self, rolling: DjlHost, fault: str) -> list[httpx.Response]:
+        """One that waits for a second, which brings about the fault."""
+        answers: list[httpx.Response] = []
+        waiting = threading.Thread(target=lambda: answers.append(post(rolling, {"frames": [], "fault": fault})))
+        waiting.start()
+        time.sleep(0.5)
+        answers.append(post(rolling, {"frames": ["never"]}))
+        waiting.join(30)
+        return answers
+
+    def test_three_hundred_connections(self, rolling: DjlHost) -> None:
+        """More than a full batch (32): the rest waits for room."""
+        answers: list[str] = []
+        frames = [f"{n} " for n in range(10)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(post(rolling, {"frames": frames}).text)) for _ in range(300)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert answers == ["".join(frames)] * 300
+
+
+class TestAsync:
+    def test_frames_arrive_while_the_handler_goes_on(self, asynchronous: DjlHost) -> None:
+        body = {"frames": ["one\n", "two\n", "three\n"], "pause": 0.3}
+        times, chunks = [], []
+        with streamed(asynchronous, body) as response:
+            for chunk in response.iter_raw():
+                times.append(time.monotonic())
+                chunks.append(chunk)
+        assert chunks == [b"one\n", b"two\n", b"three\n"]
+        assert times[2] - times[0] > 0.4
+        assert response.headers["content-type"] == "application/jsonlines"
+        assert response.headers["transfer-encoding"] == "chunked"
+
+    def test_one_frame_is_a_whole_answer(self, asynchronous: DjlHost) -> None:
+        response = post(asynchronous, {"frames": ['{"a": 1}'], "type": "application/json"}, "/predictions/any")
+        assert response.json() == {"a": 1}
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["content-length"] == "8"
+
+    def test_error_frame(self, asynchronous: DjlHost) -> None:
+        response = post(asynchronous, {"frames": [{"code": 424, "error": "no"}]})
+        assert response.status_code == 424
+        assert response.json() == {"error": "no", "code": 424}
+
+    def test_exception_of_the_handler(self, asynchronous: DjlHost) -> None:
+        response = httpx.post(f"{asynchronous.url}/invocations", content=b"no json", trust_env=False, timeout=30)
+        assert response.status_code == 424
+        assert response.json()["message"].startswith("Async Inference Failure")
+
+    def test_worker_is_started_again(self, asynchronous: DjlHost) -> None:
+        """Its requests get a 500 at once; the next ones are refused until the new worker is ready."""
+        before = asynchronous.worker_pid
+        threading.Timer(0.5, os.kill, (before, 9)).start()
+        response = post(asynchronous, {"frames": ["", "late"], "pause": 20})
+        assert (response.status_code, response.json()["message"]) == (500, "Inference Engine Failure")
+        end = time.monotonic() + 30
+        while (response := post(asynchronous, {"frames": ["back"]})).status_code != 200 and time.monotonic() < end:
+            assert response.status_code == 400
+            assert response.json()["message"] == "Backend Python process is stopped."
+            time.sleep(0.1)
+        assert response.text == "back"
+        assert asynchronous.worker_pid != before
+        assert httpx.get(f"{asynchronous.url}/ping", trust_env=False).status_code == 200
+
+
+def test_adapters(start: Start) -> None:
+    """Those of the model directory before the first request, others by the management call."""
+    properties = "option.async_mode=true\noption.enable_lora=true\nretry_threshold=10"
+    host = start(ASYNC, properties, adapter="first")
+    added = httpx.post(
+        f"{host.url}/models/m/adapters?name=second&src=/a/b&preload=false", trust_env=False, verify=False
+    )
+    assert added.text == "done"
+    assert post(host, {}).json() == [["first", "first", ""], ["second", "b", "false"]]
+
+
+def test_rolling_worker_that_dies_between_calls(start: Start) -> None:
+    """Nobody notices: every request is refused for good, and the host calls itself healthy."""
+    host = start(ROLLING, "option.rolling_batch=scheduler")
+    assert post(host, {"frames": ["one"]}).text == "one"
+    os.kill(host.worker_pid, 9)
+    time.sleep(0.5)
+    for _ in range(3):
+        response = post(host, {"frames": ["one"]})
+        assert (response.status_code, response.json()["message"]) == (400, "Backend Python process is stopped.")
+    assert httpx.get(f"{host.url}/ping", trust_env=False, verify=False).status_code == 200
+    with pytest.raises(HostError, match="no Python worker"):
+        host.worker_pid  # noqa: B018
+
+
+class TestPlain:
+    def test_what_reaches_python(self, plain: DjlHost) -> None:
+        """Names of headers as they were sent; parameters ahead of the body."""
+        headers = {
+            "X-Amzn-SageMaker-FOO": "bar",
+            "x-lower": "1",
+            "X-Amzn-SageMaker-Custom-Attributes": "k=v;k2 = a=b,c;dropped",
+            "Content-Type": "application/json",
+        }
+        with closing(HTTPConnection("127.0.0.1", plain.port, timeout=30)) as connection:
+            connection.request("POST", "/invocations?a=1&b=x%20y", "{}", headers)
+            seen = json.load(connection.getresponse())
+        assert seen["content"] == [["a", "1"], ["b", "x y"], ["data", "{}"]]
+        properties = seen["properties"]
+        assert properties["X-Amzn-SageMaker-FOO"] == "bar"
+        assert properties["x-lower"] == "1"
+        assert properties["k"] == "v"
+        assert properties["k2"] == "a=b,c"
+        assert "X-Amzn-SageMaker-Custom-Attributes" not in properties
+        assert len(properties["requestId"]) == 36
+        assert properties["handler"] == "handle"
+
+    def test_options_at_the_start(self, plain: DjlHost) -> None:
+        seen = post(plain, {}).json()["initial"]
+        assert seen["from_file"] == "file"
+        assert seen["from_environment"] == "kept"
+        assert seen["from_test"] == "test"
+        assert seen["handler"] == "handle"
+        assert seen["device_id"] == "-1"
+        assert {"model_dir", "cluster_size"} <= seen.keys()
+
+    def test_python_path(self, plain: DjlHost) -> None:
+        path = post(plain, {}).json()["python_path"].split(":")
+        assert path[0] == "/nowhere"
+        assert path[2] == post(plain, {}).json()["initial"]["model_dir"]
+
+    @pytest.mark.parametrize("code", [200, 201, 400, 422, 429, 500, 503])
+    def test_any_status_and_body(self, plain: DjlHost, code: int) -> None:
+        response = post(plain, {"code": code, "message": "as it is"})
+        assert response.status_code == code
+        assert response.headers["content-type"] == "application/json"
+        assert "properties" in response.json()
+
+    def test_stream(self, plain: DjlHost) -> None:
+        with streamed(plain, {"stream": ["a", "b", "c"]}) as response:
+            assert b"".join(response.iter_raw()) == b"abc"
+        assert response.headers["transfer-encoding"] == "chunked"
+
+    def test_form(self, plain: DjlHost) -> None:
+        response = httpx.post(f"{plain.url}/invocations", data={"x": "1"}, trust_env=False, timeout=30)
+        assert response.json()["content"] == [["x", "1"]]
+
+    def test_the_handler_is_not_the_clients_choice(self, plain: DjlHost) -> None:
+        response = post(plain, {}, headers={"handler": "other"})
+        assert response.status_code == 400
+        assert response.json()["type"] == "BadRequestException"
+
+    def test_large_body(self, plain: DjlHost) -> None:
+        body = json.dumps({"text": "x" * 5_000_000})
+        response = httpx.post(f"{plain.url}/invocations", content=body, trust_env=False, timeout=30)
+        assert response.json()["content"] == [["data", body]]
+
+    def test_ping_and_unknown_path(self, plain: DjlHost) -> None:
+        ping = httpx.get(f"{plain.url}/ping", trust_env=False)
+        assert ping.status_code == 200
+        assert "Healthy" in ping.text
+        assert httpx.get(f"{plain.url}/nothing", trust_env=False).status_code == 404
+
+
+def test_dynamic_batch(start: Start) -> None:
+    """Requests that come together are one call: three fill a batch, a fourth waits for max_batch_delay."""
+    host = start(PLAIN, "option.rolling_batch=disable\nbatch_size=3\nmax_batch_delay=3000")
+    answers: list[httpx.Response] = []
+
+    def ask(n: int) -> None:
+        answers.append(post(host, {"n": n}))
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(3)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert time.monotonic() - began < 2.5
+    assert [answer.json()["batch"] for answer in answers] == [3, 3, 3]
+    contents = [answer.json()["content"] for answer in answers]
+    assert sorted(contents) == [[["data", f'{{"n":{n}}}']] for n in range(3)]
+    began = time.monotonic()
+    assert post(host, {}).json()["batch"] is None
+    assert time.monotonic() - began > 2.5
+
+
+def test_failed_start_says_why(start: Start) -> None:
+    with pytest.raises(HostError, match="Failed to initialize model: no weights"):
+        start(PLAIN, "option.rolling_batch=disable\noption.broken=no weights")
+
+
+def test_slow_start_is_ended(start: Start) -> None:
+    began = time.monotonic()
+    with pytest.raises(HostError, match="not ready after 3 s"):
+        start("import time\n\n\ndef handle(inputs):\n    time.sleep(60)\n", "option.rolling_batch=disable", timeout=3)
+    assert time.monotonic() - began < 10
+
+
+def test_two_hosts_and_no_orphans(start: Start) -> None:
+    """A child in a session of its own is ended as well."""
+    child = f"import subprocess\n\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\n{textwrap.dedent(PLAIN)}"
+    with start(child, "option.rolling_batch=disable") as one, start(child, "option.rolling_batch=disable") as two:
+        pids = [one.pid, one.worker_pid, two.pid, two.worker_pid]
+        assert len(set(pids)) == 4
+        sleepers = [pid for pid in _sleepers() if _parent(pid) in (one.worker_pid, two.worker_pid)]
+        assert len(sleepers) == 2
+        assert post(one, {}).status_code == post(two, {}).status_code == 200
+        pids += sleepers
+    one.stop()
+    assert not [pid for pid in pids if alive(pid)]
+
+
+def _sleepers() -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == b"sleep\x00300\x00":
+                yield int(path.parent.name)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_host_is_built_once() -> None:
+    began = time.monotonic()
+    built.cache_clear()
+    assert (built().folder / "classes").is_dir()
+    assert time.monotonic() - began < 1
+
+
+def test_python_imports_djl_from_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = djl_python_path()
+    assert "djl_python/outputs.py" in zipfile.ZipFile(jar).namelist()
+    monkeypatch.syspath_prepend(str(jar))
+    outputs = pytest.importorskip("djl_python.outputs")
+    assert outputs.Output.binary_encode({"data": "ü", "last": True}) == (
+        struct.pack(">h", 2)
+        + b"".join(struct.pack(">i", len(text)) + text for text in (b"data", "ü".encode(), b"last", b"True"))
+    )
