@@ -4,25 +4,23 @@
     async            Java awaits handle once a request                              asynchronous.py
     local server     `lmi serve MODEL_DIR`                                          server.py
 
-djl.py is the only module that uses djl_python. Importing this package loads neither torch nor vLLM: DJL allows a
-worker two minutes until it has started.
+djl.py is the only module that uses DJL's Python package. Importing this package loads neither torch nor vLLM: DJL
+allows a worker two minutes until it has started.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from djl_python import Input
+from typing import Any
 
 __all__ = ["handle"]
 
 
-def handle(inputs: Input) -> Any:
-    """Serves DJL's call: an Output where DJL calls it plainly, an awaitable where DJL runs an event loop (async mode).
+def handle(inputs: Any) -> Any:
+    """Serves DJL's call with an Input: gives an Output where DJL calls it plainly, an awaitable where DJL runs an
+    event loop (async mode).
 
-    The first call has no content: its properties are the options, and the engine is started. Raises nothing that a request or an
-    option can cause: errors are in what it returns.
+    The first call has no content: its properties are the options, and the engine is started. Raises nothing that a
+    request or an option can cause: errors are in what it returns.
     """
     from .djl import worker
 

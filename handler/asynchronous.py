@@ -12,11 +12,15 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ..formatters import Answer, Request
 from .exchange import Exchange
 from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
 from .service import Service
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
 
 __all__ = ["AsyncService", "Stream"]
 
@@ -30,10 +34,12 @@ class Stream:
         self.exchange: Exchange
         self._news = asyncio.Event()
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.exchange.abort()
 
     def wake(self) -> None:

@@ -74,7 +74,9 @@ def demo_model(arguments: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    root = argparse.ArgumentParser(prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container.")
+    root = argparse.ArgumentParser(
+        prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
+    )
     commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("serve", help="serve a model directory on this machine")

@@ -4,7 +4,8 @@
                   --in an event loop--> AsyncService.frames
                   --otherwise---------> RollingBatch.step
 
-Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (RollingBatch, AsyncRequestManager, djl_python.inputs/outputs).
+Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (RollingBatch, AsyncRequestManager,
+djl_python.inputs/outputs).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Worker:
         self._rolling: RollingBatch | None = None
         self._async: AsyncService | None = None
 
-    def handle(self, inputs: Input) -> Output | None | Coroutine[Any, Any, Any]:
+    def handle(self, inputs: Input) -> Output | Coroutine[Any, Any, Any] | None:
         """See `lmi.handler.handle`."""
         return self._handle_async(inputs) if _in_event_loop() else self._handle_batch(inputs)
 
@@ -109,7 +110,7 @@ def worker() -> Worker:
 
 
 def request_of(inputs: Input) -> Request:
-    """A request that came on its own: the body is the content item `data` or the first one; others are query parameters."""
+    """A request on its own: the body is the content item `data` or the first one, the others are query parameters."""
     keys = inputs.content.get_keys()
     values = inputs.content.get_values()
     at = keys.index("data") if "data" in keys else 0
@@ -122,7 +123,7 @@ def request_of(inputs: Input) -> Request:
 
 
 def requests_of_batch(inputs: Input) -> list[Request | None]:
-    """The items of a rolling batch in Java's order; None for one that runs already (it has no properties and no data)."""
+    """The items of a rolling batch in Java's order; None for one that runs already: it has no properties, no data."""
     properties: dict[int, dict[str, str]] = {}
     for key, value in inputs.get_properties().items():
         prefix, dot, name = key.partition(".")

@@ -1,8 +1,9 @@
 """What a worker hands to DJL's Java side for one request, in the form of djl_python's `Output.binary_encode`.
 
-A frame is a dict of strings: a 16-bit count, then for each key and value a 32-bit length and UTF-8, all big-endian. The keys are
-`data`, `last`, and for an error before the first record `code` and `error`, at which Java drops `data` and answers
-`{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager: Request.addResponse).
+A frame is a dict of strings: a 16-bit count, then for each key and value a 32-bit length and UTF-8, all big-endian.
+The keys are `data`, `last`, and for an error before the first record `code` and `error`, at which Java drops `data`
+and answers `{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager:
+Request.addResponse).
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class Frame:
 
 NOTHING = Frame()
 
+CODES = {415: 424}
+"""Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
+
 
 def headers_of(reply: Reply | Answer) -> dict[str, str]:
     """The headers that Java is to send."""
@@ -87,4 +91,4 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
 def frame_of_answer(answer: Answer) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
     failure = answer.failure if answer.status >= 400 else None
-    return Frame(answer.body, True, headers_of(answer), failure, answer.status)
+    return Frame(answer.body, True, headers_of(answer), failure, CODES.get(answer.status, answer.status))

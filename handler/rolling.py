@@ -2,8 +2,8 @@
 
     items: [running, running, ..., new, new]  -->  step  -->  [frame, frame, ..., frame, frame]
 
-The engine runs beside this, so `step` only hands over what has become ready since the last call, one record for each request. New
-requests can join between two calls only: a call waits for news, but not for long.
+The engine runs beside this, so `step` only hands over what has become ready since the last call, one record for each
+request. New requests can join between two calls only: a call waits for news, but not for long.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class RollingBatch:
     def step(self, items: Sequence[Request | None], *, reset: bool = False) -> list[Frame]:
         """One frame for each item, in order. An item is a new request, or None for one that runs already.
 
-        With `reset` Java has forgotten every earlier request: what still runs is aborted. Never raises for what a request does.
+        With `reset` Java has forgotten every earlier request: what still runs is aborted. Never raises for what a
+        request does.
         """
         told = self._told
         running = sum(item is None for item in items)

@@ -4,8 +4,8 @@
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
 
-It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns when a client goes
-away, at which the engine's work for it ends.
+It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
+when a client goes away, at which the engine's work for it ends.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LocalServer:
         """A request in any dialect."""
         request = Request(
             body=await http.body(),
-            headers={name: value for name, value in http.headers.items()},
+            headers=dict(http.headers),
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
             path=http.url.path,

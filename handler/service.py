@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..formatters import Answer, Request, receive
+from ..formatters import Answer, Request, check_dialect, receive
 from ..model.engine import Engine, EngineInfo
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
@@ -25,6 +25,7 @@ class Service:
 
     def start(self) -> EngineInfo:
         """Brings the engine up; raises StartError."""
+        check_dialect(self.settings)
         return self.engine.start()
 
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:

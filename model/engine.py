@@ -5,8 +5,8 @@
     Engine.abort(ticket)            --- Abort ----> Backend.abort
     sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
 
-A host knows `Engine` only (model/remote.py implements it for every backend). A backend is one file in this folder and one line
-in ENGINES; it needs to know nothing of processes, threads or dialects.
+A host knows `Engine` only (model/remote.py implements it for every backend). A backend is one file in this folder and
+one line in ENGINES; it needs to know nothing of processes, threads or dialects.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Engine(Protocol):
 
 
 class Backend(Protocol):
-    """What runs in the engine's process. Constructed with Settings; may raise StartError, or anything, when it cannot start."""
+    """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else."""
 
     @property
     def info(self) -> EngineInfo: ...

@@ -1,4 +1,4 @@
-"""The engine's process: `python -m lmi.model.engine_process FD`, started by model/remote.py, with one end of a socket pair.
+"""The engine's process: `python -m lmi.model.engine_process FD`, FD being one end of a socket pair (model/remote.py).
 
     intake thread    messages from the host -> Backend.prepare -> inbox
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
@@ -27,7 +27,12 @@ __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
 
-_OUT_OF_MEMORY = ("out of memory", "No available memory for the cache blocks", "can't allocate memory", "Cannot allocate memory")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "No available memory for the cache blocks",
+    "can't allocate memory",
+    "Cannot allocate memory",
+)
 
 
 def start_error(error: BaseException) -> StartError:
@@ -75,7 +80,7 @@ class EngineProcess:
             number, prepared = self._inbox.popleft()
             try:
                 self._backend.add(prepared)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
         while self._aborts:
             self._backend.abort(self._aborts.popleft())
@@ -86,7 +91,7 @@ class EngineProcess:
             if isinstance(message, Add):
                 try:
                     self._inbox.append((message.number, self._backend.prepare(message.number, message.generation)))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - logged there
                     self._refuse(message.number, error)
             elif isinstance(message, Abort):
                 # Behind everything taken in before, so that the generation it ends has been added by then.
@@ -98,7 +103,7 @@ class EngineProcess:
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, LmiError):
-            log.exception("generation %d failed before it started", number)
+            log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
         elif not isinstance(error, RequestError):
             log.error("generation %d failed before it started: %s", number, error)

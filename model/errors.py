@@ -6,6 +6,7 @@
     │   ├── ParameterError      a parameter's value is out of range
     │   │   └── ContextError      the prompt does not fit the model's context
     │   ├── UnsupportedError    understood, but this model or engine cannot honour it
+    │   ├── MediaTypeError      the body is not JSON by its Content-Type
     │   ├── UnauthorizedError   no key, or a wrong one
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
@@ -30,6 +31,7 @@ __all__ = [
     "EngineError",
     "GenerationError",
     "LmiError",
+    "MediaTypeError",
     "MemoryShortError",
     "NotFoundError",
     "OptionError",
@@ -110,6 +112,13 @@ class UnsupportedError(RequestError):
     code = "unsupported"
 
 
+class MediaTypeError(RequestError):
+    """The body is of another kind than JSON, by its Content-Type."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
 class UnauthorizedError(RequestError):
     """The key is missing or wrong."""
 
@@ -178,6 +187,7 @@ _KINDS: dict[str, type[LmiError]] = {
         ParameterError,
         ContextError,
         UnsupportedError,
+        MediaTypeError,
         UnauthorizedError,
         NotFoundError,
         EngineError,

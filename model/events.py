@@ -3,8 +3,8 @@
     Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
     Failed    at any time instead of what was still to come; always the last event
 
-How many tokens a Delta holds is an accident of timing: formatters must give the same answer for any split. The types are
-msgspec structs in array form because they cross a process boundary once a token.
+How many tokens a Delta holds is an accident of timing: formatters must give the same answer for any split. The types
+are msgspec structs in array form because they cross a process boundary once a token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .errors import LmiError, error_of_kind
 __all__ = ["Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
 
 FinishReason = Literal["eos", "stop", "length", "abort"]
-"""eos: the model ended by itself. stop: a stop string or a stop token id. length: max_tokens or the context. abort: cut off."""
+"""eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off."""
 
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot carry (the value that OpenAI documents: specs 001, Token object)."""

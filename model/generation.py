@@ -1,7 +1,8 @@
 """What to generate: the engine-neutral form that every dialect's request is turned into.
 
-The values travel from the host's process to the engine's as msgpack, hence msgspec's structs. They are validated once, by the
-dialect that made them: an engine only checks what it alone can know (the context's length, what it supports).
+The values travel from the host's process to the engine's as msgpack, hence msgspec's structs. They are validated
+once, by the dialect that made them: an engine only checks what it alone can know (the context's length, what it
+supports).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Prompt = str | tuple[int, ...]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How tokens are chosen and when to stop. None means the model's own default (its generation_config), then neutral."""
+    """How tokens are chosen and when to stop. None means the default of the model's generation_config, or neutral."""
 
     temperature: float | None = None
     """0 is greedy."""
@@ -66,8 +67,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens: bool = False
     """Whether the answer shows single tokens; otherwise a Delta carries text only."""
     overflow: Literal["clip", "refuse"] = "clip"
-    """When prompt and max_tokens exceed the context: end the answer at the context, or refuse the request. A prompt that
-    leaves no room for a single token is refused either way."""
+    """When prompt and max_tokens exceed the context: end the answer at the context, or refuse the request. A prompt
+    that leaves no room for a single token is refused either way."""
     prompt_field: str = "prompt"
     """What the client calls the prompt, for errors about it."""
     adapter: str | None = None

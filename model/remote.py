@@ -1,11 +1,12 @@
-"""The host's side of an engine: starts its process, hands it requests, brings back events, and rebuilds it when it dies.
+"""The host's side of an engine: starts its process, hands it requests, brings back events, rebuilds it when it dies.
 
     down --start--> ready --process ends--> rebuilding --+--> ready
                                                ^         |
                                                +-- pause-+--> lost   (after too many tries in a row that failed)
 
-The host's process must survive its engine (a worker that exits is not reliably restarted by DJL), so the engine has a process
-of its own, and nothing it does can end this one. While it is rebuilt, requests are answered at once with the reason.
+The host's process must survive its engine (a worker that exits is not reliably restarted by DJL), so the engine has a
+process of its own, and nothing it does can end this one. While it is rebuilt, requests are answered at once with the
+reason.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 
 from .engine import EngineInfo, Listener, Sink
 from .errors import LmiError, StartError, UnavailableError, error_of_kind
@@ -88,7 +90,7 @@ class _Link:
 def engine_environment() -> dict[str, str]:
     """The environment of the engine's process: this one's, with everything importable here importable there."""
     environment = dict(os.environ)
-    paths = [path or os.getcwd() for path in sys.path]
+    paths = [path or str(Path.cwd()) for path in sys.path]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     return environment
 
@@ -244,5 +246,3 @@ class RemoteEngine:
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 self._why_down = UnavailableError(f"the engine could not be rebuilt: {error.message}")
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
-
-

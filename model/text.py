@@ -2,9 +2,10 @@
 
     id --decode--> piece --push--> held text --take--> (text, tokens)
 
-An engine's own per-token strings do not do: they are decoded one by one and so lose leading spaces and characters that span
-tokens, and text that is held back for a stop string is not aligned to tokens. Here a token's piece is what the decoder adds
-with it, so that the pieces joined are the text; a character that spans tokens belongs to the token that completes it.
+An engine's own per-token strings do not do: they are decoded one by one and so lose leading spaces and characters
+that span tokens, and text that is held back for a stop string is not aligned to tokens. Here a token's piece is what
+the decoder adds with it, so that the pieces joined are the text; a character that spans tokens belongs to the token
+that completes it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from .events import Token, TopToken
 __all__ = ["Decode", "TextStream"]
 
 Decode = Callable[[int], str]
-"""Adds a token id to a sequence and returns the text that it completes: "" for a part of a character or a hidden token."""
+"""Adds a token id to a sequence and returns the text that it completes, if any."""
 
 
 class TextStream:
     """The text of one sequence as it grows.
 
-    Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the sequence, and
-    tokens pushed after it are dropped. Text that may be the beginning of a stop string is held back, unless `include_stop`.
-    No stop string is found within the first `min_tokens` tokens.
+    Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the
+    sequence, and tokens pushed after it are dropped. Text that may be the beginning of a stop string is held back,
+    unless `include_stop`. No stop string is found within the first `min_tokens` tokens.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class TextStream:
         *,
         hidden: bool = False,
     ) -> bool:
-        """Adds a token; `hidden` leaves its text out (an end-of-sequence token). True once a stop string has been found."""
+        """Adds a token, without its text where `hidden` (an end of sequence). True once a stop string is found."""
         if self.stop is not None:
             return True
         self.count += 1
@@ -124,7 +125,7 @@ class TextStream:
         return text, tuple(ready)
 
     def finish(self) -> tuple[str, tuple[Token, ...]]:
-        """The rest of the text and of the tokens. Bytes of an unfinished character are dropped, as the model left them."""
+        """The rest of the text and of the tokens. The bytes of an unfinished character are dropped."""
         if self._held:
             self._pieces.append(self._held)
             self._held = ""

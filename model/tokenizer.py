@@ -24,7 +24,9 @@ class Tokenizer:
         self._raw: dict[int, bytes] = {}
         self._added: dict[int, str] | None = None
 
-    def stream(self, prompt_ids: Sequence[int], skip_special_tokens: bool, spaces_between_special_tokens: bool) -> Decode:
+    def stream(
+        self, prompt_ids: Sequence[int], skip_special_tokens: bool, spaces_between_special_tokens: bool
+    ) -> Decode:
         """A decoder for what follows `prompt_ids`."""
         window = list(prompt_ids[-WINDOW:])
         if self._fast is None:
@@ -75,8 +77,8 @@ def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -
         nonlocal stream
         try:
             return stream.step(tokenizer, token_id) or ""
-        except Exception:
-            # A few tokenizers' texts shrink as tokens are added, which breaks the stream's state: go on with a new one.
+        except Exception:  # noqa: BLE001 - the library raises this very class
+            # A few tokenizers' texts shrink as tokens are added, which breaks the stream's state: a new one goes on.
             stream = DecodeStream(skip_special_tokens=skip_special_tokens)
             return stream.step(tokenizer, token_id) or ""
 
@@ -113,13 +115,13 @@ def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, s
             tokenizer, ids, tokens, prefix, read, skip_special_tokens, spaces
         )
         tokens.extend(new)
-        return piece
+        return str(piece)
 
     return decode
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The characters that byte-level BPE vocabularies write bytes with (GPT-2's mapping): printable ones stand for themselves."""
+    """How byte-level BPE vocabularies write bytes (GPT-2's mapping): printable characters stand for themselves."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     alphabet = {chr(byte): byte for byte in printable}
     others = (byte for byte in range(256) if byte not in printable)

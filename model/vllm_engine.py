@@ -1,42 +1,41 @@
 """vLLM as a backend: runs in the engine's process, on vLLM 0.23.0 (the LMI container's) and later.
 
     Generation --prepare--> prompt ids, SamplingParams --add--> one vLLM request for each sequence
-    RequestOutput --step--> ids --TextStream--> Started, Delta
+    RequestOutput --step--> ids --vllm_outputs.py, text.py--> Started, Delta
 
-vLLM is asked for token ids only (`detokenize=False`): text, stop strings and each token's exact piece are made by TextStream, once
-instead of twice. n sequences are n requests with seeds of their own, which is what vLLM makes of them too; so a stop string ends
-one of them without touching the others.
+vLLM is asked for token ids only (`detokenize=False`): text, stop strings and each token's exact piece are made by
+TextStream, once instead of twice. n sequences are n requests with seeds of their own, which is what vLLM makes of them
+too; so a stop string ends one of them without touching the others.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
 from .engine import EngineInfo
 from .errors import ContextError, GenerationError, LmiError, ParameterError
-from .events import LOWEST_LOGPROB, Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
+from .events import Delta, Event, Failed, Finish
 from .generation import Generation, Sampling
 from .options import Settings
-from .text import TextStream
 from .tokenizer import Tokenizer
+from .vllm_outputs import OutputReader, SequenceText
 
 if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
-    from vllm.outputs import CompletionOutput
+    from vllm import SamplingParams
 
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
 
-_SAMPLING_FIELDS = (
+DEFAULTED = (
     "temperature",
     "top_p",
     "top_k",
@@ -65,6 +64,7 @@ class _Group:
 
     number: int
     prompt_ids: list[int]
+    stream: bool
     running: set[str] = field(default_factory=set[str])
     started: bool = False
 
@@ -73,13 +73,10 @@ class _Group:
 class _Sequence:
     """One sequence of a generation: one vLLM request."""
 
-    group: _Group
+    name: str
     index: int
-    text: TextStream
-    stream: bool
-    include_stop: bool
-    logprobs: int | None
-    cumulative: float = 0.0
+    group: _Group
+    text: SequenceText
 
 
 class VllmEngine:
@@ -95,17 +92,16 @@ class VllmEngine:
 
         before = set(multiprocessing.active_children())
         self._llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
+        _end_with(set(multiprocessing.active_children()) - before)
         self._sampling_params = SamplingParams
         self._client_errors = _client_errors()
-        config = self._llm.model_config
-        self._model_config = config
-        self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
-        self._tokenizer = Tokenizer(self._llm.get_tokenizer())
-        self._eos_ids = _eos_ids(config, self._llm.get_tokenizer())
+        self._model_config = self._llm.model_config
+        self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
+        tokenizer = self._llm.get_tokenizer()
+        self._reader = OutputReader(Tokenizer(tokenizer), _eos_ids(self._model_config, tokenizer))
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, _Group] = {}
-        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
-        _end_with(set(multiprocessing.active_children()) - before)
+        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=self._model_config.max_model_len)
 
     @property
     def info(self) -> EngineInfo:
@@ -122,52 +118,27 @@ class VllmEngine:
         sampling = generation.sampling
         try:
             prompt, ids = self._render(generation)
-            room = self._info.context - len(ids)
-            if room < 1 or not ids:
-                raise ContextError(
-                    f"{generation.prompt_field}: expected a prompt of 1 to {self._info.context - 1} tokens (the model's context is "
-                    f"{self._info.context}), got {len(ids)} tokens",
-                    generation.prompt_field,
-                )
-            wanted = room if sampling.max_tokens is None else sampling.max_tokens
-            if wanted > room and generation.overflow == "refuse":
-                raise ContextError(
-                    f"{generation.prompt_field}: {len(ids)} prompt tokens and {wanted} tokens to generate exceed the model's context "
-                    f"of {self._info.context} tokens",
-                    generation.prompt_field,
-                )
-            shared = self._shared_params(sampling, min(wanted, room), generation.stream or bool(sampling.stop))
-            params = [self._sampling_params(**shared, seed=_seed(sampling, index)) for index in range(sampling.n)]
+            max_tokens = self._room(generation, len(ids))
+            arguments = self._arguments(sampling, max_tokens, step_by_step=generation.stream or bool(sampling.stop))
+            params = [self._sampling_params(**arguments, seed=_seed(sampling, index)) for index in range(sampling.n)]
         except self._client_errors as error:
-            raise ParameterError(str(error), getattr(error, "parameter", None)) from error
+            raise _refused(error) from error
         return _Prepared(number, generation, prompt, ids, params)
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
         generation = prepared.generation
-        sampling = generation.sampling
-        group = _Group(prepared.number, prepared.prompt_ids)
+        group = _Group(prepared.number, prepared.prompt_ids, generation.stream)
         for index, params in enumerate(prepared.params):
             name = f"{prepared.number}.{index}"
             try:
                 self._llm.add_request(request_id=name, prompt=prepared.prompt, params=params)
             except self._client_errors as error:
                 self._drop(group)
-                raise ParameterError(str(error), getattr(error, "parameter", None)) from error
+                raise _refused(error) from error
             group.running.add(name)
-            decode = self._tokenizer.stream(
-                prepared.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
-            )
-            text = TextStream(
-                decode,
-                stops=sampling.stop,
-                include_stop=sampling.include_stop,
-                min_tokens=sampling.min_tokens,
-                keep_tokens=generation.tokens,
-            )
-            self._sequences[name] = _Sequence(
-                group, index, text, generation.stream, sampling.include_stop, sampling.logprobs
-            )
+            text = self._reader.text(generation.sampling, prepared.prompt_ids, generation.tokens)
+            self._sequences[name] = _Sequence(name, index, group, text)
         self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
@@ -181,18 +152,18 @@ class VllmEngine:
         events: list[tuple[int, Event]] = []
         stopped: list[str] = []
         for output in self._llm.step():
-            name: str = output.request_id
-            sequence = self._sequences.get(name)
+            sequence = self._sequences.get(output.request_id)
             if sequence is None:
                 continue
+            number = sequence.group.number
             try:
-                self._advance(name, sequence, output, events, stopped)
+                events += [(number, event) for event in self._advance(sequence, output, stopped)]
             except Exception as error:
-                log.exception("generation %d failed", sequence.group.number)
-                reason = error if isinstance(error, LmiError) else GenerationError(f"the answer could not be decoded: {error}")
-                self._groups.pop(sequence.group.number, None)
-                self._drop(sequence.group)
-                events.append((sequence.group.number, Failed.of(reason)))
+                log.exception("generation %d failed", number)
+                if not isinstance(error, LmiError):
+                    error = GenerationError(f"the answer could not be decoded: {error}")
+                self.abort([number])
+                events.append((number, Failed.of(error)))
         if stopped:
             self._llm.abort_request(stopped)
         return events
@@ -213,14 +184,35 @@ class VllmEngine:
             given = {"prompt": generation.prompt}
         else:
             given = {"prompt_token_ids": list(generation.prompt)}
-        truncate = generation.sampling.truncate
         # No limit here: vLLM's message for a long prompt would not name the client's field.
+        truncate = generation.sampling.truncate
         tokenize = TokenizeParams(max_total_tokens=None, truncate_prompt_tokens=truncate, truncation_side="left")
         parsed = parse_model_prompt(self._model_config, given)
-        (prompt,) = self._llm.renderer.render_cmpl([parsed], tokenize)
+        rendered: list[Any] = self._llm.renderer.render_cmpl([parsed], tokenize)
+        (prompt,) = rendered
         return prompt, list(prompt["prompt_token_ids"])
 
-    def _shared_params(self, sampling: Sampling, max_tokens: int, step_by_step: bool) -> dict[str, Any]:
+    def _room(self, generation: Generation, prompt_tokens: int) -> int:
+        """How many tokens may be generated; raises ContextError."""
+        field = generation.prompt_field
+        context = self._info.context
+        room = context - prompt_tokens
+        if prompt_tokens < 1 or room < 1:
+            raise ContextError(
+                f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
+                f"got {prompt_tokens} tokens",
+                field,
+            )
+        wanted = generation.sampling.max_tokens
+        if wanted is not None and wanted > room and generation.overflow == "refuse":
+            raise ContextError(
+                f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
+                f"of {context} tokens",
+                field,
+            )
+        return room if wanted is None else min(wanted, room)
+
+    def _arguments(self, sampling: Sampling, max_tokens: int, *, step_by_step: bool) -> dict[str, Any]:
         """Arguments of SamplingParams, all but the seed."""
         from vllm.sampling_params import RequestOutputKind
 
@@ -234,10 +226,9 @@ class VllmEngine:
             "logit_bias": sampling.logit_bias,
             "bad_words": list(sampling.bad_words),
             "detokenize": False,
-            "skip_special_tokens": sampling.skip_special_tokens,
             "output_kind": RequestOutputKind.DELTA if step_by_step else RequestOutputKind.FINAL_ONLY,
         }
-        for name in _SAMPLING_FIELDS:
+        for name in DEFAULTED:
             value = getattr(sampling, name)
             if value is None:
                 value = self._defaults.get(name)
@@ -245,108 +236,48 @@ class VllmEngine:
                 arguments[name] = value
         return arguments
 
-    def _advance(
-        self, name: str, sequence: _Sequence, output: RequestOutput, events: list[tuple[int, Event]], stopped: list[str]
-    ) -> None:
-        """Turns one sequence's output into events; names it in `stopped` where vLLM does not know yet that it has ended."""
+    def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
+        """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""
         group = sequence.group
+        text = sequence.text.stream
         completion = output.outputs[0]
+        events: list[Event] = []
         if not group.started:
             group.started = True
-            events.append((group.number, self._started(group, output)))
-        self._read_tokens(sequence, completion)
-        text = sequence.text
+            events.append(self._reader.started(group.prompt_ids, output))
+        self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
-        if text.stop is None and reason is None:
-            if sequence.stream:
+        if reason is None and text.stop is None:
+            if group.stream:
                 new, tokens = text.take()
                 if new or tokens:
-                    events.append((group.number, Delta(sequence.index, new, tokens)))
-            return
+                    events.append(Delta(sequence.index, new, tokens))
+            return events
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         if reason is None:
-            stopped.append(name)
-        self._forget(name, sequence)
+            stopped.append(sequence.name)
+        self._forget(sequence)
         new, tokens = text.finish()
-        ended, stop = self._how(text.stop, reason, completion.stop_reason)
-        cumulative = sequence.cumulative if sequence.logprobs is not None else None
-        finish = Finish(ended, stop, text.count, cumulative, not group.running)
-        events.append((group.number, Delta(sequence.index, new, tokens, finish)))
+        ended, stop = self._reader.how(text.stop, reason, completion.stop_reason)
+        finish = Finish(ended, stop, text.count, sequence.text.cumulative, last=not group.running)
+        events.append(Delta(sequence.index, new, tokens, finish))
+        return events
 
-    def _started(self, group: _Group, output: RequestOutput) -> Started:
-        prefill: tuple[Token, ...] = ()
-        if output.prompt_logprobs:
-            prefill = self._prefill(group.prompt_ids, output.prompt_logprobs)
-        return Started(len(group.prompt_ids), output.num_cached_tokens or 0, prefill)
-
-    def _read_tokens(self, sequence: _Sequence, completion: CompletionOutput) -> None:
-        """Adds the new tokens to the sequence's text."""
-        ids = completion.token_ids
-        text = sequence.text
-        # The token that ended the sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
-        hide_last = completion.finish_reason == "stop" and not sequence.include_stop
-        if sequence.logprobs is None:
-            for position, token_id in enumerate(ids, 1):
-                hidden = hide_last and position == len(ids)
-                if text.push(token_id, special=token_id in self._tokenizer.special_ids, hidden=hidden):
-                    return
-            return
-        # Without new ids vLLM 0.23 repeats the whole history of log-probabilities.
-        entries = completion.logprobs if ids and completion.logprobs else ()
-        for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
-            logprob = _finite(entry[token_id].logprob)
-            sequence.cumulative += logprob
-            hidden = hide_last and position == len(ids)
-            special = token_id in self._tokenizer.special_ids
-            top = self._top(entry, sequence.logprobs) if sequence.logprobs else ()
-            raw = self._tokenizer.raw(token_id) if sequence.logprobs else b""
-            if text.push(token_id, logprob, special, top, raw, hidden=hidden):
-                return
-
-    def _top(self, entry: Any, wanted: int) -> tuple[TopToken, ...]:
-        """The `wanted` most likely tokens of a position."""
-        best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
-        return tuple(
-            TopToken(token_id, self._tokenizer.piece(token_id), _finite(logprob.logprob), self._tokenizer.raw(token_id))
-            for token_id, logprob in best
-        )
-
-    def _prefill(self, ids: list[int], logprobs: Sequence[Any]) -> tuple[Token, ...]:
-        """The prompt's tokens; the first has no log-probability."""
-        decode = self._tokenizer.stream([], False, True)
-        tokens: list[Token] = []
-        for token_id, entry in zip(ids, logprobs, strict=True):
-            logprob = _finite(entry[token_id].logprob) if entry else None
-            tokens.append(Token(token_id, decode(token_id), logprob, token_id in self._tokenizer.special_ids))
-        return tuple(tokens)
-
-    def _how(self, found: str | None, reason: str | None, stop: str | int | None) -> tuple[FinishReason, str | int | None]:
-        """Why a sequence ended. A stop string goes before what vLLM saw in the same step."""
-        if found is not None:
-            return "stop", found
-        if reason == "stop":
-            # A second end-of-sequence id of the model's generation_config is reported like a stop token id.
-            return ("eos", None) if stop is None or stop in self._eos_ids else ("stop", stop)
-        if reason == "length":
-            return "length", None
-        if reason == "repetition":
-            return "stop", None
-        return "abort", None
-
-    def _forget(self, name: str, sequence: _Sequence) -> None:
+    def _forget(self, sequence: _Sequence) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""
-        del self._sequences[name]
-        sequence.group.running.discard(name)
-        if not sequence.group.running:
-            self._groups.pop(sequence.group.number, None)
+        del self._sequences[sequence.name]
+        group = sequence.group
+        group.running.discard(sequence.name)
+        if not group.running:
+            self._groups.pop(group.number, None)
 
     def _drop(self, group: _Group) -> None:
         """Ends what still runs of a generation."""
         names = list(group.running)
-        for name in names:
-            self._sequences.pop(name, None)
         group.running.clear()
+        for name in names:
+            del self._sequences[name]
         if names:
             self._llm.abort_request(names)
 
@@ -354,8 +285,8 @@ class VllmEngine:
 def _choose_processes() -> None:
     """Where vLLM's core runs, unless the user's environment says.
 
-    On a GPU vLLM's own default, a process beside this one, so that output is processed while the next step runs. On a CPU in this
-    process: its cores are the model's already, and a hop less makes a single request several times faster.
+    On a GPU vLLM's own default, a process beside this one: output is processed while the next step runs. On a CPU in
+    this process: its cores are the model's already, and a hop less makes a single request several times faster.
     """
     from vllm.platforms import current_platform
 
@@ -363,8 +294,8 @@ def _choose_processes() -> None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
-def _end_with(children: set[multiprocessing.Process]) -> None:
-    """Ends this process when one of vLLM's ends: its client would wait for ever for the next step of a core that was killed."""
+def _end_with(children: set[BaseProcess]) -> None:
+    """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
     if not children:
         return
 
@@ -376,12 +307,17 @@ def _end_with(children: set[multiprocessing.Process]) -> None:
     threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
 
 
-def _client_errors() -> tuple[type[BaseException], ...]:
+def _client_errors() -> tuple[type[Exception], ...]:
     """What vLLM raises for a bad request: from 0.32 on not a ValueError any more."""
     import vllm.exceptions
 
     later = getattr(vllm.exceptions, "VLLMClientError", None)
     return (ValueError, TypeError) if later is None else (ValueError, TypeError, later)
+
+
+def _refused(error: Exception) -> ParameterError:
+    """What vLLM found wrong with a request's values."""
+    return ParameterError(str(error), getattr(error, "parameter", None))
 
 
 def _eos_ids(config: Any, tokenizer: Any) -> frozenset[int]:
@@ -393,8 +329,3 @@ def _eos_ids(config: Any, tokenizer: Any) -> frozenset[int]:
 
 def _seed(sampling: Sampling, index: int) -> int | None:
     return None if sampling.seed is None else sampling.seed + index
-
-
-def _finite(logprob: float) -> float:
-    """JSON has no infinity: LOWEST_LOGPROB stands for it."""
-    return logprob if math.isfinite(logprob) and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB

@@ -1,7 +1,7 @@
 """Messages between the host's process and the engine's, over a socket pair.
 
-A message is a big-endian 32-bit length and so many bytes of msgpack. Everything that is new after a step goes in one message:
-one system call, one wake-up, whatever the number of sequences.
+A message is a big-endian 32-bit length and so many bytes of msgpack. Everything that is new after a step goes in one
+message: one system call, one wake-up, whatever the number of sequences.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Channel(Generic[Received]):
         self._sock = sock
         self._file = sock.makefile("rb", buffering=_BUFFER)
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)  # type: ignore[arg-type]
+        self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
 
     def send(self, message: ToEngine | FromEngine) -> None:
         """Sends a message; raises OSError when the other side is gone."""

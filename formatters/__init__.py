@@ -1,0 +1,169 @@
+"""The wire dialects, and which one a request is in.
+
+To add one: write a module of the shape of `base.Format` and put it into FORMATS.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, cast
+
+import msgspec
+
+from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
+from ..model.options import Settings
+from . import lmi
+from .base import Answer, Call, Format, Payload, Request
+
+__all__ = ["FORMATS", "Answer", "Call", "Format", "Request", "check_dialect", "detect", "read_json", "receive"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+def read_json(body: bytes) -> Payload:
+    """The JSON object in `body`; raises PayloadError where there is none."""
+    if not body.strip():
+        raise PayloadError("the body is empty, expected a JSON object")
+    try:
+        value = _decode(body)
+    except RecursionError:
+        raise PayloadError(TOO_DEEP) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PayloadError(_why_unreadable(body) or f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise PayloadError(f"expected a JSON object, but the body is {JSON_TYPES.get(type(value), 'a number')}")
+    return cast(Payload, value)
+
+
+TOO_DEEP = "the body is nested too deeply"
+JSON_TYPES: dict[type, str] = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+"""The start of an escape of one half of a surrogate pair."""
+DIGITS = 300
+"""Of an integer: the longest that a double holds has 309."""
+SHOWN = 120
+"""How much of a client's text a message repeats."""
+
+
+class _Odd:
+    """A number that is none in JSON, or that no double holds."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _why_unreadable(body: bytes) -> str | None:
+    """A better reason than the decoder's, for what clients do get wrong.
+
+    NaN and Infinity are no JSON, but Python's encoder writes them: the error names their field.
+    """
+    odd: list[_Odd] = []
+
+    def note(text: str) -> _Odd:
+        odd.append(_Odd(text))
+        return odd[-1]
+
+    def read_float(text: str) -> float | _Odd:
+        number = float(text)
+        return number if math.isfinite(number) else note(text)
+
+    def read_int(text: str) -> int | _Odd:
+        return int(text) if len(text) <= DIGITS else note(text)
+
+    try:
+        text = body.decode()
+        value = json.loads(text, parse_constant=note, parse_float=read_float, parse_int=read_int)
+    except UnicodeDecodeError as error:
+        return f"the body is not UTF-8: {error.reason} at byte {error.start}"
+    except (ValueError, RecursionError):
+        return None
+    if odd:
+        path = _path_of(value, odd[0]) or "the body"
+        return f"{path[:SHOWN]}: expected a finite number, got {odd[0].text[:SHOWN]}"
+    if HALF_PAIR.search(text):
+        return "the body has a \\u escape of half a surrogate pair, which is no character"
+    return None
+
+
+def _path_of(value: Any, wanted: object) -> str | None:
+    """Where in `value` the object `wanted` is, as a dotted path. Not recursive: a client chooses the depth."""
+    stack: list[tuple[str, Any]] = [("", value)]
+    while stack:
+        path, item = stack.pop()
+        if item is wanted:
+            return path
+        if isinstance(item, dict):
+            members = cast(dict[str, Any], item).items()
+            stack += [(f"{path}.{key}" if path else key, inner) for key, inner in members]
+        elif isinstance(item, list):
+            stack += [(f"{path}[{index}]", inner) for index, inner in enumerate(item)]
+    return None
+
+
+def _explicit(request: Request, settings: Settings) -> Format | None:
+    """The dialect that the request's `dialect` attribute names, or `option.dialect`."""
+    name = request.attributes.get("dialect") or settings.dialect
+    if not name:
+        return None
+    for candidate in FORMATS:
+        if name == candidate.NAME:
+            return candidate
+    raise PayloadError.of("dialect", name, "one of " + ", ".join(known.NAME for known in FORMATS))
+
+
+def check_dialect(settings: Settings) -> None:
+    """Raises OptionError if `option.dialect` names no dialect."""
+    if settings.dialect and all(settings.dialect != known.NAME for known in FORMATS):
+        expected = ", ".join(known.NAME for known in FORMATS)
+        raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
+
+
+def detect(payload: Payload, request: Request, settings: Settings) -> Format:
+    """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, then the body.
+
+    Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
+    """
+    explicit = _explicit(request, settings)
+    if explicit is not None:
+        return explicit
+    for candidate in FORMATS:
+        if candidate.matches(payload, request, settings):
+            return candidate
+    marks = ", ".join(f"{known.MARK} ({known.NAME})" for known in FORMATS)
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", FORMATS[0].MARK)
+
+
+def _check_content_type(request: Request) -> None:
+    """JSON by name, octets, or nothing said (wire-decisions: All dialects, Content type)."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given not in READ_AS_JSON and not given.endswith("+json"):
+        raise MediaTypeError.of("Content-Type", given, "application/json")
+
+
+READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
+
+
+def receive(request: Request, settings: Settings) -> Call | Answer:
+    """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
+    payload: Payload | None = None
+    # Where no dialect is known yet, LMI's form of an error is laid down (wire-decisions: Which dialect a request is).
+    dialect: Format = lmi
+    try:
+        # Before the body is read: an explicit dialect tells in its own form that it cannot be.
+        dialect = _explicit(request, settings) or dialect
+        _check_content_type(request)
+        payload = read_json(request.body)
+        dialect = detect(payload, request, settings)
+        return dialect.parse(payload, request, settings)
+    except RequestError as error:
+        return dialect.refuse(error, payload, request, settings)
+    except RecursionError:
+        # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
+        return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+
+
+FORMATS: tuple[Format, ...] = (lmi,)
+"""In the order in which they are asked."""

@@ -1,0 +1,132 @@
+"""The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
+
+    lmi_parameters.py   what `parameters` may hold and what it means
+    lmi_reply.py        the answers
+
+Every error has status 424. A payload that cannot be read is `{"error", "code"}`; anything else that is wrong with a
+request is the documented generation-error body, with the message in `error` (wire-decisions: LMI, Errors).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ..model.errors import LmiError, MediaTypeError, PayloadError, UnsupportedError
+from ..model.generation import Generation, Sampling
+from ..model.options import Settings
+from .base import Answer, Call, Payload, Request
+from .lmi_parameters import Parameters, meet_unknown, read_parameters
+from .lmi_reply import EVENTS, LINES, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
+
+__all__ = ["MARK", "NAME", "matches", "parse", "refuse"]
+
+NAME: str = "lmi"
+MARK: str = "inputs"
+
+FIELDS = ("inputs", "parameters", "stream")
+ADAPTER_FIELDS = ("adapters", "adapter")
+ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+SESSION_FIELD = "requestType"
+SESSION_HEADER = "X-Amzn-SageMaker-Session-Id"
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `inputs`, or a session request, which is answered here because it comes to LMI's handlers."""
+    return "inputs" in payload or SESSION_FIELD in payload
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation, answered whole or as a stream."""
+    _refuse_what_is_to_come(payload, request)
+    inputs = _inputs(payload)
+    framing = _framing(_stream(payload), settings)
+    for name, value in payload.items():
+        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    return Call(
+        generations=(_generation(inputs, parameters, request, streams=framing is not None),),
+        reply=WholeReply(shape) if framing is None else StreamReply(shape, framing=framing),
+    )
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    try:
+        framing = None if payload is None else _framing(_stream(payload), settings)
+    except PayloadError:
+        framing = None
+    body, content_type = refusal(error, framing)
+    status = error.status if isinstance(error, MediaTypeError) else REFUSED
+    return Answer(body, status, content_type, failure=error)
+
+
+def _generation(inputs: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
+    """What the engine is asked: tokens and log-probabilities only where the answer shows them, for they cost speed."""
+    shows_tokens = streams or parameters.details
+    sampling = Sampling(
+        **parameters.sampling,
+        logprobs=0 if shows_tokens else None,
+        prompt_logprobs=0 if parameters.prefill else None,
+    )
+    return Generation(
+        request_id=request.request_id,
+        prompt=inputs,
+        sampling=sampling,
+        stream=streams,
+        tokens=shows_tokens,
+        overflow="clip",
+        prompt_field="inputs",
+    )
+
+
+def _inputs(payload: Payload) -> str:
+    expected = "a non-empty string"
+    if "inputs" not in payload:
+        raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
+    inputs = payload["inputs"]
+    if isinstance(inputs, list) and all(isinstance(text, str) for text in inputs):
+        raise UnsupportedError("inputs: a list of prompts is not supported, expected " + expected, "inputs")
+    if not isinstance(inputs, str) or not inputs:
+        raise PayloadError.of("inputs", inputs, expected)
+    return inputs
+
+
+def _stream(payload: Payload) -> bool | None:
+    """What the body says; None where it says nothing."""
+    stream = payload.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise PayloadError.of("stream", stream, "true or false")
+    return stream
+
+
+def _framing(stream: bool | None, settings: Settings) -> Framing | None:
+    """How the answer is streamed; None: whole.
+
+    The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
+    An endpoint with output_formatter=json answers whole whatever the body says, as LMI's own handlers do.
+    """
+    formatter = settings.output_formatter
+    streams = formatter in ("jsonlines", "sse") if stream is None else stream
+    if not streams or formatter == "json":
+        return None
+    return EVENTS if formatter == "sse" else LINES
+
+
+def _refuse_what_is_to_come(payload: Payload, request: Request) -> None:
+    """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
+    if payload.get(SESSION_FIELD) is not None:
+        raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
+    for header, subject in ((SESSION_HEADER, "stateful sessions"), (ADAPTER_HEADER, "adapters")):
+        if request.headers.get(header.lower()):
+            raise UnsupportedError(f"the header {header}: {subject} are not supported", header)
+    for name in ADAPTER_FIELDS:
+        wanted = payload.get(name)
+        if any(wanted) if isinstance(wanted, list) else wanted:
+            raise UnsupportedError(f"{name}: adapters are not supported", name)

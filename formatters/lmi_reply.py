@@ -1,0 +1,234 @@
+"""LMI's answers: events in, a JSON body or a stream of token lines out (specs 002, Response Schema).
+
+    whole    {"generated_text", "details"?}
+    stream   {"token"}  {"token"}  ...  {"token", "generated_text", "details"?}     one record for every token
+
+A failure is told in the documented generation-error body, which takes the place of the whole body or of the last line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadError
+from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
+from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
+
+__all__ = ["EVENTS", "LINES", "Framing", "Shape", "StreamReply", "WholeReply", "refusal"]
+
+REFUSED = 424
+"""The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""
+
+FINISH_REASONS: dict[FinishReason, str] = {"eos": "eos_token", "stop": "stop_sequence", "length": "length"}
+"""What is not in it, `abort`, is an error."""
+
+
+class TokenObject(msgspec.Struct, frozen=True, gc=False):
+    """Specs 002: Token. `special_token` is true where there is no real token: in errors."""
+
+    id: int
+    text: str
+    log_prob: float | None
+    special_token: bool | UnsetType = UNSET
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 002: Details. Null in errors; `tokens` only in whole answers, `prefill` only with decoder_input_details."""
+
+    finish_reason: str
+    generated_tokens: int | None = None
+    inputs: str | None = None
+    tokens: list[TokenObject] | UnsetType | None = UNSET
+    prefill: list[TokenObject] | UnsetType = UNSET
+
+
+class WholeBody(msgspec.Struct, frozen=True):
+    """The body of an answer that is not streamed."""
+
+    generated_text: str
+    details: Details | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class TokenLine(msgspec.Struct, frozen=True, gc=False):
+    """Any line of a stream but the last."""
+
+    token: TokenObject
+
+
+class LastLine(msgspec.Struct, frozen=True):
+    """The last line of a stream."""
+
+    token: TokenObject
+    generated_text: str
+    details: Details | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class UnreadableBody(msgspec.Struct, frozen=True):
+    """The body of an answer to a payload that could not be read."""
+
+    error: str
+    code: int = REFUSED
+
+
+ERROR_TOKEN = TokenObject(-1, "", -1, special_token=True)
+CLOSING_TOKEN = TokenObject(-1, "", 0.0, special_token=True)
+"""Of the last line when a sequence ends without a further token: every line has a token, and this one adds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How the records of a stream are set apart."""
+
+    content_type: str
+    record: Callable[[object], bytes]
+
+
+LINES = Framing(JSON_LINES, line_record)
+EVENTS = Framing(SSE, event_record)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a request wants to see in its answer."""
+
+    inputs: str
+    details: bool = False
+    prefill: bool = False
+    return_full_text: bool = False
+
+
+def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
+    """The record that tells of an error before any other record, and its content type."""
+    if isinstance(error, PayloadError | MediaTypeError):
+        return encode(UnreadableBody(error.message)), JSON
+    if framing is None:
+        return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON
+    return framing.record(_error_line(error)), framing.content_type
+
+
+def _error_line(error: LmiError) -> LastLine:
+    return LastLine(ERROR_TOKEN, "", Details(finish_reason="error"), error.message)
+
+
+def _objects(tokens: Iterable[Token]) -> list[TokenObject]:
+    return [TokenObject(token.id, token.text, token.logprob) for token in tokens]
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What both kinds share."""
+
+    shape: Shape
+    content_type: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+    texts: list[str] = field(default_factory=list[str])
+    prefill: tuple[Token, ...] = ()
+
+    def generated_text(self) -> str:
+        text = "".join(self.texts)
+        return self.shape.inputs + text if self.shape.return_full_text else text
+
+    def details(self, reason: str, count: int, tokens: list[TokenObject] | UnsetType) -> Details | UnsetType:
+        if not self.shape.details:
+            return UNSET
+        return Details(
+            finish_reason=reason,
+            generated_tokens=count,
+            inputs=self.shape.inputs,
+            tokens=tokens,
+            prefill=_objects(self.prefill) if self.shape.prefill else UNSET,
+        )
+
+
+@dataclass(slots=True)
+class WholeReply(_Reply):
+    """One JSON body, once the sequence has ended."""
+
+    tokens: list[TokenObject] = field(default_factory=list[TokenObject])
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if isinstance(event, Delta):
+            self.texts.append(event.text)
+            if self.shape.details:
+                self.tokens += _objects(event.tokens)
+            return [] if event.finish is None else self._end(event.finish)
+        if isinstance(event, Started):
+            self.prefill = event.prefill
+            return []
+        return self._fail(event.error)
+
+    def _end(self, finish: Finish) -> list[bytes]:
+        reason = FINISH_REASONS.get(finish.reason)
+        if reason is None:
+            return self._fail(aborted())
+        self.finished = True
+        return [encode(WholeBody(self.generated_text(), self.details(reason, len(self.tokens), self.tokens)))]
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.finished, self.failure, self.status = True, error, REFUSED
+        body, self.content_type = refusal(error, None)
+        return [body]
+
+
+@dataclass(slots=True)
+class StreamReply(_Reply):
+    """A record for every token, however many come in an event. No token waits for the next one."""
+
+    framing: Framing = LINES
+    count: int = 0
+    """Token lines so far."""
+
+    def __post_init__(self) -> None:
+        self.content_type = self.framing.content_type
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if isinstance(event, Delta):
+            tokens = event.tokens
+            self.texts.append(event.text)
+            self.count += len(tokens)
+            if event.finish is not None:
+                return self._end(tokens, event.finish)
+            record = self.framing.record
+            return [record(TokenLine(TokenObject(token.id, token.text, token.logprob))) for token in tokens]
+        if isinstance(event, Started):
+            self.prefill = event.prefill
+            return []
+        return self._fail(event.error)
+
+    def _end(self, tokens: tuple[Token, ...], finish: Finish) -> list[bytes]:
+        """The last records: of the tokens, the last of them with the whole text."""
+        record = self.framing.record
+        objects = _objects(tokens)
+        reason = FINISH_REASONS.get(finish.reason)
+        if reason is None:
+            return [*(record(TokenLine(token)) for token in objects), *self._fail(aborted())]
+        # Engines deliver the last token together with the end, so this is for those that cannot.
+        last = objects.pop() if objects else CLOSING_TOKEN
+        self.finished = True
+        details = self.details(reason, self.count, UNSET)
+        return [
+            *(record(TokenLine(token)) for token in objects),
+            record(LastLine(last, self.generated_text(), details)),
+        ]
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.finished, self.failure = True, error
+        if self.count == 0:
+            self.status = REFUSED
+            body, self.content_type = refusal(error, self.framing)
+            return [body]
+        return [self.framing.record(_error_line(error))]
+
+
+def aborted() -> GenerationError:
+    """The error of a sequence that was cut off."""
+    return GenerationError("the generation was cut off before its end")

@@ -1,0 +1,153 @@
+"""`lmi check`: what start-up would say of a model directory, without starting an engine.
+
+    options --> dialect --> entry point --> files of the model --> arguments of vLLM, where it is installed
+
+Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from ..formatters import check_dialect
+from ..model.errors import OptionError
+from ..model.options import Settings, load_settings
+
+__all__ = ["check"]
+
+ENTRY_POINT = "lmi.handler"
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tokenizer_config.json")
+_NEEDS_NO_WEIGHTS = {"dummy"}
+
+
+def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
+    """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
+
+    Reads the environment as the container does. Raises OptionError for what start-up would refuse.
+    """
+    if not model_dir.is_dir():
+        found = "a file" if model_dir.exists() else "nothing"
+        raise OptionError(f"{model_dir}: expected a model directory, found {found}")
+    settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
+    check_dialect(settings)
+    mode = "async mode" if settings.async_mode else f"rolling batch of at most {settings.max_rolling_batch_size}"
+    return [
+        f"options: good; {settings.engine}, {mode}",
+        *(f"note: {note}" for note in settings.notes),
+        _entry_point(settings),
+        _model(settings),
+        *_arguments(settings),
+    ]
+
+
+def _entry_point(settings: Settings) -> str:
+    entry = settings.host.get("entryPoint", "")
+    directory = Path(settings.model_dir)
+    if not entry and (directory / "model.py").is_file():
+        return "entry point: model.py, as option.entryPoint is not set; it serves through this handler if it imports it"
+    if not entry:
+        return f"entry point: none, so that DJL Serving would run its own handler: set option.entryPoint={ENTRY_POINT}"
+    if entry.lower().startswith("http"):
+        return f"entry point: {entry}, not looked at"
+    if entry.endswith(".py"):
+        if not (directory / entry).is_file():
+            raise OptionError(f"option.entryPoint: there is no file {directory / entry}", "entryPoint")
+        return f"entry point: {entry}"
+    with _importing_from(directory):
+        try:
+            found = importlib.util.find_spec(entry) is not None
+        except (ImportError, ValueError):
+            found = False
+    if entry.startswith("djl_python"):
+        return f"entry point: {entry}, which is DJL Serving's own handler and not this one ({ENTRY_POINT})"
+    if not found:
+        raise OptionError(f"option.entryPoint: no module {entry} in {directory} or on Python's path", "entryPoint")
+    return f"entry point: {entry}"
+
+
+@contextmanager
+def _importing_from(directory: Path) -> Iterator[None]:
+    """The model directory ahead on Python's path, as in DJL's worker."""
+    sys.path.insert(0, str(directory))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(directory))
+
+
+def _model(settings: Settings) -> str:
+    path = Path(settings.model_id)
+    given = settings.model_id != settings.model_dir
+    if given and not path.exists():
+        if path.is_absolute() or settings.model_id.startswith(".") or settings.model_id.count("/") > 1:
+            raise OptionError(f"option.model_id: there is nothing at {settings.model_id}", "model_id")
+        return f"model: {settings.model_id} on the hub, not looked at"
+    if path.is_file():
+        return f"model: the file {path}"
+    config = _config(path, given)
+    load_format = settings.engine_arguments.get("load_format", "auto")
+    if load_format not in _NEEDS_NO_WEIGHTS:
+        _weights(path)
+    if "tokenizer" not in settings.engine_arguments and not any((path / name).is_file() for name in _TOKENIZERS):
+        raise OptionError(f"{path} has no tokenizer: expected one of {', '.join(_TOKENIZERS)}", "model_id")
+    return f"model: {path}, {', '.join(config.get('architectures') or ['of unknown architecture'])}"
+
+
+def _config(path: Path, given: bool) -> dict[str, Any]:
+    """The model's configuration; Mistral's own format (params.json) is left to vLLM."""
+    file = path / "config.json"
+    if not file.is_file():
+        if (path / "params.json").is_file():
+            return {}
+        hint = "" if given else "; set option.model_id if the model is elsewhere"
+        raise OptionError(f"{path} has no config.json: it holds no model{hint}", "model_id")
+    try:
+        config: object = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise OptionError(f"{file} is not JSON: {error}", "model_id") from None
+    if not isinstance(config, dict):
+        raise OptionError(f"{file} is not a JSON object", "model_id")
+    return cast("dict[str, Any]", config)
+
+
+def _weights(path: Path) -> None:
+    if not any(any(path.glob(pattern)) for pattern in _WEIGHTS):
+        raise OptionError(f"{path} has no weights: expected files as {', '.join(_WEIGHTS)}", "model_id")
+    for index in path.glob("*.index.json"):
+        try:
+            shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise OptionError(f"{index} is not an index of weights", "model_id") from None
+        missing = sorted(shard for shard in shards if not (path / shard).is_file())
+        if missing:
+            lacking = f"{len(missing)} of {len(shards)} files of weights, as {missing[0]}"
+            raise OptionError(f"{path} lacks {lacking}", "model_id")
+
+
+def _arguments(settings: Settings) -> list[str]:
+    if importlib.util.find_spec("vllm") is None:
+        names = ", ".join(sorted(settings.engine_arguments))
+        return [f"vLLM is not installed here: not checked whether it knows {names}"]
+    from vllm import __version__
+
+    from ..model.vllm_options import engine_arguments
+
+    arguments = engine_arguments(settings)
+    lines = [f"vLLM {__version__}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    ignored = sorted(set(settings.bare) - arguments.keys())
+    if ignored:
+        lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")
+    return lines
+
+
+def _shown(arguments: Mapping[str, object]) -> str:
+    names = ("dtype", "max_model_len", "max_num_seqs", "tensor_parallel_size", "kv_cache_memory_bytes")
+    return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

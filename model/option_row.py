@@ -1,0 +1,97 @@
+"""One row of the table of options: a name, what its text may be, and who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Kind", "Option"]
+
+Kind = Literal["bool", "int", "float", "str", "choice", "json", "engine"]
+"""`engine`: text whose form the engine alone knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row."""
+
+    name: str
+    kind: Kind
+    help: str
+    """One line of documentation."""
+    default: str = ""
+    """As a user would write it; empty where there is none."""
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    reader: Literal["us", "engine", "host", "nobody"] = "us"
+    argument: str | None = None
+    """The engine argument (vLLM's name) that the value becomes."""
+    filled: bool = False
+    """Whether DJL Serving sets it where the user did not, so that an alias, which only users write, goes first."""
+    planned: str = ""
+    """What an explicit value asks for that this version cannot do."""
+    later: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same for single values."""
+    since: str = "0.1"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name, then its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, for messages."""
+        if self.kind == "bool":
+            return "true or false"
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.choices)
+        if self.kind == "json":
+            return "a JSON object"
+        noun = {"int": "an integer", "float": "a number", "engine": "what vLLM takes"}.get(self.kind, "text")
+        if self.least is not None and self.most is not None:
+            return f"{noun} from {self.least:g} to {self.most:g}"
+        return noun if self.least is None else f"{noun} of at least {self.least:g}"
+
+    def value(self, text: str) -> object:
+        """`text` as this row's type; raises ValueError with what was expected."""
+        text = text.strip()
+        if self.kind == "bool":
+            # Java reads only "true" as true: "1" or "yes" would mean one thing to the host and another to us.
+            if text.lower() not in {"true", "false"}:
+                raise ValueError(self.expected)
+            return text.lower() == "true"
+        if self.kind == "choice":
+            if text.lower() not in self.choices:
+                raise ValueError(self.expected)
+            return text.lower()
+        if self.kind in {"int", "float"}:
+            return self._number(text)
+        if self.kind == "json":
+            self._json(text)
+        return text
+
+    def _number(self, text: str) -> int | float:
+        try:
+            number = int(text) if self.kind == "int" else float(text)
+        except ValueError:
+            raise ValueError(self.expected) from None
+        # Written so that NaN fails too.
+        if not (self.least is None or number >= self.least) or not (self.most is None or number <= self.most):
+            raise ValueError(self.expected)
+        return number
+
+    def _json(self, text: str) -> None:
+        if text.lower() in {"none", "null"}:
+            return
+        try:
+            decoded: object = msgspec.json.decode(text.encode())
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{self.expected} ({error})") from None
+        if not isinstance(decoded, dict):
+            raise ValueError(self.expected)

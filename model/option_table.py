@@ -1,0 +1,238 @@
+"""The table of options: a row for each name that is ours or the host's. Any other name is an argument of the engine.
+
+    option.NAME=TEXT --find--> Option --value--> a typed value, or ValueError that says what was expected
+
+A row says where its value goes: to us, to the engine as one of its arguments, to nobody (it has no effect), or it is
+the host's own, which DJL Serving reads and passes on. A row that is `planned` names what this version does not do: any
+value but the default is refused, because a model that asks for it would be served wrongly. To support it, give the row
+its type.
+"""
+
+from __future__ import annotations
+
+from .option_row import Kind, Option
+
+__all__ = ["OPTIONS", "find", "options_table"]
+
+
+def _vllm(name: str, kind: Kind, help: str, default: str = "vLLM's") -> Option:
+    """An argument that is documented here because many set it; vLLM judges it."""
+    return Option(name, kind, help, default=default, reader="engine", argument=name)
+
+
+def _planned(what: str, **defaults: str) -> tuple[Option, ...]:
+    """Options of a feature that is not there, with the values that do not ask for it."""
+    return tuple(Option(name, "str", what, default=default, planned=what) for name, default in defaults.items())
+
+
+def _host(name: str, help: str, *aliases: str) -> Option:
+    return Option(name, "str", help, aliases=aliases, reader="host")
+
+
+_ACCELERATE = "the transformers engine"
+_EMBEDDING = "embeddings"
+_CLASSIFY = "classification"
+
+# fmt: off
+OPTIONS: tuple[Option, ...] = (
+    # The model.
+    Option(
+        "model_id", "str", "The model: a hub id or a path. A relative path is looked for in the model directory.",
+        default="the model directory", aliases=("model",), argument="model",
+    ),
+    Option("revision", "str", "Branch, tag or commit of a hub id.", argument="revision"),
+    Option(
+        "trust_remote_code", "bool", "Run Python code that comes with the model.",
+        default="false", argument="trust_remote_code",
+    ),
+    Option(
+        "dtype", "choice", "Type of the weights.", default="auto", argument="dtype",
+        choices=("auto", "fp32", "float32", "float", "fp16", "float16", "half", "bf16", "bfloat16"),
+    ),
+    Option(
+        "quantize", "str", "Quantization method; a model that is quantized already needs none.",
+        aliases=("quantization",), argument="quantization",
+    ),
+    Option(
+        "task", "choice", "What the model does.", default="auto", choices=("auto", "text-generation", "generate"),
+        later={
+            "text-embedding": _EMBEDDING, "feature-extraction": _EMBEDDING, "embed": _EMBEDDING, "classify": _CLASSIFY,
+        },
+    ),
+    Option("served_model_name", "str", "Name of the model in answers.", default="the model directory"),
+    # Batching and devices.
+    Option(
+        "rolling_batch", "choice", "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM.",
+        default="auto", choices=("auto", "vllm", "lmi-dist", "disable"),
+        later={"trtllm": "TensorRT-LLM's schema", "scheduler": _ACCELERATE, "hf-accelerate": _ACCELERATE},
+    ),
+    Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
+    Option(
+        "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
+        default="256", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
+    ),
+    Option(
+        "max_rolling_batch_prefill_tokens", "engine", "How many tokens, prompts included, one step computes at most.",
+        default="vLLM's", aliases=("max_num_batched_tokens",), argument="max_num_batched_tokens",
+    ),
+    Option(
+        "tensor_parallel_degree", "str", "How many devices share each layer: a number, or `max` for all of them.",
+        default="max", aliases=("tensor_parallel_size",), argument="tensor_parallel_size", filled=True,
+    ),
+    Option(
+        "pipeline_parallel_degree", "int", "How many stages the layers are spread over.",
+        default="1", least=1, aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", filled=True,
+    ),
+    Option(
+        "cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.",
+        default="0", least=0, aliases=("cpu_offload_gb",), argument="cpu_offload_gb",
+    ),
+    # Requests and answers.
+    Option(
+        "output_formatter", "choice", "Form of LMI answers: one document, or a stream of lines or of events (SSE).",
+        default="by the request", choices=("json", "jsonlines", "sse"),
+    ),
+    Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
+    Option(
+        "unknown_parameters", "choice", "What to do with generation parameters that nobody knows.",
+        default="ignore", choices=("ignore", "error"),
+    ),
+    Option("merge_records", "bool", "Whether one chunk of a stream may carry several records.", default="false"),
+    Option(
+        "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
+        default="false", choices=("false", "true", "huggingface"),
+    ),
+    # vLLM's arguments that users set most.
+    _vllm("max_model_len", "engine", "Longest prompt plus answer, in tokens; `32k` is 32,000.", "the model's"),
+    _vllm("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
+    _vllm("kv_cache_memory_bytes", "engine", "Bytes of KV cache on each device; at most 2 GiB on CPU unless set."),
+    _vllm("load_format", "str", "How weights are read."),
+    _vllm("tokenizer", "str", "Tokenizer: a hub id or a path.", "the model's"),
+    _vllm("tokenizer_mode", "str", "Which tokenizer class to use."),
+    _vllm("enforce_eager", "bool", "Skip the compilation of the model.", "false"),
+    _vllm("enable_prefix_caching", "bool", "Reuse the KV cache of equal beginnings."),
+    _vllm("enable_chunked_prefill", "bool", "Compute long prompts in pieces."),
+    _vllm("speculative_config", "json", "Speculative decoding.", "none"),
+    _vllm("kv_transfer_config", "json", "Transfer of the KV cache.", "none"),
+    _vllm("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
+    _vllm("seed", "int", "The engine's seed."),
+    Option(
+        "runner", "choice", "How vLLM runs the model.", default="generate", choices=("auto", "generate"),
+        reader="engine", argument="runner", later={"pooling": _EMBEDDING, "draft": "draft models on their own"},
+    ),
+    Option(
+        "convert", "choice", "What vLLM turns the model into.", default="auto", choices=("auto", "none"),
+        reader="engine", argument="convert", later={"embed": _EMBEDDING, "classify": _CLASSIFY},
+    ),
+    Option(
+        "backend", "choice", "Library that runs the model.", default="vllm", choices=("auto", "vllm"),
+        later={"transformers": _ACCELERATE},
+    ),
+    # What this version does not do.
+    *_planned("TGI compatibility", tgi_compat="false"),
+    *_planned("Bedrock compatibility", bedrock_compat="false"),
+    *_planned("formatters of requests", input_formatter=""),
+    *_planned("content filters", content_filter=""),
+    *_planned(_EMBEDDING, normalize="true"),
+    *_planned(
+        "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
+        lora_extra_vocab_size="256", long_lora_scaling_factors="", fully_sharded_loras="false", lora_target_modules="",
+        default_mm_loras="", enable_tower_connector_lora="false", specialize_active_lora="false",
+        enable_mixed_moe_lora_format="false", adapters="adapters",
+    ),
+    *_planned("tool calling", enable_auto_tool_choice="false", tool_call_parser=""),
+    *_planned("splitting reasoning off", enable_reasoning="false", reasoning_parser="", reasoning_parser_plugin=""),
+    *_planned("chat templates of the user's", chat_template="", chat_template_content_format="auto"),
+    *_planned(
+        "lmi-dist's names for speculative decoding (vLLM's `speculative_config` is accepted)",
+        speculative_draft_model="", speculative_length="4", draft_model_tp_size="1", draft_model_id="", spec_length="0",
+    ),
+    *_planned("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
+    *_planned(_ACCELERATE, device_map="", load_in_4bit="false", load_in_8bit="false", low_cpu_mem_usage="false"),
+    *_planned(
+        "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
+        "accepted)", lmcache_auto_config="false", lmcache_config_file="",
+    ),
+    *_planned("data parallelism within a worker", data_parallel_size="1"),
+    *_planned("models without a tokenizer", skip_tokenizer_init="false"),
+    *_planned("MPI mode (with `engine=Python` one worker uses `tensor_parallel_degree` devices)", mpi_mode="false"),
+    # Without effect: upstream's default of the first is true, so that configurations may well write it.
+    Option("enable_stateful_sessions", "bool", "Sessions.", default="true", reader="nobody"),
+    Option("waiting_steps", "str", "For a scheduler that is no more.", reader="nobody"),
+    Option("device", "choice", "vLLM finds the device.", choices=("auto", "cuda", "cpu"), reader="nobody"),
+    Option("disable_flash_attn", "str", "vLLM chooses the kernel.", reader="nobody"),
+    # DJL Serving's own: the init call carries them, those that are written without `option.` too.
+    _host("engine", "DJL's engine: Python."),
+    _host("entryPoint", "Module or file of the handler: lmi.handler."),
+    _host("handler", "Function of the entry point: handle."),
+    _host("minWorkers", "The fewest workers.", "gpu.minWorkers", "cpu.minWorkers", "nc.minWorkers"),
+    _host("maxWorkers", "The most workers.", "gpu.maxWorkers", "cpu.maxWorkers", "nc.maxWorkers"),
+    _host("job_queue_size", "How many requests may wait in the host."),
+    _host("batch_size", "Size of dynamic batches.", "max_dynamic_batch_size"),
+    _host("max_batch_delay", "Milliseconds that a dynamic batch waits."),
+    _host("max_idle_time", "Seconds after which an idle worker ends."),
+    _host("predict_timeout", "Seconds that one call of the handler may take."),
+    _host("model_loading_timeout", "Seconds that start-up may take."),
+    _host("load_on_devices", "Devices that get a worker."),
+    _host("pythonExecutable", "The interpreter."),
+    _host("env", "Environment of the worker."),
+    _host("enable_venv", "A virtual environment for this model."),
+    _host("parallel_loading", "Start workers at the same time."),
+    _host("retry_threshold", "How many failed starts make a failed model."),
+    _host("required_memory_mb", "Memory that the model needs.", "gpu.required_memory_mb"),
+    _host("reserved_memory_mb", "Memory that stays free.", "gpu.reserved_memory_mb"),
+    _host("log_request_metric", "Log measurements.", "metrics_aggregation", "metric_dimension"),
+    _host("max_output_size", "Largest answer, in bytes."),
+    _host("use_passive_workers", "For MPI mode."),
+    _host("modelName", "Prefix of the model's file names.", "modeName"),
+    _host("translatorFactory", "For other engines.", "application", "optimization", "default_accept"),
+    _host("mapLocation", "For other engines.", "extraFiles"),
+    _host("model_dir", "", "device_id", "cluster_size", "is_peft_model", "failed"),
+)
+# fmt: on
+
+_BY_NAME = {name: option for option in OPTIONS for name in option.names}
+
+
+def find(name: str) -> Option | None:
+    """The row of `name`, which may be an alias; None: not in the table."""
+    return _BY_NAME.get(name)
+
+
+def _row(option: Option) -> str:
+    names = ", ".join(f"`{name}`" for name in option.names)
+    values = ", ".join(f"`{choice}`" for choice in option.choices)
+    return f"| {names} | {option.default or 'none'} | {values or option.expected} | {option.help} |"
+
+
+def options_table() -> str:
+    """The table for the README, in Markdown."""
+    refused: dict[str, list[str]] = {}
+    for option in OPTIONS:
+        if option.planned:
+            refused.setdefault(option.planned, []).append(f"`{option.name}`")
+        for value, what in option.later.items():
+            refused.setdefault(what, []).append(f"`{option.name}={value}`")
+    named = {
+        reader: ", ".join(
+            f"`{name}`" for option in OPTIONS if option.reader == reader and option.help for name in option.names
+        )
+        for reader in ("host", "nobody")
+    }
+    return "\n".join(
+        [
+            "| option | default | values | meaning |",
+            "| --- | --- | --- | --- |",
+            *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.planned),
+            "",
+            "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
+            "",
+            f"DJL Serving's own keys keep their meaning: {named['host']}.",
+            "",
+            f"Accepted without effect: {named['nobody']}.",
+            "",
+            "What this version does not do, and the options that are refused at start because they ask for it:",
+            "",
+            *(f"- {what}: {', '.join(names)}" for what, names in refused.items()),
+        ]
+    )

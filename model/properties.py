@@ -1,0 +1,101 @@
+"""serving.properties and the environment, read as DJL Serving reads them.
+
+    text --natural lines--> logical lines (continued by a backslash at the end) --> key, separator, value --> unescape
+
+The rules of the file are those of `java.util.Properties.load`; those of the environment are DJL Serving's in ModelInfo
+(`OPTION_*`), ModelStore (`HF_MODEL_ID`) and LmiConfigRecommender (the degrees).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import OptionError
+
+__all__ = ["bare_names", "gather", "read_properties"]
+
+_BLANK = " \t\f"
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{0,4})|(.?))", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_properties(text: str) -> dict[str, str]:
+    r"""The entries of a .properties file; of equal keys the last one counts.
+
+    Comments begin with # or !, a key ends at =, : or blank, a backslash at the end of a line continues it, and \t \n \r
+    \f \uXXXX are escapes. Raises OptionError for a \u without its four hexadecimal digits (Java fails on it too).
+    """
+    entries: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = _ENTRY.match(line)
+        if match:
+            entries[_unescape(match[1])] = _unescape(match[2])
+    return entries
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    held = ""
+    continued = False
+    for natural in _LINE_END.split(text):
+        line = natural.lstrip(_BLANK)
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        # An even number of backslashes is that many halves of escaped ones.
+        continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        held += line[:-1] if continued else line
+        if not continued:
+            yield held
+            held = ""
+    if held:
+        yield held
+
+
+def _unescape(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        digits, other = match[1], match[2]
+        if digits is None:
+            return _CONTROL.get(other, other)
+        if len(digits) != 4:
+            raise OptionError(f"serving.properties: {match[0]!r} is not \\u and four hexadecimal digits")
+        return chr(int(digits, 16))
+
+    return _ESCAPE.sub(plain, text) if "\\" in text else text
+
+
+def _entries(model_dir: Path) -> dict[str, str]:
+    """serving.properties, if there is one. Java reads such files as Latin-1, whatever was meant."""
+    path = model_dir / "serving.properties"
+    return read_properties(path.read_bytes().decode("latin-1")) if path.is_file() else {}
+
+
+def bare_names(model_dir: Path) -> set[str]:
+    """The names that stand in serving.properties without `option.` only."""
+    entries = _entries(model_dir)
+    return {name for name in entries if not name.startswith("option.") and f"option.{name}" not in entries}
+
+
+def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """What DJL's init call would deliver: names without `option.`; the file goes before the environment."""
+    entries = _entries(model_dir)
+    properties = {name: text for name, text in entries.items() if not name.startswith("option.")}
+    properties |= {name.removeprefix("option."): text for name, text in entries.items() if name.startswith("option.")}
+    for variable, text in environment.items():
+        if variable.startswith("OPTION_") and text:
+            name = variable.removeprefix("OPTION_")
+            # Names in mixed case are taken as they are: OPTION_entryPoint.
+            name = name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name
+            properties.setdefault("entryPoint" if name == "entrypoint" else name, text)
+    # In the container HF_MODEL_ID makes a model directory of its own: here it is for one without a model.
+    if environment.get("HF_MODEL_ID") and not (model_dir / "config.json").is_file() and not properties.get("model_id"):
+        properties["model_id"] = environment["HF_MODEL_ID"]
+        for variable, name in (("HF_REVISION", "revision"), ("HF_TASK", "task")):
+            if environment.get(variable):
+                properties.setdefault(name, environment[variable])
+    for variable in ("TENSOR_PARALLEL_DEGREE", "PIPELINE_PARALLEL_DEGREE"):
+        if environment.get(variable):
+            properties.setdefault(variable.lower(), environment[variable])
+    return properties

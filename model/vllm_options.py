@@ -1,0 +1,181 @@
+"""`Settings.engine_arguments`, texts by vLLM's names, as typed keyword arguments for `vllm.EngineArgs`.
+
+    name, text --vLLM's own argument parser: type, choices--> value --our defaults--> EngineArgs(**arguments)
+
+Runs where vLLM is installed: in the engine's process and in `lmi check`. vLLM's parser is asked for the types so that
+an option means what the same argument means to `vllm serve`, in every version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import json
+import logging
+import os
+import typing
+from typing import Any
+
+from .errors import one_line
+from .option_table import OPTIONS
+from .options import Settings, refuse, shown
+
+__all__ = ["engine_arguments"]
+
+log = logging.getLogger(__name__)
+
+CPU_CACHE = 2 << 30
+"""The largest KV cache on a CPU, in bytes, unless the user asks for one: vLLM writes to all of it at start."""
+
+_NONE = {"", "none", "null"}
+
+
+def engine_arguments(settings: Settings) -> dict[str, Any]:
+    """Keyword arguments for `vllm.EngineArgs`.
+
+    Raises OptionError for names that this vLLM does not know, with the nearest that it knows, and for values that its
+    parser refuses; one error for all. `max` devices become a number here, where they can be counted.
+    """
+    from vllm import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    actions = {action.dest: action for action in parser._actions}
+    # A field without an action is for vLLM's own use, unless it is a plain switch.
+    fields = {
+        field.name: field
+        for field in dataclasses.fields(EngineArgs)
+        if not field.name.startswith("_") and (field.name in actions or field.type is bool)
+    }
+    arguments: dict[str, Any] = {}
+    faults: list[tuple[str, str]] = []
+    for name, text in _with_grammars(settings.engine_arguments).items():
+        option = _OPTION_OF.get(name, name)
+        if name in fields:
+            try:
+                arguments[name] = _value(fields[name], actions.get(name), text)
+            except ValueError as error:
+                faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
+        elif name in settings.bare:
+            log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
+        else:
+            faults.append((option, _unknown(option, fields.keys())))
+    refuse(faults)
+    return _with_defaults(arguments, settings)
+
+
+def _with_grammars(given: dict[str, str]) -> dict[str, str]:
+    """`given` with structured outputs by xgrammar, unless the user names a backend.
+
+    With `auto`, vLLM turns from one backend to the next by the request, and a request that none of them can take has
+    killed the engine (0.23.0).
+    """
+    try:
+        config: Any = json.loads(given.get("structured_outputs_config", "{}"))
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        return given  # which vLLM's parser refuses
+    return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
+
+
+_OPTION_OF = {option.argument: option.name for option in OPTIONS if option.argument}
+
+
+def _unknown(name: str, known: typing.Iterable[str]) -> str:
+    from vllm import __version__
+
+    names = [*known, *(name for option in OPTIONS for name in option.names)]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean option.{near[0]}?" if near else ""
+    return f"option.{name}: there is no such option, nor such an argument of vLLM {__version__}{hint}"
+
+
+def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:
+    """`text` as vLLM's command line would take it; raises ValueError with what was expected."""
+    if action is None or action.nargs == 0:
+        if text.lower() in _NONE and field.default is None:
+            return None
+        if text.lower() not in {"true", "false"}:
+            raise ValueError("true or false")
+        return text.lower() == "true"
+    if text.lower() in _NONE and field.default is None and not _chosen(action, text):
+        return None
+    if action.nargs == "?" and text.lower() == "true":
+        return action.const
+    if action.nargs in {"+", "*"}:
+        return [_single(field, action, item) for item in _items(text)]
+    return _single(field, action, text)
+
+
+def _items(text: str) -> list[str]:
+    """A list is written as in JSON, or with blanks between its items as on a command line."""
+    if not text.startswith("["):
+        return text.split()
+    try:
+        return [item if isinstance(item, str) else json.dumps(item) for item in json.loads(text)]
+    except ValueError as error:
+        raise ValueError(f"a list in JSON ({error})") from None
+
+
+def _single(field: dataclasses.Field[Any], action: argparse.Action, text: str) -> Any:
+    try:
+        value = action.type(text) if callable(action.type) else text
+    except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
+        raise ValueError(_expected(field, error)) from None
+    if action.choices is not None and value not in action.choices:
+        raise ValueError("one of " + ", ".join(str(choice) for choice in action.choices if choice != "None"))
+    return value
+
+
+def _chosen(action: argparse.Action, text: str) -> bool:
+    """Whether the word none is one of the argument's choices itself."""
+    return action.choices is not None and text in action.choices
+
+
+def _expected(field: dataclasses.Field[Any], error: Exception) -> str:
+    kinds = {kind for kind in typing.get_args(field.type) or (field.type,) if kind is not type(None)}
+    if kinds == {int}:
+        return "an integer"
+    if kinds == {float}:
+        return "a number"
+    # A message of pydantic's goes on with the input and a link.
+    return f"what vLLM takes ({one_line(str(error)).partition(' [type=')[0]})"
+
+
+def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """What we set where the user did not."""
+    arguments.setdefault("disable_log_stats", True)
+    # Without it a model that cannot generate would start, and every request fail.
+    arguments.setdefault("runner", "generate")
+    arguments.setdefault("tensor_parallel_size", _devices(settings))
+    cache = _cpu_cache(settings)
+    if cache is not None:
+        arguments.setdefault("kv_cache_memory_bytes", cache)
+    return arguments
+
+
+def _devices(settings: Settings) -> int:
+    """How many devices `max` is: what the stages of the pipeline leave to each other; 1 on a CPU."""
+    import torch
+
+    return max(1, int(torch.cuda.device_count()) // settings.pipeline_parallel_degree)
+
+
+def _cpu_cache(settings: Settings) -> int | None:
+    """The bytes of KV cache on a CPU where the user says nothing of it; None: leave it to vLLM.
+
+    vLLM's default there is `gpu_memory_utilization` of all memory, whoever else uses it, and it does not start if that
+    much is not free.
+    """
+    from vllm.platforms import current_platform
+
+    asked = {"kv_cache_memory_bytes", "gpu_memory_utilization", "num_gpu_blocks_override"}
+    if not current_platform.is_cpu() or asked & settings.engine_arguments.keys():
+        return None
+    if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
+        return None
+    from vllm.utils.cpu_resource_utils import get_memory_node_info
+
+    return min(CPU_CACHE, int(get_memory_node_info().available_memory) // 4)

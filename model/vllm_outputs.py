@@ -1,0 +1,126 @@
+"""What vLLM reports of a sequence, read into tokens, text and an ending.
+
+RequestOutput -> OutputReader.started -> Started
+CompletionOutput -> OutputReader.read -> TextStream -> text, tokens;  OutputReader.how -> finish reason
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
+from .generation import Sampling
+from .text import TextStream
+from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput
+    from vllm.outputs import CompletionOutput
+
+__all__ = ["OutputReader", "SequenceText"]
+
+
+class SequenceText:
+    """One sequence's text in the making, and what is wanted of its tokens."""
+
+    __slots__ = ("cumulative", "include_stop", "logprobs", "stream")
+
+    def __init__(self, stream: TextStream, sampling: Sampling) -> None:
+        self.stream = stream
+        self.include_stop = sampling.include_stop
+        self.logprobs = sampling.logprobs
+        self.cumulative: float | None = None if sampling.logprobs is None else 0.0
+        """The sum of the tokens' log-probabilities."""
+
+
+class OutputReader:
+    """Reads the outputs of one model."""
+
+    def __init__(self, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
+        self._tokenizer = tokenizer
+        self._eos_ids = eos_ids
+
+    def text(self, sampling: Sampling, prompt_ids: Sequence[int], keep_tokens: bool) -> SequenceText:
+        """An empty text that follows `prompt_ids`."""
+        decode = self._tokenizer.stream(
+            prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
+        )
+        stream = TextStream(
+            decode,
+            stops=sampling.stop,
+            include_stop=sampling.include_stop,
+            min_tokens=sampling.min_tokens,
+            keep_tokens=keep_tokens,
+        )
+        return SequenceText(stream, sampling)
+
+    def started(self, prompt_ids: Sequence[int], output: RequestOutput) -> Started:
+        """The event of a request's first output."""
+        prefill = self._prefill(prompt_ids, output.prompt_logprobs) if output.prompt_logprobs else ()
+        return Started(len(prompt_ids), output.num_cached_tokens or 0, prefill)
+
+    def read(self, text: SequenceText, completion: CompletionOutput) -> None:
+        """Adds the new tokens to the text."""
+        ids = completion.token_ids
+        push = text.stream.push
+        special_ids = self._tokenizer.special_ids
+        # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
+        hidden_at = len(ids) if completion.finish_reason == "stop" and not text.include_stop else 0
+        if text.logprobs is None or text.cumulative is None:
+            for position, token_id in enumerate(ids, 1):
+                if push(token_id, special=token_id in special_ids, hidden=position == hidden_at):
+                    return
+            return
+        # Without new ids vLLM 0.23 repeats the whole history of log-probabilities.
+        known: Any = completion.logprobs
+        entries: Sequence[Any] = known if ids and known else ()
+        for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
+            logprob = finite(entry[token_id].logprob)
+            text.cumulative += logprob
+            special = token_id in special_ids
+            if text.logprobs == 0:
+                stopped = push(token_id, logprob, special, hidden=position == hidden_at)
+            else:
+                top, raw = self._top(entry, text.logprobs), self._tokenizer.raw(token_id)
+                stopped = push(token_id, logprob, special, top, raw, hidden=position == hidden_at)
+            if stopped:
+                return
+
+    def how(
+        self, found: str | None, reason: str | None, stop: str | int | None
+    ) -> tuple[FinishReason, str | int | None]:
+        """Why a sequence ended, and at what. A stop string goes before what vLLM saw in the same step."""
+        if found is not None:
+            return "stop", found
+        if reason == "stop":
+            # A second end-of-sequence id of the model's generation_config is reported like a stop token id.
+            return ("eos", None) if stop is None or stop in self._eos_ids else ("stop", stop)
+        if reason == "length":
+            return "length", None
+        # vLLM can be told to end a sequence that repeats itself.
+        return ("stop", None) if reason == "repetition" else ("abort", None)
+
+    def _top(self, entry: Mapping[int, Any], wanted: int) -> tuple[TopToken, ...]:
+        """The `wanted` most likely tokens of a position."""
+        best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
+        tokenizer = self._tokenizer
+        return tuple(
+            TopToken(token_id, tokenizer.piece(token_id), finite(logprob.logprob), tokenizer.raw(token_id))
+            for token_id, logprob in best
+        )
+
+    def _prefill(self, ids: Sequence[int], logprobs: Sequence[Any]) -> tuple[Token, ...]:
+        """The prompt's tokens; the first has no log-probability."""
+        decode = self._tokenizer.stream([], False, True)
+        tokens: list[Token] = []
+        for token_id, entry in zip(ids, logprobs, strict=True):
+            logprob = finite(entry[token_id].logprob) if entry else None
+            tokens.append(Token(token_id, decode(token_id), logprob, token_id in self._tokenizer.special_ids))
+        return tuple(tokens)
+
+
+def finite(logprob: float) -> float:
+    """JSON has no infinity: LOWEST_LOGPROB stands for it."""
+    return logprob if math.isfinite(logprob) and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB

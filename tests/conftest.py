@@ -1,0 +1,46 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .djl import hosting
+from .endpoints import Host, model_directory, start
+
+CACHE = Path(__file__).resolve().parents[1] / ".cache"
+
+
+@pytest.fixture(scope="session")
+def demo_model() -> Path:
+    """The demo model's directory; `make` rebuilds it when its sources change, here it is built where it is missing."""
+    from lmi.model.demo_model import build
+
+    target = CACHE / "demo-model"
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "demo-model.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "serving.properties").exists():
+            build(target)
+    return target
+
+
+@pytest.fixture(scope="session", params=["server", "rolling", "async"])
+def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The demo model behind each host in turn."""
+    kind = request.param
+    if kind != "server" and (missing := hosting.available()):
+        pytest.skip(missing)
+    folder = tmp_path_factory.mktemp(kind)
+    running = start(kind, model_directory(demo_model, folder / "model", {}), folder / "log")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests that are coroutines run on asyncio."""
+    return "asyncio"

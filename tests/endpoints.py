@@ -1,0 +1,222 @@
+"""A demo model behind each host, with one interface: tests that say nothing of hosts run on all of them.
+
+Server      `lmi serve` as a process
+Djl         the real DJL engine, in rolling-batch or in async mode
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import psutil
+
+from .djl.hosting import DjlHost
+
+FAST = {
+    "option.enforce_eager": "true",
+    "option.max_num_batched_tokens": "2048",
+    "option.kv_cache_memory_bytes": str(64 << 20),
+}
+"""What makes an engine start in seconds (the rest is in the Makefile's environment)."""
+
+START_TIMEOUT = 240.0
+
+
+def model_directory(demo: Path, target: Path, properties: Mapping[str, str]) -> Path:
+    """A model directory with the demo model's files and a serving.properties of its own."""
+    target.mkdir(parents=True)
+    for file in demo.iterdir():
+        if file.name != "serving.properties":
+            (target / file.name).symlink_to(file)
+    lines = {
+        "engine": "Python",
+        "option.entryPoint": "lmi.handler",
+        "option.dtype": "fp32",
+        "option.max_model_len": "2048",
+        "minWorkers": "1",
+        "maxWorkers": "1",
+        **FAST,
+        **properties,
+    }
+    (target / "serving.properties").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return target
+
+
+class Host(Protocol):
+    """A running host."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def worker_pid(self) -> int:
+        """The process that the engine's process is a child of."""
+        ...
+
+    def log_text(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+
+class Server:
+    """`lmi serve`."""
+
+    def __init__(self, model_dir: Path, log: Path, arguments: Sequence[str] = ()) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = log
+        command = [str(Path(sys.executable).parent / "lmi"), "serve", str(model_dir), "--port", str(port), *arguments]
+        with log.open("w") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._up():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"lmi serve did not start:\n{self.log_text()[-4000:]}")
+            time.sleep(0.1)
+
+    def _up(self) -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/ping", verify=False, timeout=5).status_code == 200
+        return False
+
+    @property
+    def worker_pid(self) -> int:
+        """The server itself."""
+        return self.process.pid
+
+    def log_text(self) -> str:
+        """What the server has written so far."""
+        return self._log.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Ends the server; what has not ended after 20 seconds is killed."""
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def worker_environment() -> dict[str, str]:
+    """What a worker behind DJL needs of the test's environment: caches, and how vLLM is to start."""
+    kept = ("VLLM_", "TORCH", "HF_", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
+    return {name: value for name, value in os.environ.items() if name.startswith(kept)}
+
+
+def djl_host(model_dir: Path, log: Path, *, mode: str, properties: Mapping[str, str] | None = None) -> DjlHost:
+    """The real DJL engine in mode "rolling" or "async"."""
+    modes = {
+        "rolling": {"option.rolling_batch": "vllm"},
+        "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
+    }
+    return DjlHost(
+        model_dir,
+        python=Path(sys.executable),
+        log=log,
+        environment=worker_environment(),
+        properties={**modes[mode], **(properties or {})},
+        timeout=START_TIMEOUT,
+    )
+
+
+def start(kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] | None = None) -> Host:
+    """A host of a kind: "server", "rolling" or "async"."""
+    if kind == "server":
+        options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
+        return Server(model_dir, log, options)
+    return djl_host(model_dir, log, mode=kind, properties=properties)
+
+
+def engine_process(host: Host) -> psutil.Process:
+    """The engine's process of a host."""
+    children = psutil.Process(host.worker_pid).children()
+    (engine,) = [child for child in children if "lmi.model.engine_process" in " ".join(child.cmdline())]
+    return engine
+
+
+@dataclass
+class Streamed:
+    """A streamed answer: its records and when each came, by a counter that all requests of a test share."""
+
+    status: int = 0
+    content_type: str = ""
+    lines: list[str] = field(default_factory=list[str])
+    ticks: list[int] = field(default_factory=list[int])
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The JSON of each line or event."""
+        return [json.loads(line.removeprefix("data: ")) for line in self.lines if line]
+
+
+class Client:
+    """Requests to a host, many at once."""
+
+    def __init__(self, host: Host, http: httpx.AsyncClient) -> None:
+        self._url = f"{host.url}/invocations"
+        self._http = http
+        self._tick = 0
+
+    async def post(self, body: object) -> httpx.Response:
+        """A whole answer; `body` is sent as JSON, or as it is if bytes."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self._http.post(self._url, content=content, headers={"content-type": "application/json"})
+
+    async def stream(self, body: object, streamed: Streamed | None = None) -> Streamed:
+        """A streamed answer, line by line, into `streamed` as it comes."""
+        answer = streamed if streamed is not None else Streamed()
+        content = json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        async with self._http.stream("POST", self._url, content=content, headers=headers) as response:
+            answer.status = response.status_code
+            answer.content_type = response.headers.get("content-type", "")
+            async for line in response.aiter_lines():
+                self._tick += 1
+                answer.lines.append(line)
+                answer.ticks.append(self._tick)
+        return answer
+
+
+@asynccontextmanager
+async def client(host: Host, connections: int = 100, timeout: float = 120.0) -> AsyncIterator[Client]:
+    """A client of a host."""
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    async with httpx.AsyncClient(verify=False, timeout=timeout, limits=limits) as http:
+        yield Client(host, http)
+
+
+async def eventually(condition: Any, timeout: float = 60.0) -> None:
+    """Waits until the coroutine function `condition` gives a true value."""
+    deadline = time.monotonic() + timeout
+    while not await condition():
+        assert time.monotonic() < deadline, "the condition did not come about in time"
+        await asyncio.sleep(0.05)
+
+
+def without_lmi(target: Path) -> Path:
+    """An interpreter with everything that this one has installed but lmi: for packages that bring it themselves."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
+    (theirs,) = target.glob("lib/python*/site-packages")
+    ours = Path(next(path for path in sys.path if path.endswith("site-packages")))
+    for entry in ours.iterdir():
+        if not entry.name.startswith(("__editable__", "lmi", "_lmi")):
+            (theirs / entry.name).symlink_to(entry)
+    shutil.rmtree(theirs / "__pycache__", ignore_errors=True)
+    return target / "bin" / "python"

@@ -1,0 +1,167 @@
+"""`lmi check`: what start-up would refuse, told without an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lmi.handler.check import check
+from lmi.model.errors import OptionError
+
+
+@pytest.fixture
+def model_dir(tmp_path: Path) -> Path:
+    """A model directory in which every file that is looked for is there; the weights are no weights."""
+    files = {
+        "serving.properties": "engine=Python\noption.entryPoint=lmi.handler\noption.rolling_batch=auto\n",
+        "config.json": json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}),
+        "tokenizer.json": "{}",
+        "model.safetensors": "",
+    }
+    for name, text in files.items():
+        tmp_path.joinpath(name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not vLLM is installed, only the tests that are marked see it."""
+    import importlib.util
+
+    if request.node.get_closest_marker("engine"):
+        return
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
+    )
+
+
+def refused(model_dir: Path, **overrides: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        check(model_dir, overrides)
+    return caught.value.message
+
+
+def test_good(model_dir: Path) -> None:
+    lines = check(model_dir, {})
+    assert lines[0] == "options: good; vllm, rolling batch of at most 256"
+    assert "entry point: lmi.handler" in lines
+    assert f"model: {model_dir}, LlamaForCausalLM" in lines
+    assert lines[-1].startswith("vLLM is not installed here")
+
+
+def test_overrides(model_dir: Path) -> None:
+    assert check(model_dir, {"async_mode": "true", "rolling_batch": "disable"})[0] == "options: good; vllm, async mode"
+
+
+def test_notes(model_dir: Path) -> None:
+    assert any(
+        line.startswith("note: option.rolling_batch=lmi-dist")
+        for line in check(model_dir, {"rolling_batch": "lmi-dist"})
+    )
+
+
+def test_environment(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTION_TENSOR_PARALEL_DEGREE", "2")
+    assert "did you mean option.tensor_parallel_degree?" in refused(model_dir)
+
+
+def test_misspelt_option(model_dir: Path) -> None:
+    assert "did you mean option.tensor_parallel_degree?" in refused(model_dir, tensor_paralel_degree="2")
+
+
+@pytest.mark.parametrize("name", ["bf16", "bfloat16"])
+def test_bfloat16(model_dir: Path, name: str) -> None:
+    assert check(model_dir, {"dtype": name})
+
+
+def test_dialect(model_dir: Path) -> None:
+    assert check(model_dir, {"dialect": "lmi"})
+    assert "option.dialect: expected " in refused(model_dir, dialect="klingon")
+
+
+def test_no_directory(model_dir: Path) -> None:
+    assert "found nothing" in refused(model_dir / "missing")
+    assert "found a file" in refused(model_dir / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [("config.json", "no config.json"), ("tokenizer.json", "no tokenizer"), ("model.safetensors", "no weights")],
+)
+def test_missing_file(model_dir: Path, missing: str, said: str) -> None:
+    model_dir.joinpath(missing).unlink()
+    assert said in refused(model_dir)
+
+
+def test_broken_config(model_dir: Path) -> None:
+    model_dir.joinpath("config.json").write_text("{")
+    assert "config.json is not JSON" in refused(model_dir)
+    model_dir.joinpath("config.json").write_text("[]")
+    assert "is not a JSON object" in refused(model_dir)
+
+
+def test_dummy_weights_need_no_file(model_dir: Path) -> None:
+    model_dir.joinpath("model.safetensors").unlink()
+    assert check(model_dir, {"load_format": "dummy"})
+
+
+def test_missing_shard(model_dir: Path) -> None:
+    weights = {"a": "model.safetensors", "b": "model-2.safetensors"}
+    model_dir.joinpath("model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+    assert "lacks 1 of 2 files of weights, as model-2.safetensors" in refused(model_dir)
+    model_dir.joinpath("model.safetensors.index.json").write_text("{}")
+    assert "is not an index" in refused(model_dir)
+
+
+def test_model_elsewhere(model_dir: Path) -> None:
+    assert any("owner/model on the hub" in line for line in check(model_dir, {"model_id": "owner/model"}))
+    assert "there is nothing at /no/such/path" in refused(model_dir, model_id="/no/such/path")
+    assert "there is nothing at ./missing" in refused(model_dir, model_id="./missing")
+    (model_dir / "inside").mkdir()
+    assert "no config.json" in refused(model_dir, model_id="inside")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("no_such_module", "no module no_such_module"),
+        ("lmi.no_such_module", "no module lmi.no_such_module"),
+        ("missing.py", "there is no file"),
+    ],
+)
+def test_wrong_entry_point(model_dir: Path, entry: str, said: str) -> None:
+    assert said in refused(model_dir, entryPoint=entry)
+
+
+def test_entry_points_of_the_users_own(model_dir: Path) -> None:
+    model_dir.joinpath("mine_only_here.py").write_text("from lmi.handler import handle\n")
+    for entry in ("mine_only_here", "mine_only_here.py"):
+        assert f"entry point: {entry}" in check(model_dir, {"entryPoint": entry})
+    assert any(
+        "DJL Serving's own handler" in line for line in check(model_dir, {"entryPoint": "djl_python.huggingface"})
+    )
+
+
+def test_no_entry_point(model_dir: Path) -> None:
+    model_dir.joinpath("serving.properties").unlink()
+    assert any("set option.entryPoint=lmi.handler" in line for line in check(model_dir, {}))
+    model_dir.joinpath("model.py").write_text("")
+    assert any(line.startswith("entry point: model.py") for line in check(model_dir, {}))
+
+
+@pytest.mark.engine
+def test_arguments_of_vllm(model_dir: Path) -> None:
+    lines = check(model_dir, {"max_model_len": "64", "kv_cache_memory_bytes": "1000"})
+    assert any(line.startswith("vLLM ") and "max_model_len=64" in line for line in lines)
+    assert "did you mean option.load_format?" in refused(model_dir, load_fromat="dummy")
+    assert "option.max_model_len: expected an integer, got 'long'" in refused(model_dir, max_model_len="long")
+
+
+@pytest.mark.engine
+def test_bare_keys_are_told(model_dir: Path) -> None:
+    with model_dir.joinpath("serving.properties").open("a") as file:
+        file.write("mine=1\n")
+    assert "note: ignored in serving.properties, as nobody knows it: mine" in check(model_dir, {})

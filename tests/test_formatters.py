@@ -1,0 +1,175 @@
+"""How a body is read and its dialect found: every body gets an answer, and none of them raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, read_json, receive
+from lmi.formatters.lmi_parameters import TABLE
+from lmi.model.errors import PayloadError
+from lmi.model.options import Settings
+
+SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+
+NOT_JSON = "the body is not JSON: "
+"""The rest is the decoder's own."""
+NESTED = "the body is nested too deeply"
+NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi)"
+
+UNREADABLE: list[tuple[bytes, str]] = [
+    (b"", "the body is empty, expected a JSON object"),
+    (b" \n", "the body is empty, expected a JSON object"),
+    (b"hello", NOT_JSON),
+    (b'{"inputs": "a"', NOT_JSON),
+    (b'{"inputs": "a",}', NOT_JSON),
+    (b'{"inputs": "a"} {}', NOT_JSON),
+    (b'{"inputs": "\xe9"}', "the body is not UTF-8: invalid continuation byte at byte 12"),
+    ('{"inputs": "a"}'.encode("utf-16"), "the body is not UTF-8: invalid start byte at byte 0"),
+    (b'{"inputs": "\\ud83e"}', "the body has a \\u escape of half a surrogate pair, which is no character"),
+    (b'["a"]', "expected a JSON object, but the body is an array"),
+    (b'"a"', "expected a JSON object, but the body is a string"),
+    (b"null", "expected a JSON object, but the body is null"),
+    (b"true", "expected a JSON object, but the body is a boolean"),
+    (b"5.5", "expected a JSON object, but the body is a number"),
+    (b"NaN", "the body: expected a finite number, got NaN"),
+    (b'{"temperature": NaN}', "temperature: expected a finite number, got NaN"),
+    (
+        b'{"inputs": "a", "parameters": {"temperature": -Infinity}}',
+        "parameters.temperature: expected a finite number, got -Infinity",
+    ),
+    (
+        b'{"inputs": "a", "parameters": {"top_p": 1e999}}',
+        "parameters.top_p: expected a finite number, got 1e999",
+    ),
+    (
+        b'{"parameters": {"stop_sequences": ["a", Infinity]}}',
+        "parameters.stop_sequences[1]: expected a finite number, got Infinity",
+    ),
+    (b'{"seed": ' + b"1" * 5000 + b"}", "seed: expected a finite number, got " + "1" * 120),
+    (b"[" * 100_000 + b"]" * 100_000, NESTED),
+    (b'{"inputs": ' + b"[" * 100_000 + b"NaN" + b"]" * 100_000 + b"}", NESTED),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), UNREADABLE)
+def test_unreadable(body: bytes, message: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        read_json(body)
+    shown = caught.value.message
+    assert shown.startswith(NOT_JSON) if message is NOT_JSON else shown == message
+
+
+@pytest.mark.parametrize("body", [body for body, _ in UNREADABLE])
+def test_unreadable_is_answered(body: bytes) -> None:
+    """Wire decisions, Which dialect a request is, 4."""
+    answer = receive(Request(body), SETTINGS)
+    assert isinstance(answer, Answer)
+    assert (answer.status, answer.content_type) == (424, "application/json")
+    assert list(json.loads(answer.body)) == ["error", "code"]
+    assert json.loads(answer.body)["code"] == 424
+    assert b"\n" not in answer.body
+    assert isinstance(answer.failure, PayloadError)
+
+
+@pytest.mark.parametrize("depth", [10, 100, 400, 700, 900, 950, 970, 980, 985, 990, 995, 1000, 5000])
+@pytest.mark.parametrize("core", [b"", b"NaN", b"5"])
+@pytest.mark.parametrize("field", [b"inputs", b"stream", b"parameters"])
+def test_no_depth_is_too_deep(depth: int, core: bytes, field: bytes) -> None:
+    answer = receive(Request(b'{"inputs":"a","' + field + b'":' + b"[" * depth + core + b"]" * depth + b"}"), SETTINGS)
+    assert isinstance(answer, Answer)
+    assert answer.status == 424
+
+
+def test_long_names_are_cut() -> None:
+    answer = receive(Request(b'{"' + b"x" * 100_000 + b'": NaN}'), SETTINGS)
+    assert isinstance(answer, Answer)
+    assert len(answer.body) < 300
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from([row.name for row in TABLE])
+
+
+@given(st.binary(max_size=30))
+def test_no_bytes_raise(body: bytes) -> None:
+    assert isinstance(receive(Request(body), SETTINGS), Answer)
+
+
+@given(json_values, json_values, st.dictionaries(names, json_values, max_size=4))
+def test_no_values_raise(inputs: Any, stream: Any, parameters: dict[str, Any]) -> None:
+    body = json.dumps({"inputs": inputs, "stream": stream, "parameters": parameters}).encode()
+    received = receive(Request(body), SETTINGS)
+    if isinstance(received, Call):
+        # What was accepted can be sent to the engine's process.
+        assert msgspec.msgpack.encode(received.generations)
+    else:
+        assert received.status == 424
+
+
+def test_a_call() -> None:
+    received = receive(Request(b'{"inputs": "a"}', request_id="7"), SETTINGS)
+    assert isinstance(received, Call)
+    assert received.generations[0].request_id == "7"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"inputs": "a", "parameters": {"max_new_tokens": "many"}, "stream": true}', "unreadable"),
+        (b'{"inputs": "a", "parameters": {"temperature": NaN}, "stream": true}', "unreadable"),
+        (b'{"inputs": "a", "parameters": {"temperature": -1}}', "whole"),
+        (b'{"inputs": "a", "parameters": {"temperature": -1}, "stream": true}', "streamed"),
+        (b'{"requestType": "NEW_SESSION"}', "whole"),
+    ],
+)
+def test_refused_calls(body: bytes, kind: str) -> None:
+    answer = receive(Request(body), SETTINGS)
+    assert isinstance(answer, Answer)
+    keys = {
+        "unreadable": ["error", "code"],
+        "whole": ["generated_text", "details", "error"],
+        "streamed": ["token", "generated_text", "details", "error"],
+    }
+    assert list(json.loads(answer.body)) == keys[kind]
+    assert answer.status == 424
+
+
+EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
+ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
+
+
+@pytest.mark.parametrize(
+    ("payload", "attributes", "settings", "found"),
+    [
+        ({"inputs": "a"}, {}, SETTINGS, lmi),
+        ({"requestType": "CLOSE"}, {}, SETTINGS, lmi),
+        ({}, {"dialect": "lmi"}, SETTINGS, lmi),
+        ({}, {}, EXPLICIT, lmi),
+        ({}, {"dialect": "lmi"}, ODD, lmi),
+        ({}, {}, SETTINGS, NO_DIALECT),
+        ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, got 'odd'"),
+    ],
+)
+def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
+    request = Request(b"", attributes=attributes)
+    if not isinstance(found, str):
+        assert detect(payload, request, settings) is found
+        return
+    with pytest.raises(PayloadError) as caught:
+        detect(payload, request, settings)
+    assert caught.value.message == found
+
+
+def test_formats_have_names_of_their_own() -> None:
+    assert len({known.NAME for known in FORMATS}) == len(FORMATS)

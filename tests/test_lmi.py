@@ -1,0 +1,177 @@
+"""LMI requests (specs 002): what is asked of the engine, in which form it is answered, and how the rest is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmi.formatters.base import JSON, JSON_LINES, SSE, Answer, Call, Request
+from lmi.formatters.lmi import matches, parse, refuse
+from lmi.model.errors import (
+    ContextError,
+    LmiError,
+    OverloadedError,
+    ParameterError,
+    PayloadError,
+    StartError,
+    UnavailableError,
+    UnsupportedError,
+)
+from lmi.model.options import Settings
+
+PROMPT = "What is Deep Learning?"
+
+
+def settings(output_formatter: Any = None) -> Settings:
+    return Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
+
+
+def call(parameters: dict[str, Any] | None = None, *, output_formatter: str | None = None, **fields: Any) -> Call:
+    return parse({"inputs": PROMPT, "parameters": parameters, **fields}, Request(b""), settings(output_formatter))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "stream", "tokens", "logprobs", "prompt_logprobs"),
+    [
+        ({}, False, False, None, None),
+        ({}, True, True, 0, None),
+        ({"details": True}, False, True, 0, None),
+        ({"details": True, "decoder_input_details": True}, False, True, 0, 0),
+        ({"details": True, "decoder_input_details": True}, True, True, 0, 0),
+        ({"logprobs": 5, "prompt_logprobs": 5}, False, False, None, None),
+        ({"details": True, "logprobs": 5}, False, True, 0, None),
+    ],
+)
+def test_log_probabilities_only_where_shown(
+    parameters: dict[str, Any], stream: bool, tokens: bool, logprobs: int | None, prompt_logprobs: int | None
+) -> None:
+    (generation,) = call(parameters, stream=stream).generations
+    assert (generation.stream, generation.tokens) == (stream, tokens)
+    assert (generation.sampling.logprobs, generation.sampling.prompt_logprobs) == (logprobs, prompt_logprobs)
+
+
+@pytest.mark.parametrize(
+    ("formatter", "stream", "content_type"),
+    [
+        (None, None, JSON),
+        (None, False, JSON),
+        (None, True, JSON_LINES),
+        ("jsonlines", None, JSON_LINES),
+        ("jsonlines", False, JSON),
+        ("jsonlines", True, JSON_LINES),
+        ("sse", None, SSE),
+        ("sse", False, JSON),
+        ("sse", True, SSE),
+        ("json", None, JSON),
+        ("json", False, JSON),
+        ("json", True, JSON),
+    ],
+)
+def test_form_of_the_answer(formatter: str | None, stream: bool | None, content_type: str) -> None:
+    made = call(stream=stream, output_formatter=formatter)
+    assert made.reply.content_type == content_type
+    assert made.generations[0].stream is (content_type != JSON)
+
+
+def test_generation() -> None:
+    (generation,) = parse({"inputs": PROMPT}, Request(b"", request_id="one"), settings()).generations
+    assert (generation.request_id, generation.prompt, generation.overflow) == ("one", PROMPT, "clip")
+    assert generation.adapter is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "message"),
+    [
+        ({}, PayloadError, "inputs: expected a non-empty string, but there is no such field"),
+        ({"inputs": None}, PayloadError, "inputs: expected a non-empty string, got None"),
+        ({"inputs": ""}, PayloadError, "inputs: expected a non-empty string, got ''"),
+        ({"inputs": 5}, PayloadError, "inputs: expected a non-empty string, got 5"),
+        ({"inputs": ["a", 5]}, PayloadError, "inputs: expected a non-empty string, got ['a', 5]"),
+        (
+            {"inputs": ["a", "b"]},
+            UnsupportedError,
+            "inputs: a list of prompts is not supported, expected a non-empty string",
+        ),
+        ({"inputs": "a", "parameters": []}, PayloadError, "parameters: expected an object, got []"),
+        ({"inputs": "a", "parameters": "x"}, PayloadError, "parameters: expected an object, got 'x'"),
+        ({"inputs": "a", "stream": 1}, PayloadError, "stream: expected true or false, got 1"),
+        ({"inputs": "a", "stream": "true"}, PayloadError, "stream: expected true or false, got 'true'"),
+        ({"requestType": "NEW_SESSION"}, UnsupportedError, "requestType: stateful sessions are not supported"),
+        ({"inputs": "a", "adapters": "french"}, UnsupportedError, "adapters: adapters are not supported"),
+        ({"inputs": "a", "adapters": ["french"]}, UnsupportedError, "adapters: adapters are not supported"),
+        ({"inputs": "a", "adapter": "french"}, UnsupportedError, "adapter: adapters are not supported"),
+    ],
+)
+def test_refused(payload: dict[str, Any], kind: type[LmiError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        parse(payload, Request(b""), settings())
+    assert type(caught.value) is kind
+    assert caught.value.message == message
+    assert caught.value.param == message.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    "nothing", [{"stream": None}, {"parameters": None}, {"adapters": None}, {"adapters": []}, {"adapters": [""]}]
+)
+def test_null_is_the_default(nothing: dict[str, Any]) -> None:
+    assert parse({"inputs": PROMPT, **nothing}, Request(b""), settings()).generations == call().generations
+
+
+@pytest.mark.parametrize("header", ["X-Amzn-SageMaker-Adapter-Identifier", "X-Amzn-SageMaker-Session-Id"])
+def test_refused_headers(header: str) -> None:
+    request = Request(b"", headers={header.lower(): "something"})
+    with pytest.raises(UnsupportedError, match=header) as caught:
+        parse({"inputs": PROMPT}, request, settings())
+    assert caught.value.param == header
+
+
+def test_matches() -> None:
+    for payload, expected in (({"inputs": 1}, True), ({"requestType": "CLOSE"}, True), ({"messages": []}, False)):
+        assert matches(payload, Request(b""), settings()) is expected
+
+
+# --- The form of a refusal ---
+
+
+def test_sample_payload_error() -> None:
+    """002, Error Responses, "an issue with payload validation"; plain JSON for streamed requests too."""
+    for payload in (None, {"inputs": PROMPT, "stream": True}):
+        answer = refuse(PayloadError("the reason"), payload, Request(b""), settings())
+        assert (answer.body, answer.status, answer.content_type) == (b'{"error":"the reason","code":424}', 424, JSON)
+
+
+WHOLE_ERROR = (
+    b'{"generated_text":"","details":{"finish_reason":"error","generated_tokens":null,"inputs":null,"tokens":null},'
+    b'"error":"the reason"}'
+)
+LAST_LINE_ERROR = (
+    b'{"token":{"id":-1,"text":"","log_prob":-1,"special_token":true},"generated_text":"",'
+    b'"details":{"finish_reason":"error","generated_tokens":null,"inputs":null},"error":"the reason"}'
+)
+
+
+@pytest.mark.parametrize(
+    "kind", [LmiError, ParameterError, ContextError, UnsupportedError, OverloadedError, UnavailableError, StartError]
+)
+@pytest.mark.parametrize(
+    ("payload", "formatter", "body", "content_type"),
+    [
+        (None, None, WHOLE_ERROR, JSON),
+        (None, "sse", WHOLE_ERROR, JSON),
+        ({}, None, WHOLE_ERROR, JSON),
+        ({"stream": "yes"}, None, WHOLE_ERROR, JSON),
+        ({"stream": False}, "jsonlines", WHOLE_ERROR, JSON),
+        ({"stream": True}, "json", WHOLE_ERROR, JSON),
+        ({"stream": True}, None, LAST_LINE_ERROR + b"\n", JSON_LINES),
+        ({}, "jsonlines", LAST_LINE_ERROR + b"\n", JSON_LINES),
+        ({}, "sse", b"data: " + LAST_LINE_ERROR + b"\n\n", SSE),
+        ({"stream": True}, "sse", b"data: " + LAST_LINE_ERROR + b"\n\n", SSE),
+    ],
+)
+def test_refuse(
+    kind: type[LmiError], payload: dict[str, Any] | None, formatter: str | None, body: bytes, content_type: str
+) -> None:
+    error = kind("the\nreason")
+    answer = refuse(error, payload, Request(b""), settings(formatter))
+    assert answer == Answer(body, 424, content_type, failure=error)

@@ -1,0 +1,360 @@
+"""Options: the table, the file, the environment, and vLLM's own arguments."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from lmi.model.errors import OptionError
+from lmi.model.option_table import OPTIONS, find, options_table
+from lmi.model.options import Settings, load_settings, read_properties, settings_of
+
+ROOT = Path(__file__).parent.parent
+
+
+def settings(**properties: str) -> Settings:
+    return settings_of(properties, model_dir="/opt/ml/model")
+
+
+def refused(**properties: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        settings(**properties)
+    assert caught.value.param
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+DEFAULTS = {
+    "model_dir": "/opt/ml/model",
+    "model_id": "/opt/ml/model",
+    "model_name": "/opt/ml/model",
+    "engine": "vllm",
+    "rolling_batch": "vllm",
+    "async_mode": False,
+    "max_rolling_batch_size": 256,
+    "tensor_parallel_degree": None,
+    "pipeline_parallel_degree": 1,
+    "dtype": "auto",
+    "task": "auto",
+    "unknown_parameters": "ignore",
+    "output_formatter": None,
+    "device_id": None,
+    "engine_arguments": {"model": "/opt/ml/model", "dtype": "auto", "max_num_seqs": "256"},
+    "notes": (),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
+def test_default(name: str, value: object) -> None:
+    assert getattr(settings(), name) == value
+
+
+# One property, an attribute of Settings, its value.
+TYPED: list[tuple[str, str, str, object]] = [
+    ("revision", "main", "revision", "main"),
+    ("trust_remote_code", "True", "trust_remote_code", True),
+    ("max_rolling_batch_size", "64", "max_rolling_batch_size", 64),
+    ("max_num_seqs", "64", "max_rolling_batch_size", 64),
+    ("tensor_parallel_degree", "2", "tensor_parallel_degree", 2),
+    ("tensor_parallel_size", "2", "tensor_parallel_degree", 2),
+    ("tensor_parallel_degree", "max", "tensor_parallel_degree", None),
+    ("pipeline_parallel_degree", "2", "pipeline_parallel_degree", 2),
+    ("served_model_name", "name", "model_name", "name"),
+    ("output_formatter", "jsonlines", "output_formatter", "jsonlines"),
+    ("dialect", "LMI", "dialect", "lmi"),
+    ("unknown_parameters", "error", "unknown_parameters", "error"),
+    ("merge_records", "true", "merge_records", True),
+    ("enable_streaming", "huggingface", "enable_streaming", True),
+    ("task", "text-generation", "task", "generate"),
+    ("device_id", "-1", "device_id", None),
+    ("device_id", "1", "device_id", 1),
+    ("cluster_size", "2", "cluster_size", 2),
+    ("rolling_batch", "vllm", "rolling_batch", "vllm"),
+    ("rolling_batch", " vllm ", "rolling_batch", "vllm"),
+    ("rolling_batch", "lmi-dist", "rolling_batch", "lmi-dist"),
+    ("async_mode", "true", "rolling_batch", "disable"),
+    *(
+        ("dtype", given, "dtype", taken)
+        for given, taken in {
+            "auto": "auto", "fp32": "float32", "float32": "float32", "fp16": "float16", "float16": "float16",
+            "half": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16", "BF16": "bfloat16",
+        }.items()
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "attribute", "value"), TYPED)
+def test_typed(name: str, text: str, attribute: str, value: object) -> None:
+    assert getattr(settings(**{name: text}), attribute) == value
+
+
+# One property, what must become of it among the engine's arguments.
+PASSED = [
+    ("quantize", "fp8", "quantization", "fp8"),
+    ("quantization", "fp8", "quantization", "fp8"),
+    ("max_rolling_batch_prefill_tokens", "8k", "max_num_batched_tokens", "8k"),
+    ("max_num_batched_tokens", "8192", "max_num_batched_tokens", "8192"),
+    ("cpu_offload_gb_per_gpu", "4", "cpu_offload_gb", "4"),
+    ("tensor_parallel_degree", "2", "tensor_parallel_size", "2"),
+    ("pipeline_parallel_degree", "2", "pipeline_parallel_size", "2"),
+    ("max_rolling_batch_size", "64", "max_num_seqs", "64"),
+    ("dtype", "bf16", "dtype", "bfloat16"),
+    ("gpu_memory_utilization", "0.5", "gpu_memory_utilization", "0.5"),
+    ("load_format", "dummy", "load_format", "dummy"),
+    ("max_logprobs", "5", "max_logprobs", "5"),
+    ("speculative_config", '{"method": "ngram"}', "speculative_config", '{"method": "ngram"}'),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "argument", "value"), PASSED)
+def test_engine_argument(name: str, text: str, argument: str, value: str) -> None:
+    assert settings(**{name: text}).engine_arguments[argument] == value
+
+
+# One property and what the message must say.
+WRONG = [
+    ("tensor_paralel_degree", "2", "did you mean option.tensor_parallel_degree?"),
+    ("max_rolling_batchsize", "2", "did you mean option.max_rolling_batch_size?"),
+    (
+        "tensor_parallel_degree",
+        "two",
+        "option.tensor_parallel_degree: expected a number of at least 1, or max, got 'two'",
+    ),
+    ("tensor_parallel_degree", "0", "at least 1"),
+    ("max_rolling_batch_size", "0", "option.max_rolling_batch_size: expected an integer of at least 1, got '0'"),
+    ("max_num_seqs", "x", "option.max_num_seqs"),
+    ("cpu_offload_gb", "nan", "expected a number of at least 0, got 'nan'"),
+    ("dtype", "int8", "set option.quantize"),
+    ("dtype", "fp8", "one of auto, fp32"),
+    ("async_mode", "yes", "option.async_mode: expected true or false, got 'yes'"),
+    ("output_formatter", "lmi.mine:formatter", "one of json, jsonlines, sse"),
+    ("speculative_config", "{x", "a JSON object"),
+    ("speculative_config", "[]", "a JSON object"),
+    ("model_id", "s3://bucket/model", "s3://"),
+    ("device_id", "gpu", "option.device_id"),
+    ("rolling_batch", "trtllm", "does not support TensorRT-LLM's schema"),
+    ("rolling_batch", "scheduler", "does not support the transformers engine"),
+    ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
+    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
+    ("rolling_batch", "disable", "option.async_mode=true"),
+    ("batch_size", "8", "dynamic batches"),
+    ("backend", "transformers", "the transformers engine"),
+    ("task", "text-embedding", "embeddings"),
+    ("runner", "pooling", "embeddings"),
+    ("tgi_compat", "true", "TGI"),
+    ("enable_lora", "true", "LoRA"),
+    ("max_loras", "8", "LoRA"),
+    ("enable_auto_tool_choice", "true", "tool calling"),
+    ("reasoning_parser", "deepseek_r1", "reasoning"),
+    ("chat_template", "x.jinja", "chat templates"),
+    ("speculative_draft_model", "x", "speculative_config"),
+    ("input_formatter", "x", "formatters"),
+    ("mpi_mode", "true", "engine=Python"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), WRONG)
+def test_refused(name: str, text: str, said: str) -> None:
+    message = refused(**{name: text})
+    assert said in message
+    assert f"option.{name}" in message or name == "batch_size"
+
+
+def test_all_faults_in_one_message() -> None:
+    message = refused(dtype="int9", async_mode="perhaps", enable_lora="true")
+    assert message.startswith("3 options are wrong: (1) option.dtype")
+    assert "option.async_mode" in message
+    assert "option.enable_lora" in message
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.planned], ids=lambda option: option.name)
+def test_default_of_what_is_not_there_passes(option: Any) -> None:
+    assert option.name not in settings(**{option.name: option.default}).engine_arguments
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_stateful_sessions_pass_silently(value: str) -> None:
+    assert settings(enable_stateful_sessions=value) == settings()
+
+
+def test_async_mode_excludes_rolling_batch() -> None:
+    taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
+    assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
+    assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
+
+
+def test_contradicting_aliases_are_refused() -> None:
+    assert "option.quantize=awq" in refused(quantize="awq", quantization="fp8")
+    assert settings(quantize="awq", quantization="awq").engine_arguments["quantization"] == "awq"
+
+
+@pytest.mark.parametrize(
+    "names", [("max_rolling_batch_size", "max_num_seqs"), ("max_num_seqs", "max_rolling_batch_size")]
+)
+def test_vllms_name_goes_before_what_the_host_fills_in(names: tuple[str, str]) -> None:
+    values = {"max_rolling_batch_size": "32", "max_num_seqs": "64"}
+    taken = settings(**{name: values[name] for name in names})
+    assert taken.max_rolling_batch_size == 64
+    assert taken.engine_arguments["max_num_seqs"] == "64"
+    assert taken.notes == ("option.max_num_seqs=64 goes before option.max_rolling_batch_size=32",)
+
+
+def test_max_leaves_no_degree_behind() -> None:
+    taken = settings(tensor_parallel_degree="max")
+    assert "tensor_parallel_size" not in taken.engine_arguments
+
+
+def test_notes_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    taken = settings(rolling_batch="lmi-dist")
+    assert [record.getMessage() for record in caplog.records] == list(taken.notes)
+    assert len(taken.notes) == 1
+    assert "runs on vLLM" in taken.notes[0]
+
+
+# What Java's ModelInfo, PyModel, PyProcess, RollingBatch, LmiUtils and LmiConfigRecommender read or set, and what the
+# init call adds.
+HOST = [
+    "engine", "entryPoint", "handler", "pythonExecutable", "env", "predict_timeout", "model_loading_timeout",
+    "parallel_loading", "enable_venv", "use_passive_workers", "retry_threshold", "minWorkers", "maxWorkers",
+    "gpu.minWorkers", "gpu.maxWorkers", "cpu.minWorkers", "cpu.maxWorkers", "job_queue_size", "max_batch_delay",
+    "max_idle_time", "load_on_devices", "required_memory_mb", "reserved_memory_mb", "gpu.required_memory_mb",
+    "gpu.reserved_memory_mb", "log_request_metric", "metrics_aggregation", "metric_dimension", "modelName",
+    "optimization", "is_peft_model", "model_dir", "max_output_size", "default_accept", "translatorFactory",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_the_hosts_own_are_never_unknown(name: str) -> None:
+    taken = settings(**{name: "1"})
+    assert taken.host == ({name: "1"} if name != "env" else {})
+    assert taken.engine_arguments == settings().engine_arguments
+
+
+# What the real host's init call delivered of a model directory with these options and one bare key of the user's own.
+INIT = {
+    "mine": "3", "maxWorkers": "1", "job_queue_size": "7", "handler": "handle", "engine": "Python",
+    "predict_timeout": "33", "dtype": "bf16", "rolling_batch": "disable", "entryPoint": "init_probe", "minWorkers": "1",
+    "async_mode": "true", "cluster_size": 1, "device_id": "-1",
+}  # fmt: skip
+
+
+def test_init_call_of_the_real_host(tmp_path: Path) -> None:
+    tmp_path.joinpath("serving.properties").write_text("mine=3\njob_queue_size=7\noption.dtype=bf16\n")
+    properties = {**cast("dict[str, str]", INIT), "model_dir": str(tmp_path)}
+    taken = settings_of(properties, model_dir=str(tmp_path))
+    assert (taken.dtype, taken.async_mode, taken.device_id, taken.cluster_size) == ("bfloat16", True, None, 1)
+    assert taken.bare == ("mine",)
+
+
+def test_settings_travel() -> None:
+    taken = settings(
+        dtype="bf16", tensor_parallel_degree="2", max_logprobs="3", rolling_batch="lmi-dist", minWorkers="1"
+    )
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(taken), type=Settings) == taken
+
+
+def test_relative_model_id(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    assert settings_of({"model_id": "weights"}, model_dir=str(tmp_path)).model_id == str(tmp_path / "weights")
+    assert settings_of({"model_id": "owner/weights"}, model_dir=str(tmp_path)).model_id == "owner/weights"
+
+
+# Text of a .properties file, its entries (as java.util.Properties reads them).
+FILES: list[tuple[str, dict[str, str]]] = [
+    ("", {}),
+    ("a=b", {"a": "b"}),
+    ("# a=b\n! c=d\n  # e=f\n", {}),
+    ("a = b", {"a": "b"}),
+    ("a:b", {"a": "b"}),
+    ("a b", {"a": "b"}),
+    ("a", {"a": ""}),
+    ("a=", {"a": ""}),
+    ("  a=b=c:d", {"a": "b=c:d"}),
+    ("a=b \\\n   c\nd=e", {"a": "b c", "d": "e"}),
+    ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+    ("a=b\\\n# c", {"a": "b# c"}),
+    ("a=\\u00e9\\t\\:\\q", {"a": "é\t:q"}),
+    ("a\\ b\\=c=d", {"a b=c": "d"}),
+    ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+    ("a=1\na=2", {"a": "2"}),
+    ("a=b\\", {"a": "b"}),
+    ('option.x={"a": 1}', {"option.x": '{"a": 1}'}),
+]
+
+
+@pytest.mark.parametrize(("text", "entries"), FILES)
+def test_properties_file(text: str, entries: dict[str, str]) -> None:
+    assert read_properties(text) == entries
+
+
+def test_properties_file_with_a_broken_escape() -> None:
+    with pytest.raises(OptionError, match="four hexadecimal digits"):
+        read_properties("a=\\u00g1")
+
+
+def load(directory: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
+    directory.joinpath("serving.properties").write_text(text)
+    return load_settings(directory, environment=environment or {}, overrides={})
+
+
+def test_file_before_environment(tmp_path: Path) -> None:
+    environment = {"OPTION_DTYPE": "fp16", "OPTION_MAX_MODEL_LEN": "64", "OPTION_REVISION": "", "OTHER": "1"}
+    taken = load(tmp_path, "option.dtype=bf16\nminWorkers=1\n", environment)
+    assert taken.dtype == "bfloat16"
+    assert taken.engine_arguments["max_model_len"] == "64"
+    assert taken.revision is None
+    assert taken.host == {"minWorkers": "1"}
+
+
+def test_overrides_go_first_by_any_name(tmp_path: Path) -> None:
+    text = "option.quantize=awq\noption.dtype=fp16"
+    tmp_path.joinpath("serving.properties").write_text(text)
+    overrides = {"quantization": "fp8", "option.dtype": "bf16"}
+    taken = load_settings(tmp_path, environment={}, overrides=overrides)
+    assert (taken.engine_arguments["quantization"], taken.dtype) == ("fp8", "bfloat16")
+
+
+def test_environment_of_the_container(tmp_path: Path) -> None:
+    environment = {"HF_MODEL_ID": "owner/model", "HF_REVISION": "main", "TENSOR_PARALLEL_DEGREE": "2"}
+    taken = load(tmp_path, "", environment)
+    assert (taken.model_id, taken.revision, taken.tensor_parallel_degree) == ("owner/model", "main", 2)
+    assert load(tmp_path, "option.tensor_parallel_degree=1", environment).tensor_parallel_degree == 1
+    tmp_path.joinpath("config.json").write_text("{}")
+    taken = load(tmp_path, "", environment)
+    assert (taken.model_id, taken.revision) == (str(tmp_path), None)
+
+
+def test_entry_point_of_the_environment(tmp_path: Path) -> None:
+    assert load(tmp_path, "", {"OPTION_ENTRYPOINT": "lmi.handler"}).host == {"entryPoint": "lmi.handler"}
+
+
+def test_a_users_own_bare_keys_are_told_apart(tmp_path: Path) -> None:
+    taken = load(tmp_path, "mine=1\noption.max_logprobs=3\nseed=1")
+    assert taken.bare == ("mine", "seed")
+
+
+def test_shipped_configuration() -> None:
+    taken = load_settings(ROOT, environment={}, overrides={})
+    assert taken.host["entryPoint"] == "lmi.handler"
+    assert taken.notes == ()
+    text = ROOT.joinpath("serving.properties").read_text()
+    shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
+    assert {name for name in shown if find(name) is None} <= {"max_logprobs"}
+
+
+def test_readme_has_the_table() -> None:
+    readme = ROOT / "README.md"
+    text = readme.read_text() if readme.is_file() else ""
+    match = re.search(r"<!-- options -->\n(.*?)<!-- /options -->", text, re.DOTALL)
+    if match is None:
+        pytest.skip("README.md has no table of options")
+    assert match[1].strip() == options_table().strip()
+
+
+def test_names_of_the_table_are_unique() -> None:
+    names = [name for option in OPTIONS for name in option.names]
+    assert len(names) == len(set(names))

@@ -1,0 +1,248 @@
+"""The vLLM backend by itself, stepped by hand, and behind RemoteEngine with vLLM's core in a process of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lmi.model.demo_model import question
+from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
+from lmi.model.events import Delta, Event, Failed, Started
+from lmi.model.generation import Generation, Sampling
+from lmi.model.options import Settings, load_settings
+from lmi.model.remote import RemoteEngine
+
+from .endpoints import model_directory
+
+pytestmark = pytest.mark.engine
+
+GREEDY: dict[str, Any] = {"temperature": 0.0}
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_directory(demo_model, tmp_path_factory.mktemp("vllm") / "model", {})
+
+
+def settings(model_dir: Path, **overrides: str) -> Settings:
+    return load_settings(model_dir, environment={}, overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def backend(model_dir: Path) -> Iterator[Any]:
+    """Three tokens a step where streamed, to see that nothing depends on their number."""
+    from lmi.model.vllm_engine import VllmEngine
+
+    engine = VllmEngine(settings(model_dir, stream_interval="3"))
+    yield engine
+    engine.close()
+
+
+def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampling: Any) -> Generation:
+    return Generation(
+        request_id="test", prompt=prompt, sampling=Sampling(**{**GREEDY, **sampling}), stream=stream, tokens=tokens
+    )
+
+
+def run(backend: Any, *generations: Generation) -> list[list[Event]]:
+    """The events of each generation, all of them run at once."""
+    for number, one in enumerate(generations):
+        backend.add(backend.prepare(number, one))
+    events: list[list[Event]] = [[] for _ in generations]
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+    return events
+
+
+def text(events: list[Event], index: int = 0) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta) and event.index == index)
+
+
+def deltas(events: list[Event]) -> list[Delta]:
+    return [event for event in events if isinstance(event, Delta)]
+
+
+@pytest.mark.parametrize("kind", ["unicode", "long", "endless", "json"])
+@pytest.mark.parametrize("include", [False, True], ids=["hidden", "included"])
+@pytest.mark.parametrize("span", [None, (3, 1), (7, 5), (20, 13)], ids=str)
+def test_tokens_join_to_the_text_with_several_tokens_a_step(
+    backend: Any, kind: str, include: bool, span: tuple[int, int] | None
+) -> None:
+    asked = question(kind)
+    stop = () if span is None else (asked.answer[span[0] : sum(span)],)
+    sampling: dict[str, Any] = {"max_tokens": 150, "stop": stop, "include_stop": include, "logprobs": 0}
+    whole, streamed, bare = run(
+        backend,
+        generation(asked.prompt, stream=False, **sampling),
+        generation(asked.prompt, **sampling),
+        generation(asked.prompt, stream=False, tokens=False, **{**sampling, "logprobs": None}),
+    )
+    assert text(whole) == text(streamed) == text(bare)
+    assert max(len(delta.tokens) for delta in deltas(streamed)) > 1
+    for events in (whole, streamed):
+        tokens = [token for delta in deltas(events) for token in delta.tokens]
+        assert all("".join(token.text for token in delta.tokens) == delta.text for delta in deltas(events))
+        finish = deltas(events)[-1].finish
+        assert finish is not None
+        assert finish.generated_tokens == len(tokens)
+        assert finish.cumulative_logprob == pytest.approx(sum(token.logprob or 0 for token in tokens))
+    assert len(deltas(whole)) == len(deltas(bare)) == 1
+    if stop:
+        end = asked.answer.find(stop[0]) + (len(stop[0]) if include else 0)
+        assert text(whole) == asked.answer[:end]
+        assert deltas(whole)[-1].finish == deltas(streamed)[-1].finish
+        ended = deltas(bare)[-1].finish
+        assert ended is not None
+        assert (ended.reason, ended.stop) == ("stop", stop[0])
+
+
+def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
+    sampling: dict[str, Any] = {"n": 3, "temperature": 3.0, "seed": 11, "max_tokens": 60, "stop": ("e",)}
+    (together,) = run(backend, generation("Tell me", **sampling))
+    finishes = [delta.finish for delta in deltas(together) if delta.finish]
+    assert [finish.last for finish in finishes] == [False, False, True]
+    assert sum(isinstance(event, Started) for event in together) == 1
+    for index in range(3):
+        (alone,) = run(backend, generation("Tell me", **{**sampling, "n": 1, "seed": 11 + index}))
+        assert text(alone) == text(together, index)
+
+
+def test_abort_frees_the_engine(backend: Any) -> None:
+    backend.add(backend.prepare(1, generation(question("endless").prompt, max_tokens=1000)))
+    backend.add(backend.prepare(2, generation(question("endless").prompt, max_tokens=9)))
+    backend.step()
+    backend.abort([1, 77])
+    seen: list[int] = []
+    while backend.busy:
+        seen += [number for number, _ in backend.step()]
+    assert set(seen) == {2}
+    assert not backend._llm.has_unfinished_requests()
+
+
+def test_a_stop_token_id_ends_the_sequence_without_text(backend: Any) -> None:
+    asked = question("plain")
+    (plain,) = run(backend, generation(asked.prompt, max_tokens=100))
+    token = [token for delta in deltas(plain) for token in delta.tokens][4]
+    (stopped,) = run(backend, generation(asked.prompt, max_tokens=100, stop_token_ids=(token.id,)))
+    finish = deltas(stopped)[-1].finish
+    assert finish is not None
+    assert (finish.reason, finish.stop, finish.generated_tokens) == ("stop", token.id, 5)
+    assert deltas(stopped)[-1].tokens[-1].text == ""
+    assert asked.answer.startswith(text(stopped))
+
+
+def test_the_most_likely_tokens_and_their_bytes(backend: Any) -> None:
+    asked = question("unicode")
+    (events,) = run(backend, generation(asked.prompt, max_tokens=200, logprobs=4))
+    tokens = [token for delta in deltas(events) for token in delta.tokens]
+    assert b"".join(token.raw for token in tokens[:-1]).decode() == asked.answer
+    for token in tokens:
+        assert len(token.top) == 4
+        assert [entry.logprob for entry in token.top] == sorted((entry.logprob for entry in token.top), reverse=True)
+        assert token.top[0].id == token.id, "greedy takes the most likely one"
+
+
+def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
+    long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
+    with pytest.raises(ContextError, match=r"^inputs: expected a prompt of 1 to 2047 tokens"):
+        backend.prepare(1, long)
+    refused = Generation(request_id="x", prompt="word", sampling=Sampling(max_tokens=2048, **GREEDY), overflow="refuse")
+    with pytest.raises(ContextError, match=r"^prompt: \d+ prompt tokens and 2048 tokens to generate exceed"):
+        backend.prepare(1, refused)
+
+
+def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
+    asked = question("plain")
+    ids = backend.prepare(1, generation(asked.prompt)).prompt_ids
+    kept = backend.prepare(1, generation("word " * 8000 + asked.prompt, truncate=5)).prompt_ids
+    assert kept == ids[-5:]
+
+
+class Collector:
+    """A sink that waits for the end."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        self.begun.set()
+        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
+            self.ended.set()
+
+
+def ask(engine: RemoteEngine, one: Generation) -> list[Event]:
+    sink = Collector()
+    engine.submit(one, sink)
+    assert sink.ended.wait(60)
+    return sink.events
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
+def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU vLLM's core has a process of its own. When it is killed, the engine's process ends and is started anew."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    asked = question("plain")
+    engine = RemoteEngine(settings(model_dir), pauses=(0.0,))
+    try:
+        engine.start()
+        assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
+        assert engine.process_id is not None
+        cores = [
+            child
+            for child in psutil.Process(engine.process_id).children(recursive=True)
+            if "resource_tracker" not in " ".join(child.cmdline())
+        ]
+        assert cores, "vLLM's core has no process of its own"
+        sink = Collector()
+        engine.submit(generation(question("endless").prompt, max_tokens=1900), sink)
+        assert sink.begun.wait(30)
+        cores[0].kill()
+        assert sink.ended.wait(2)
+        last = sink.events[-1]
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, UnavailableError)
+        with pytest.raises(UnavailableError, match="rebuilt"):
+            engine.submit(generation(asked.prompt), Collector())
+        deadline = threading.Event()
+        for _ in range(1200):
+            if engine.healthy:
+                break
+            deadline.wait(0.1)
+        assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
+        assert not any(core.is_running() and core.status() != "zombie" for core in cores)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
+def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
+    engine = RemoteEngine(settings(model_dir, dtype=dtype))
+    try:
+        engine.start()
+        assert text(ask(engine, generation(question("plain").prompt, max_tokens=8)))
+    finally:
+        engine.close()
+    assert not engine.healthy
+
+
+def test_an_unknown_option_is_refused_at_start(model_dir: Path) -> None:
+    engine = RemoteEngine(settings(model_dir, max_model_length="64"))
+    with pytest.raises(OptionError, match="max_model_len"):
+        engine.start()
+    engine.close()
+
+
+def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
+    engine = RemoteEngine(settings(model_dir, load_format="sharded_state"))
+    with pytest.raises(StartError, match="could not start"):
+        engine.start()
+    engine.close()

@@ -1,0 +1,144 @@
+"""The engine's arguments: what only vLLM can judge, on every version that is installed for the tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.model.errors import OptionError
+from lmi.model.option_table import OPTIONS, find
+from lmi.model.options import Settings, load_settings, settings_of
+
+pytestmark = pytest.mark.engine
+
+
+def settings(**properties: str) -> Settings:
+    return settings_of(properties, model_dir="/opt/ml/model")
+
+
+def arguments(**properties: str) -> dict[str, Any]:
+    from lmi.model.vllm_options import engine_arguments
+
+    return engine_arguments(settings(**properties))
+
+
+def refused(**properties: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        arguments(**properties)
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_no_argument_is_taken_for_a_misspelling() -> None:
+    from vllm import EngineArgs
+
+    for field in dataclasses.fields(EngineArgs):
+        if find(field.name) is None:
+            assert settings(**{field.name: "some value"}).engine_arguments[field.name] == "some value"
+
+
+def test_the_tables_arguments_exist() -> None:
+    from vllm import EngineArgs
+
+    fields = {field.name for field in dataclasses.fields(EngineArgs)}
+    assert {option.argument for option in OPTIONS if option.argument} <= fields
+
+
+def test_our_defaults() -> None:
+    taken = arguments()
+    assert taken["disable_log_stats"] is True
+    assert taken["runner"] == "generate"
+    assert taken["tensor_parallel_size"] >= 1
+    assert taken["structured_outputs_config"].backend == "xgrammar"
+    assert arguments(disable_log_stats="false")["disable_log_stats"] is False
+
+
+def test_cache_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        pytest.skip("needs vLLM's CPU build")
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    assert 0 < arguments()["kv_cache_memory_bytes"] <= 2 << 30
+    assert arguments(kv_cache_memory_bytes="64M")["kv_cache_memory_bytes"] == 64 << 20
+    assert "kv_cache_memory_bytes" not in arguments(gpu_memory_utilization="0.2")
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    assert "kv_cache_memory_bytes" not in arguments()
+
+
+def test_grammars_of_the_users_choice() -> None:
+    taken = arguments(structured_outputs_config='{"backend": "guidance", "disable_any_whitespace": true}')
+    assert taken["structured_outputs_config"].backend == "guidance"
+    taken = arguments(structured_outputs_config='{"disable_any_whitespace": true}')
+    assert taken["structured_outputs_config"].backend == "xgrammar"
+    assert taken["structured_outputs_config"].disable_any_whitespace
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("max_model_len", "2k", 2000),
+        ("max_model_len", "512", 512),
+        ("enforce_eager", "True", True),
+        ("enable_prefix_caching", "false", False),
+        ("async_scheduling", "none", None),
+        ("gpu_memory_utilization", "0.5", 0.5),
+        ("seed", "7", 7),
+        ("max_logprobs", "5", 5),
+        ("limit_mm_per_prompt", '{"image": 4}', {"image": 4}),
+        ("speculative_config", '{"method": "ngram"}', {"method": "ngram"}),
+        ("hf_overrides", '{"a": 1}', {"a": 1}),
+        ("logits_processors", '["a:B", "c:D"]', ["a:B", "c:D"]),
+        ("allowed_media_domains", "a.example b.example", ["a.example", "b.example"]),
+        ("cudagraph_capture_sizes", "[1, 2]", [1, 2]),
+        ("quantization", "none", None),
+        ("hf_token", "true", True),
+        ("enable_mm_processor_stats", "true", True),
+    ],
+)  # fmt: skip
+def test_typed(name: str, text: str, value: object) -> None:
+    from vllm import EngineArgs
+
+    taken = arguments(**{name: text})
+    assert taken[name] == value
+    EngineArgs(**taken)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("load_fromat", "dummy", "did you mean option.load_format?"),
+        ("minWorker", "1", "did you mean option.minWorkers?"),
+        ("max_model_len", "long", "option.max_model_len: expected an integer, got 'long'"),
+        ("gpu_memory_utilization", "much", "expected a number"),
+        (
+            "max_rolling_batch_prefill_tokens",
+            "many",
+            "option.max_rolling_batch_prefill_tokens: expected an integer",
+        ),
+        ("kv_cache_dtype", "int3", "one of auto, "),
+        ("disable_log_stats", "1", "true or false"),
+        ("compilation_config", "{x", "what vLLM takes"),
+        ("structured_outputs_config", "[]", "option.structured_outputs_config"),
+        ("_api_process_count", "2", "no such option"),
+        ("no_such_thing_at_all", "2", "no such option"),
+    ],
+)
+def test_refused(name: str, text: str, said: str) -> None:
+    assert said in refused(**{name: text})
+
+
+def test_all_faults_in_one_message() -> None:
+    assert refused(max_model_len="long", load_fromat="dummy").startswith("2 options are wrong")
+
+
+def test_a_users_own_bare_keys_are_ignored(tmp_path: Path) -> None:
+    from lmi.model.vllm_options import engine_arguments
+
+    tmp_path.joinpath("serving.properties").write_text("mine=1\nseed=5")
+    taken = engine_arguments(load_settings(tmp_path, environment={}, overrides={}))
+    assert "mine" not in taken
+    assert taken["seed"] == 5
