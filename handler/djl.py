@@ -42,6 +42,11 @@ class Worker:
         self._rolling: RollingBatch | None = None
         self._async: AsyncService | None = None
 
+    @property
+    def running(self) -> int:
+        """How many generations run in the engine."""
+        return self._service.engine.running if self._service else 0
+
     def handle(self, inputs: Input) -> Output | Coroutine[Any, Any, Any] | None:
         """See `lmi.handler.handle`."""
         return self._handle_async(inputs) if _in_event_loop() else self._handle_batch(inputs)

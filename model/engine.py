@@ -47,6 +47,11 @@ class Engine(Protocol):
         """Whether `submit` would be served now."""
         ...
 
+    @property
+    def running(self) -> int:
+        """How many generations have been submitted and have not ended."""
+        ...
+
     def start(self) -> EngineInfo:
         """Brings the engine up; raises StartError."""
         ...

@@ -121,6 +121,12 @@ class RemoteEngine:
         return self._link is not None
 
     @property
+    def running(self) -> int:
+        """How many generations have been submitted and have not ended."""
+        link = self._link
+        return len(link.sinks) if link else 0
+
+    @property
     def process_id(self) -> int | None:
         """The engine's process, while one is up."""
         link = self._link

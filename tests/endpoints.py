@@ -120,7 +120,14 @@ def worker_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
-def djl_host(model_dir: Path, log: Path, *, mode: str, properties: Mapping[str, str] | None = None) -> DjlHost:
+def djl_host(
+    model_dir: Path,
+    log: Path,
+    *,
+    mode: str,
+    properties: Mapping[str, str] | None = None,
+    python: Path = Path(sys.executable),
+) -> DjlHost:
     """The real DJL engine in mode "rolling" or "async"."""
     modes = {
         "rolling": {"option.rolling_batch": "vllm"},
@@ -128,7 +135,7 @@ def djl_host(model_dir: Path, log: Path, *, mode: str, properties: Mapping[str, 
     }
     return DjlHost(
         model_dir,
-        python=Path(sys.executable),
+        python=python,
         log=log,
         environment=worker_environment(),
         properties={**modes[mode], **(properties or {})},
@@ -207,7 +214,16 @@ async def eventually(condition: Any, timeout: float = 60.0) -> None:
     deadline = time.monotonic() + timeout
     while not await condition():
         assert time.monotonic() < deadline, "the condition did not come about in time"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.01)
+
+
+async def begun(streams: Sequence[Streamed], lines: int = 5) -> None:
+    """Waits until each stream has brought so many lines."""
+
+    async def all_begun() -> bool:
+        return all(len(streamed.lines) >= lines for streamed in streams)
+
+    await eventually(all_begun)
 
 
 def without_lmi(target: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The engine's process is killed in mid-stream, on every host: in-flight requests get an error, the engine comes back by itself."""
+"""The engine is killed in mid-stream, on every host: what is in flight gets an error, the engine comes back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from lmi.model.demo_model import question
 
 from .djl import hosting
-from .endpoints import Client, Host, Streamed, client, engine_process, eventually, model_directory, start
+from .endpoints import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -36,13 +36,6 @@ def mortal(request: pytest.FixtureRequest, demo_model: Path, tmp_path: Path) -> 
 
 def endless(stream: bool) -> dict[str, Any]:
     return {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1900}, "stream": stream}
-
-
-async def begun(streams: list[Streamed], lines: int = 5) -> None:
-    async def all_begun() -> bool:
-        return all(len(streamed.lines) >= lines for streamed in streams)
-
-    await eventually(all_begun)
 
 
 async def test_killing_the_engine(mortal: tuple[str, Host]) -> None:

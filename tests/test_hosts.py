@@ -12,7 +12,7 @@ import pytest
 
 from lmi.model.demo_model import QUESTIONS, question
 
-from .endpoints import Client, Host, Streamed, client
+from .endpoints import Client, Host, Streamed, begun, client
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -67,8 +67,7 @@ async def test_a_late_request_is_served_while_others_generate(host: Host) -> Non
         tasks = [
             asyncio.create_task(http.stream(body(ENDLESS, True, max_new_tokens=600), streamed)) for streamed in running
         ]
-        while min(len(streamed.lines) for streamed in running) < 3:
-            await asyncio.sleep(0)
+        await begun(running, lines=3)
         late = await http.stream(body(ENDLESS, True, max_new_tokens=3))
         await asyncio.gather(*tasks)
     assert len(late.documents) == 3

@@ -84,7 +84,9 @@ def test_tokens_join_to_the_text_with_several_tokens_a_step(
         generation(asked.prompt, stream=False, tokens=False, **{**sampling, "logprobs": None}),
     )
     assert text(whole) == text(streamed) == text(bare)
-    assert max(len(delta.tokens) for delta in deltas(streamed)) > 1
+    # The first token comes alone; three come together from then on.
+    if sum(len(delta.tokens) for delta in deltas(streamed)) > 4:
+        assert max(len(delta.tokens) for delta in deltas(streamed)) > 1
     for events in (whole, streamed):
         tokens = [token for delta in deltas(events) for token in delta.tokens]
         assert all("".join(token.text for token in delta.tokens) == delta.text for delta in deltas(events))
@@ -188,7 +190,7 @@ def ask(engine: RemoteEngine, one: Generation) -> list[Event]:
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
 def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU vLLM's core has a process of its own. When it is killed, the engine's process ends and is started anew."""
+    """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     asked = question("plain")
     engine = RemoteEngine(settings(model_dir), pauses=(0.0,))
