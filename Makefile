@@ -36,6 +36,9 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # On CPU the compiled sampler costs 20-50 s at start and gains a small model nothing. On a GPU compilation stays on.
 ifeq ($(DEVICE),cpu)
 export TORCH_COMPILE_DISABLE := 1
+# The demo model is too small to share: threads that wait for each other on busy cores make a token take ten times as long.
+export OMP_NUM_THREADS := 1
+export VLLM_CPU_OMP_THREADS_BIND := nobind
 endif
 # uv does not read pip's variables; a mirror that pip is told of is the one to use.
 ifdef PIP_INDEX_URL

@@ -106,7 +106,8 @@ class Shape:
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
     """The record that tells of an error before any other record, and its content type."""
     if isinstance(error, PayloadError | MediaTypeError):
-        return encode(UnreadableBody(error.message)), JSON
+        code = error.status if isinstance(error, MediaTypeError) else REFUSED
+        return encode(UnreadableBody(error.message, code)), JSON
     if framing is None:
         return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON
     return framing.record(_error_line(error)), framing.content_type

@@ -20,7 +20,7 @@ from ..formatters import check_dialect
 from ..model.errors import OptionError
 from ..model.options import Settings, load_settings
 
-__all__ = ["check"]
+__all__ = ["check", "require_directory"]
 
 ENTRY_POINT = "lmi.handler"
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
@@ -28,14 +28,19 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json",
 _NEEDS_NO_WEIGHTS = {"dummy"}
 
 
+def require_directory(model_dir: Path) -> None:
+    """Raises OptionError where there is no model directory."""
+    if not model_dir.is_dir():
+        found = "a file" if model_dir.exists() else "nothing"
+        raise OptionError(f"{model_dir}: expected a model directory, found {found}")
+
+
 def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
 
     Reads the environment as the container does. Raises OptionError for what start-up would refuse.
     """
-    if not model_dir.is_dir():
-        found = "a file" if model_dir.exists() else "nothing"
-        raise OptionError(f"{model_dir}: expected a model directory, found {found}")
+    require_directory(model_dir)
     settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
     check_dialect(settings)
     mode = "async mode" if settings.async_mode else f"rolling batch of at most {settings.max_rolling_batch_size}"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..model.errors import LmiError
+from ..model.errors import LmiError, one_line
 
 __all__ = ["main"]
 
@@ -30,9 +30,11 @@ def serve(arguments: argparse.Namespace) -> None:
     import uvicorn
 
     from ..model.options import load_settings
+    from .check import require_directory
     from .server import application
     from .service import Service
 
+    require_directory(arguments.model_dir)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
     service = Service(settings)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
@@ -105,10 +107,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; an error of ours is one line on standard error and exit status 1."""
-    logging.basicConfig(level=os.environ.get("LMI_LOG_LEVEL", "INFO"), format="%(levelname)s::%(name)s %(message)s")
+    logging.basicConfig(
+        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
+    )
     parsed = parser().parse_args(arguments)
     try:
         parsed.run(parsed)
-    except LmiError as error:
-        print(f"lmi: {error}", file=sys.stderr)
+    except (LmiError, OSError) as error:
+        print(f"lmi: {one_line(str(error))}", file=sys.stderr)
         raise SystemExit(1) from None

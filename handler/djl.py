@@ -19,7 +19,7 @@ from typing import Any
 from djl_python import Input, Output
 
 from ..formatters import Request
-from ..model.errors import StartError
+from ..model.errors import OptionError, StartError
 from ..model.options import settings_of
 from .asynchronous import AsyncService
 from .frames import Frame
@@ -81,9 +81,10 @@ class Worker:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
         if self._service is not None:
             return None
-        # djl_python adds some of its own arguments, as numbers.
-        properties = {name: str(value) for name, value in inputs.get_properties().items()}
         try:
+            _refuse_formatters(inputs.get_properties())
+            # djl_python adds some of its own arguments, as numbers.
+            properties = {name: str(value) for name, value in inputs.get_properties().items()}
             settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
             service = Service(settings)
             service.start()
@@ -97,6 +98,14 @@ class Worker:
             self._service = service
             return None
         return Output().error(error.message, code=error.status, message=error.message)
+
+
+def _refuse_formatters(properties: Mapping[str, object]) -> None:
+    """djl_python hands over what a model.py decorates: to ignore it would change every answer."""
+    for name in ("input_formatter", "output_formatter"):
+        if callable(function := properties.get(name)):
+            shown = getattr(function, "__name__", repr(function))
+            raise OptionError(f"model.py: the {name} {shown} is not supported yet", name)
 
 
 def _in_event_loop() -> bool:

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass, field
 
 from ..formatters import Answer
-from ..formatters.base import Reply
+from ..formatters.base import JSON, Reply
 from ..model.errors import LmiError
 from .exchange import Exchange
 
@@ -57,6 +57,9 @@ class Frame:
 
 NOTHING = Frame()
 
+JAVAS_OWN = {"Content-Type": JSON}
+"""The headers of an error that Java gives a body of its own."""
+
 CODES = {415: 424}
 """Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
 
@@ -79,7 +82,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     headers = headers_of(reply) if first else {}
     if first and finished and (exchange.failure is not None) and reply.status >= 400:
         records.clear()
-        return Frame(b"", True, headers, exchange.failure, reply.status)
+        return Frame(b"", True, dict(JAVAS_OWN), exchange.failure, reply.status)
     if merge:
         data = b"".join(records)
         records.clear()
@@ -90,5 +93,6 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
 
 def frame_of_answer(answer: Answer) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
-    failure = answer.failure if answer.status >= 400 else None
-    return Frame(answer.body, True, headers_of(answer), failure, CODES.get(answer.status, answer.status))
+    if answer.failure is None or answer.status < 400:
+        return Frame(answer.body, True, headers_of(answer))
+    return Frame(b"", True, dict(JAVAS_OWN), answer.failure, CODES.get(answer.status, answer.status))

@@ -122,7 +122,9 @@ def _terminated(_signal: int, _frame: object) -> None:
 
 def main() -> None:
     """Runs the engine's process to its end."""
-    logging.basicConfig(level=os.environ.get("LMI_LOG_LEVEL", "INFO"), format="%(levelname)s::%(name)s %(message)s")
+    logging.basicConfig(
+        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
+    )
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))

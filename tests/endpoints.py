@@ -116,7 +116,7 @@ class Server:
 
 def worker_environment() -> dict[str, str]:
     """What a worker behind DJL needs of the test's environment: caches, and how vLLM is to start."""
-    kept = ("VLLM_", "TORCH", "HF_", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
+    kept = ("VLLM_", "TORCH", "OMP_", "HF_", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
@@ -127,6 +127,7 @@ def djl_host(
     mode: str,
     properties: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
+    timeout: float = START_TIMEOUT,
 ) -> DjlHost:
     """The real DJL engine in mode "rolling" or "async"."""
     modes = {
@@ -139,7 +140,7 @@ def djl_host(
         log=log,
         environment=worker_environment(),
         properties={**modes[mode], **(properties or {})},
-        timeout=START_TIMEOUT,
+        timeout=timeout,
     )
 
 

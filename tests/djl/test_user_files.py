@@ -96,4 +96,23 @@ def test_a_misspelt_option_fails_the_start(demo_model: Path, tmp_path: Path) -> 
 def test_the_cause_of_a_failed_start_reaches_the_host(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {"option.max_model_length": "2"})
     with pytest.raises(hosting.HostError, match=r"Failed to initialize model: .*max_model_len\b"):
-        djl_host(directory, tmp_path / "log", mode="async")
+        djl_host(directory, tmp_path / "log", mode="rolling")
+
+
+def test_the_cause_of_a_failed_start_is_logged_in_async_mode(demo_model: Path, tmp_path: Path) -> None:
+    """There the host waits for itself for ever (its two threads lock each other out), so the log is all that tells."""
+    directory = model_directory(demo_model, tmp_path / "model", {"option.tensor_paralel_degree": "2"})
+    with pytest.raises(hosting.HostError, match=r"start failed: .*tensor_parallel_degree"):
+        djl_host(directory, tmp_path / "log", mode="async", timeout=20)
+
+
+def test_a_formatter_in_model_py_is_refused_by_name(demo_model: Path, tmp_path: Path) -> None:
+    directory = model_directory(demo_model, tmp_path / "model", {})
+    (directory / "model.py").write_text(
+        "from djl_python.output_formatter import output_formatter\n"
+        "@output_formatter\n"
+        "def mine(request_output):\n"
+        "    return ''\n"
+    )
+    with pytest.raises(hosting.HostError, match="output_formatter mine is not supported"):
+        djl_host(directory, tmp_path / "log", mode="rolling")
