@@ -214,12 +214,17 @@ async def test_prefill_and_full_text(host: Host, tokenizer: Any) -> None:
 
 
 async def test_sampling_with_a_seed_repeats_itself(host: Host) -> None:
-    request = body("Tell me", max_new_tokens=40, temperature=5.0, seed=7, ignore_eos_token=True)
+    parameters = {"max_new_tokens": 40, "temperature": 2.0, "ignore_eos_token": True}
     async with client(host) as http:
-        alone = (await http.post(request)).json()["generated_text"]
-        together = await asyncio.gather(*(http.post(request) for _ in range(8)))
-        other = (await http.post(body("Tell me", max_new_tokens=40, temperature=5.0, seed=8))).json()["generated_text"]
-    assert {answer.json()["generated_text"] for answer in together} == {alone}
+
+        async def text(seed: int) -> str:
+            answer = await http.post(body("Tell me", seed=seed, **parameters))
+            return str(answer.json()["generated_text"])
+
+        alone = await text(7)
+        together = await asyncio.gather(*(text(7) for _ in range(8)))
+        other = await text(8)
+    assert set(together) == {alone}
     assert other != alone
 
 
