@@ -15,7 +15,7 @@ import msgspec
 
 from .errors import LmiError, error_of_kind
 
-__all__ = ["Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
+__all__ = ["CallDelta", "Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
 
 FinishReason = Literal["eos", "stop", "length", "abort"]
 """eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off."""
@@ -48,6 +48,16 @@ class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """The token's own bytes, when logprobs above 0 or raw bytes are shown; empty otherwise."""
 
 
+class CallDelta(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
+    """What is new of a tool call. A call's first delta has its id and name; its arguments, joined, are JSON."""
+
+    index: int
+    """Which of the answer's calls."""
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
 class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """How a sequence ended."""
 
@@ -57,6 +67,8 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     generated_tokens: int = 0
     cumulative_logprob: float | None = None
     """The sum over the sequence's tokens; None without logprobs."""
+    reasoning_tokens: int = 0
+    """How many of the tokens belong to the reasoning."""
     last: bool = True
     """Whether nothing more comes of this request (False while other sequences of it run)."""
 
@@ -69,6 +81,8 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     """How many of them came from the prefix cache."""
     prefill: tuple[Token, ...] = ()
     """The prompt's tokens, where Sampling.prompt_logprobs asked for them."""
+    text: str = ""
+    """The prompt as text, where Generation.echo asked for it."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):
@@ -78,8 +92,13 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """Which of the n sequences."""
     text: str
     tokens: tuple[Token, ...] = ()
-    """The tokens that `text` is made of, where Generation.tokens asked for them; their texts joined are `text`."""
+    """The new tokens, where Generation.tokens asked for them. Their texts joined are `text`, unless the answer to a
+    conversation is split: then they are all of the tokens, those of reasoning and calls too."""
     finish: Finish | None = None
+    reasoning: str = ""
+    """What is new of the reasoning, which is no part of `text`."""
+    calls: tuple[CallDelta, ...] = ()
+    """What is new of tool calls, which are no part of `text`."""
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):

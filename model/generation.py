@@ -7,14 +7,56 @@ supports).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Generation", "Prompt", "Sampling"]
+__all__ = ["Conversation", "Generation", "Guide", "Prompt", "Sampling"]
 
-Prompt = str | tuple[int, ...]
-"""Text, tokenized with the model's special tokens, or token ids, taken as they are."""
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Messages that the model's chat template turns into a prompt.
+
+    The answer to a conversation is split: reasoning and tool calls are taken out of the text by the parsers that the
+    options name, and come as `Delta.reasoning` and `Delta.calls`.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    """In OpenAI's form: role, content (a string or parts), tool_calls, tool_call_id, name ..."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """In OpenAI's form: {"type": "function", "function": {"name", "description", "parameters"}}."""
+    tool_choice: str | None = None
+    """none, auto, required, or None where there are no tools; with `function` a name is forced."""
+    function: str | None = None
+    """The name of the one function that must be called."""
+    parallel_tool_calls: bool = True
+    chat_template: str | None = None
+    """In place of the model's own."""
+    template_arguments: dict[str, Any] = {}
+    """Further variables of the template (`chat_template_kwargs`)."""
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    """Go on with the last message instead of beginning a new one."""
+    add_special_tokens: bool = False
+    """Whether the tokenizer adds its special tokens to what the template made."""
+    include_reasoning: bool = True
+
+
+Prompt = str | tuple[int, ...] | Conversation
+"""Text, tokenized with the model's special tokens; token ids, taken as they are; or messages."""
+
+
+class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the text must conform to: exactly one of the fields is set."""
+
+    json_schema: str | None = None
+    """A JSON schema, as JSON text."""
+    json_object: bool = False
+    """Any JSON object."""
+    regex: str | None = None
+    choice: tuple[str, ...] = ()
+    grammar: str | None = None
+    """In EBNF, as xgrammar reads it."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +95,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bad_words: tuple[str, ...] = ()
     truncate: int | None = None
     """Keep only the last so many tokens of the prompt."""
+    guide: Guide | None = None
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,6 +112,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overflow: Literal["clip", "refuse"] = "clip"
     """When prompt and max_tokens exceed the context: end the answer at the context, or refuse the request. A prompt
     that leaves no room for a single token is refused either way."""
+    echo: bool = False
+    """Whether `Started.text` is wanted."""
     prompt_field: str = "prompt"
     """What the client calls the prompt, for errors about it."""
     adapter: str | None = None

@@ -102,6 +102,22 @@ OPTIONS: tuple[Option, ...] = (
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
         default="false", choices=("false", "true", "huggingface"),
     ),
+    # Conversations.
+    Option("chat_template", "str", "Chat template: a file, or Jinja text.", default="the model's"),
+    Option(
+        "chat_template_content_format", "choice", "How the template takes a message's content.",
+        default="auto", choices=("auto", "string", "openai"),
+    ),
+    Option("tool_call_parser", "str", "How the model writes tool calls: one of vLLM's tool parsers.", default="none"),
+    Option(
+        "enable_auto_tool_choice", "bool", "Whether the model may choose to call tools.",
+        default="true with a tool_call_parser",
+    ),
+    Option(
+        "reasoning_parser", "str", "How the model sets its reasoning apart: one of vLLM's reasoning parsers.",
+        default="none", argument="reasoning_parser",
+    ),
+    Option("enable_reasoning", "bool", "An older switch for reasoning_parser.", default="by reasoning_parser"),
     # vLLM's arguments that users set most.
     _vllm("max_model_len", "engine", "Longest prompt plus answer, in tokens; `32k` is 32,000.", "the model's"),
     _vllm("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
@@ -140,9 +156,7 @@ OPTIONS: tuple[Option, ...] = (
         default_mm_loras="", enable_tower_connector_lora="false", specialize_active_lora="false",
         enable_mixed_moe_lora_format="false", adapters="adapters",
     ),
-    *_planned("tool calling", enable_auto_tool_choice="false", tool_call_parser=""),
-    *_planned("splitting reasoning off", enable_reasoning="false", reasoning_parser="", reasoning_parser_plugin=""),
-    *_planned("chat templates of the user's", chat_template="", chat_template_content_format="auto"),
+    *_planned("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_planned(
         "lmi-dist's names for speculative decoding (vLLM's `speculative_config` is accepted)",
         speculative_draft_model="", speculative_length="4", draft_model_tp_size="1", draft_model_id="", spec_length="0",

@@ -67,6 +67,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     task: str = "auto"
     """auto or generate."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
+    chat_template: str | None = None
+    """A file, relative to the model directory or not, or Jinja text."""
+    chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
+    tool_call_parser: str | None = None
+    """None: no call is taken out of the text unless a request forces it."""
+    reasoning_parser: str | None = None
     merge_records: bool = False
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
@@ -190,6 +196,10 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     size = values.get("max_rolling_batch_size", 256)
     if values.get("enable_streaming", "false") != "false":
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
+    if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
+        reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
+    if values.get("enable_reasoning") and not values.get("reasoning_parser"):
+        reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
     refuse(reading.faults)
@@ -215,6 +225,10 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         enable_streaming=values.get("enable_streaming", "false") != "false",
         task="auto" if values.get("task", "auto") == "auto" else "generate",
         unknown_parameters=values.get("unknown_parameters", "ignore"),
+        chat_template=values.get("chat_template"),
+        chat_template_content_format=values.get("chat_template_content_format", "auto"),
+        tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
+        reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
         device_id=None if device < 0 else device,
         cluster_size=cluster,

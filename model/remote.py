@@ -226,7 +226,8 @@ class RemoteEngine:
         with self._lock:
             self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
             self._link = None
-        log.error("engine lost with %d requests in flight: %s", len(link.sinks), cause)
+        level = logging.INFO if self._closing.is_set() else logging.ERROR
+        log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
         for number in list(link.sinks):
             if (sink := link.sinks.pop(number, None)) is not None:

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait as wait_for_any
-from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from .engine import EngineInfo
 from .errors import ContextError, GenerationError, LmiError, ParameterError
-from .events import Delta, Event, Failed, Finish
-from .generation import Generation, Sampling
+from .events import Delta, Event, Failed, Finish, Token
+from .generation import Conversation, Generation
 from .options import Settings
 from .tokenizer import Tokenizer
+from .vllm_chat import ChatSide, Splitter
+from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
+from .vllm_sampling import sampling_params
+from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -34,17 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
-
-DEFAULTED = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
-"""Fields of Sampling whose None means the model's generation_config; vLLM has the same names for them."""
 
 
 @dataclass(slots=True)
@@ -56,6 +47,9 @@ class _Prepared:
     prompt: Any
     prompt_ids: list[int]
     params: list[SamplingParams]
+    splitters: list[Splitter | None]
+    skip_special_tokens: bool
+    guided_at_once: bool
 
 
 @dataclass(slots=True)
@@ -65,6 +59,8 @@ class _Group:
     number: int
     prompt_ids: list[int]
     stream: bool
+    tokens: bool
+    echo: str
     running: set[str] = field(default_factory=set[str])
     started: bool = False
 
@@ -77,28 +73,29 @@ class _Sequence:
     index: int
     group: _Group
     text: SequenceText
+    splitter: Splitter | None
 
 
 class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
 
     def __init__(self, settings: Settings) -> None:
-        _choose_processes()
+        choose_processes()
         import vllm
-        from vllm import EngineArgs, SamplingParams
+        from vllm import EngineArgs
         from vllm.v1.engine.llm_engine import LLMEngine
 
         from .vllm_options import engine_arguments
 
         before = set(multiprocessing.active_children())
         self._llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
-        _end_with(set(multiprocessing.active_children()) - before)
-        self._sampling_params = SamplingParams
-        self._client_errors = _client_errors()
+        end_with(set(multiprocessing.active_children()) - before)
+        self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
-        self._reader = OutputReader(Tokenizer(tokenizer), _eos_ids(self._model_config, tokenizer))
+        self._chat = ChatSide(self._llm, settings)
+        self._reader = OutputReader(Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer))
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, _Group] = {}
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=self._model_config.max_model_len)
@@ -116,29 +113,41 @@ class VllmEngine:
     def prepare(self, number: int, generation: Generation) -> _Prepared:
         """Tokenizes and checks; raises RequestError."""
         sampling = generation.sampling
+        conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
-            prompt, ids = self._render(generation)
+            request = self._chat.request(conversation) if conversation else None
+            prompt = self._chat.render(request) if request else self._render(generation)
+            ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = self._room(generation, len(ids))
-            arguments = self._arguments(sampling, max_tokens, step_by_step=generation.stream or bool(sampling.stop))
-            params = [self._sampling_params(**arguments, seed=_seed(sampling, index)) for index in range(sampling.n)]
+            guided = structured_outputs(sampling.guide, request)
+            step_by_step = generation.stream or bool(sampling.stop)
+            params = sampling_params(sampling, self._defaults, max_tokens, guided, step_by_step=step_by_step)
         except self._client_errors as error:
             raise _refused(error) from error
-        return _Prepared(number, generation, prompt, ids, params)
+        except template_errors() as error:
+            raise ParameterError(f"{generation.prompt_field}: the chat template refuses it: {error}") from error
+        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
+        # Some parsers need the special tokens in the text that they take apart.
+        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
+        at_once = guided is not None and conversation is not None and self._chat.guided_at_once(ids)
+        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once)
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
         generation = prepared.generation
-        group = _Group(prepared.number, prepared.prompt_ids, generation.stream)
-        for index, params in enumerate(prepared.params):
+        echo = self._reader.prompt_text(prepared.prompt_ids) if generation.echo else ""
+        group = _Group(prepared.number, prepared.prompt_ids, generation.stream, generation.tokens, echo)
+        sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
+        for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
             try:
-                self._llm.add_request(request_id=name, prompt=prepared.prompt, params=params)
+                self._llm.add_request(request_id=name, prompt=self._input(name, prepared, params), params=params)
             except self._client_errors as error:
                 self._drop(group)
                 raise _refused(error) from error
             group.running.add(name)
-            text = self._reader.text(generation.sampling, prepared.prompt_ids, generation.tokens)
-            self._sequences[name] = _Sequence(name, index, group, text)
+            text = self._reader.text(sampling, prepared.prompt_ids, generation.tokens or splitter is not None)
+            self._sequences[name] = _Sequence(name, index, group, text, splitter)
         self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
@@ -174,8 +183,17 @@ class VllmEngine:
         if shutdown is not None:
             shutdown()
 
-    def _render(self, generation: Generation) -> tuple[Any, list[int]]:
-        """The prompt as vLLM takes it, and its token ids."""
+    def _input(self, name: str, prepared: _Prepared, params: SamplingParams) -> Any:
+        """What vLLM is given: the prompt, or where it must be told that no reasoning comes, its own request."""
+        if not prepared.guided_at_once:
+            return prepared.prompt
+        tasks = self._llm.get_supported_tasks()
+        request = self._llm.input_processor.process_inputs(name, prepared.prompt, params, supported_tasks=tasks)
+        request.reasoning_ended = True
+        return request
+
+    def _render(self, generation: Generation) -> Any:
+        """The prompt as vLLM takes it."""
         from vllm.renderers.inputs.preprocess import parse_model_prompt
         from vllm.renderers.params import TokenizeParams
 
@@ -183,14 +201,14 @@ class VllmEngine:
         if isinstance(generation.prompt, str):
             given = {"prompt": generation.prompt}
         else:
-            given = {"prompt_token_ids": list(generation.prompt)}
+            given = {"prompt_token_ids": [*cast("tuple[int, ...]", generation.prompt)]}
         # No limit here: vLLM's message for a long prompt would not name the client's field.
         truncate = generation.sampling.truncate
         tokenize = TokenizeParams(max_total_tokens=None, truncate_prompt_tokens=truncate, truncation_side="left")
         parsed = parse_model_prompt(self._model_config, given)
         rendered: list[Any] = self._llm.renderer.render_cmpl([parsed], tokenize)
         (prompt,) = rendered
-        return prompt, list(prompt["prompt_token_ids"])
+        return prompt
 
     def _room(self, generation: Generation, prompt_tokens: int) -> int:
         """How many tokens may be generated; raises ContextError."""
@@ -212,30 +230,6 @@ class VllmEngine:
             )
         return room if wanted is None else min(wanted, room)
 
-    def _arguments(self, sampling: Sampling, max_tokens: int, *, step_by_step: bool) -> dict[str, Any]:
-        """Arguments of SamplingParams, all but the seed."""
-        from vllm.sampling_params import RequestOutputKind
-
-        arguments: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "min_tokens": min(sampling.min_tokens, max_tokens),
-            "stop_token_ids": list(sampling.stop_token_ids),
-            "ignore_eos": sampling.ignore_eos,
-            "logprobs": sampling.logprobs,
-            "prompt_logprobs": sampling.prompt_logprobs,
-            "logit_bias": sampling.logit_bias,
-            "bad_words": list(sampling.bad_words),
-            "detokenize": False,
-            "output_kind": RequestOutputKind.DELTA if step_by_step else RequestOutputKind.FINAL_ONLY,
-        }
-        for name in DEFAULTED:
-            value = getattr(sampling, name)
-            if value is None:
-                value = self._defaults.get(name)
-            if value is not None:
-                arguments[name] = value
-        return arguments
-
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""
         group = sequence.group
@@ -244,14 +238,14 @@ class VllmEngine:
         events: list[Event] = []
         if not group.started:
             group.started = True
-            events.append(self._reader.started(group.prompt_ids, output))
+            events.append(self._reader.started(group.prompt_ids, output, group.echo))
         self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
         if reason is None and text.stop is None:
             if group.stream:
-                new, tokens = text.take()
-                if new or tokens:
-                    events.append(Delta(sequence.index, new, tokens))
+                delta = self._delta(sequence, *text.take(), None)
+                if delta.text or delta.tokens or delta.reasoning or delta.calls:
+                    events.append(delta)
             return events
         if reason == "error":
             raise GenerationError("the engine failed while generating")
@@ -261,8 +255,19 @@ class VllmEngine:
         new, tokens = text.finish()
         ended, stop = self._reader.how(text.stop, reason, completion.stop_reason)
         finish = Finish(ended, stop, text.count, sequence.text.cumulative, last=not group.running)
-        events.append(Delta(sequence.index, new, tokens, finish))
+        events.append(self._delta(sequence, new, tokens, finish))
         return events
+
+    def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
+        """What is new of a sequence, split where it is the answer to a conversation that is to be."""
+        splitter = sequence.splitter
+        if splitter is None:
+            return Delta(sequence.index, text, tokens, finish)
+        part = splitter.feed(tokens, ended=finish is not None)
+        if finish is not None:
+            finish = msgspec.structs.replace(finish, reasoning_tokens=splitter.reasoning_tokens)
+        shown = tokens if sequence.group.tokens else ()
+        return Delta(sequence.index, part.text, shown, finish, part.reasoning, tuple(part.calls))
 
     def _forget(self, sequence: _Sequence) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""
@@ -282,50 +287,6 @@ class VllmEngine:
             self._llm.abort_request(names)
 
 
-def _choose_processes() -> None:
-    """Where vLLM's core runs, unless the user's environment says.
-
-    On a GPU vLLM's own default, a process beside this one: output is processed while the next step runs. On a CPU in
-    this process: its cores are the model's already, and a hop less makes a single request several times faster.
-    """
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu():
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-
-
-def _end_with(children: set[BaseProcess]) -> None:
-    """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
-    if not children:
-        return
-
-    def watch() -> None:
-        wait_for_any([child.sentinel for child in children])
-        log.critical("a process of vLLM ended")
-        os._exit(3)
-
-    threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
-
-
-def _client_errors() -> tuple[type[Exception], ...]:
-    """What vLLM raises for a bad request: from 0.32 on not a ValueError any more."""
-    import vllm.exceptions
-
-    later = getattr(vllm.exceptions, "VLLMClientError", None)
-    return (ValueError, TypeError) if later is None else (ValueError, TypeError, later)
-
-
 def _refused(error: Exception) -> ParameterError:
     """What vLLM found wrong with a request's values."""
     return ParameterError(str(error), getattr(error, "parameter", None))
-
-
-def _eos_ids(config: Any, tokenizer: Any) -> frozenset[int]:
-    """All token ids with which the model ends by itself."""
-    given = config.try_get_generation_config().get("eos_token_id")
-    ids = given if isinstance(given, list) else [given]
-    return frozenset(token_id for token_id in (*ids, tokenizer.eos_token_id) if token_id is not None)
-
-
-def _seed(sampling: Sampling, index: int) -> int | None:
-    return None if sampling.seed is None else sampling.seed + index

@@ -56,10 +56,15 @@ class OutputReader:
         )
         return SequenceText(stream, sampling)
 
-    def started(self, prompt_ids: Sequence[int], output: RequestOutput) -> Started:
+    def prompt_text(self, prompt_ids: Sequence[int]) -> str:
+        """A prompt as text, with its special tokens left out."""
+        decode = self._tokenizer.stream([], True, True)
+        return "".join(decode(token_id) for token_id in prompt_ids)
+
+    def started(self, prompt_ids: Sequence[int], output: RequestOutput, text: str) -> Started:
         """The event of a request's first output."""
         prefill = self._prefill(prompt_ids, output.prompt_logprobs) if output.prompt_logprobs else ()
-        return Started(len(prompt_ids), output.num_cached_tokens or 0, prefill)
+        return Started(len(prompt_ids), output.num_cached_tokens or 0, prefill, text)
 
     def read(self, text: SequenceText, completion: CompletionOutput) -> None:
         """Adds the new tokens to the text."""

@@ -148,9 +148,9 @@ WRONG = [
     ("tgi_compat", "true", "TGI"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
-    ("enable_auto_tool_choice", "true", "tool calling"),
-    ("reasoning_parser", "deepseek_r1", "reasoning"),
-    ("chat_template", "x.jinja", "chat templates"),
+    ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
+    ("enable_reasoning", "true", "option.reasoning_parser"),
+    ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
     ("speculative_draft_model", "x", "speculative_config"),
     ("input_formatter", "x", "formatters"),
     ("mpi_mode", "true", "engine=Python"),
@@ -358,3 +358,12 @@ def test_readme_has_the_table() -> None:
 def test_names_of_the_table_are_unique() -> None:
     names = [name for option in OPTIONS for name in option.names]
     assert len(names) == len(set(names))
+
+
+def test_conversations() -> None:
+    taken = settings(tool_call_parser="hermes", reasoning_parser="qwen3", chat_template="x.jinja")
+    assert (taken.tool_call_parser, taken.reasoning_parser, taken.chat_template) == ("hermes", "qwen3", "x.jinja")
+    assert taken.engine_arguments["reasoning_parser"] == "qwen3"
+    assert taken.chat_template_content_format == "auto"
+    assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
+    assert settings(tool_call_parser="hermes", enable_auto_tool_choice="false").tool_call_parser is None
