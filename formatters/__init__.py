@@ -14,10 +14,21 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
-from . import lmi
+from . import lmi, openai
 from .base import Answer, Call, Format, Payload, Request
 
-__all__ = ["FORMATS", "Answer", "Call", "Format", "Request", "check_dialect", "detect", "read_json", "receive"]
+__all__ = [
+    "FORMATS",
+    "Answer",
+    "Call",
+    "Format",
+    "Request",
+    "check_dialect",
+    "detect",
+    "read_json",
+    "receive",
+    "refusal",
+]
 
 _decode = msgspec.json.Decoder().decode
 
@@ -104,10 +115,10 @@ def _path_of(value: Any, wanted: object) -> str | None:
 
 
 def _explicit(request: Request, settings: Settings) -> Format | None:
-    """The dialect that the request's `dialect` attribute names, or `option.dialect`."""
+    """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
-        return None
+        return PATHS.get(request.path)
     for candidate in FORMATS:
         if name == candidate.NAME:
             return candidate
@@ -122,7 +133,7 @@ def check_dialect(settings: Settings) -> None:
 
 
 def detect(payload: Payload, request: Request, settings: Settings) -> Format:
-    """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, then the body.
+    """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
 
     Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
     """
@@ -165,5 +176,22 @@ def receive(request: Request, settings: Settings) -> Call | Answer:
         return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (lmi,)
+def refusal(error: RequestError, request: Request, settings: Settings) -> Answer:
+    """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in."""
+    payload: Payload | None = None
+    dialect: Format = lmi
+    try:
+        dialect = _explicit(request, settings) or dialect
+        payload = read_json(request.body)
+        dialect = detect(payload, request, settings)
+    except (RequestError, RecursionError):
+        # It is refused anyway; what else is wrong with it only decides the form.
+        pass
+    return dialect.refuse(error, payload, request, settings)
+
+
+FORMATS: tuple[Format, ...] = (lmi, openai)
 """In the order in which they are asked."""
+
+PATHS: dict[str, Format] = {openai.CHAT_PATH: openai, openai.TEXT_PATH: openai}
+"""Routes of the local server that are one dialect's own."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ..model.errors import LmiError, MediaTypeError, PayloadError, UnsupportedError
+from ..model.errors import LmiError, PayloadError, UnsupportedError
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from .base import Answer, Call, Payload, Request
-from .lmi_parameters import Parameters, meet_unknown, read_parameters
-from .lmi_reply import EVENTS, LINES, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
+from .fields import meet_unknown, refuse_headers
+from .lmi_parameters import Parameters, read_parameters
+from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
 
 __all__ = ["MARK", "NAME", "matches", "parse", "refuse"]
 
@@ -25,9 +26,7 @@ MARK: str = "inputs"
 
 FIELDS = ("inputs", "parameters", "stream")
 ADAPTER_FIELDS = ("adapters", "adapter")
-ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 SESSION_FIELD = "requestType"
-SESSION_HEADER = "X-Amzn-SageMaker-Session-Id"
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
@@ -63,7 +62,7 @@ def refuse(error: LmiError, payload: Payload | None, request: Request, settings:
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
-    status = error.status if isinstance(error, MediaTypeError) else REFUSED
+    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
     return Answer(body, status, content_type, failure=error)
 
 
@@ -123,9 +122,7 @@ def _refuse_what_is_to_come(payload: Payload, request: Request) -> None:
     """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
     if payload.get(SESSION_FIELD) is not None:
         raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
-    for header, subject in ((SESSION_HEADER, "stateful sessions"), (ADAPTER_HEADER, "adapters")):
-        if request.headers.get(header.lower()):
-            raise UnsupportedError(f"the header {header}: {subject} are not supported", header)
+    refuse_headers(request)
     for name in ADAPTER_FIELDS:
         wanted = payload.get(name)
         if any(wanted) if isinstance(wanted, list) else wanted:

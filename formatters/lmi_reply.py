@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadError
+from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadError, UnauthorizedError
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
 
-__all__ = ["EVENTS", "LINES", "Framing", "Shape", "StreamReply", "WholeReply", "refusal"]
+__all__ = ["EVENTS", "LINES", "OWN_STATUS", "Framing", "Shape", "StreamReply", "WholeReply", "refusal"]
 
 REFUSED = 424
 """The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""
+
+OWN_STATUS = (MediaTypeError, UnauthorizedError)
+"""Errors that have a status of their own, on hosts that can send it (wire-decisions: Content type; API keys)."""
 
 FINISH_REASONS: dict[FinishReason, str] = {"eos": "eos_token", "stop": "stop_sequence", "length": "length"}
 """What is not in it, `abort`, is an error."""
@@ -105,8 +108,8 @@ class Shape:
 
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
     """The record that tells of an error before any other record, and its content type."""
-    if isinstance(error, PayloadError | MediaTypeError):
-        code = error.status if isinstance(error, MediaTypeError) else REFUSED
+    if isinstance(error, (PayloadError, *OWN_STATUS)):
+        code = error.status if isinstance(error, OWN_STATUS) else REFUSED
         return encode(UnreadableBody(error.message, code)), JSON
     if framing is None:
         return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON

@@ -42,7 +42,7 @@ def serve(arguments: argparse.Namespace) -> None:
         service.start()
         print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
         uvicorn.run(
-            application(service),
+            application(service, arguments.api_key or os.environ.get("LMI_API_KEY")),
             host=arguments.host,
             port=arguments.port,
             log_level="warning",
@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.add_argument("--api-key", help="serve only who has this key (or LMI_API_KEY, which no process list shows)")
     command.set_defaults(run=serve)
 
     command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")

@@ -4,6 +4,14 @@
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
 
+and with those that clients written for one dialect call:
+
+    GET  /health               as /ping
+    GET  /v1/models            OpenAI's list of models
+    POST /v1/chat/completions, /v1/completions
+
+With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
+
 It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
 when a client goes away, at which the engine's work for it ends.
 """
@@ -12,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -22,7 +31,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import Answer, Request
+from ..formatters import Answer, Request, openai, refusal
+from ..formatters.openai_models import models
+from ..model.errors import UnauthorizedError
 from .asynchronous import AsyncService, Stream
 from .headers import ATTRIBUTES_HEADER, attributes_of
 from .service import Service
@@ -82,8 +93,9 @@ async def _disconnected(receive: Receive) -> None:
 class LocalServer:
     """The routes of one service."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, key: str | None) -> None:
         self._service = service
+        self._key = key.encode() if key else None
         self._streams: AsyncService
 
     @contextlib.asynccontextmanager
@@ -108,17 +120,42 @@ class LocalServer:
             path=http.url.path,
             request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
         )
+        if not self._admitted(http):
+            return _answer(refusal(UNAUTHORIZED, request, self._service.settings))
         opened = self._streams.open(request)
-        if isinstance(opened, Answer):
-            return Response(opened.body, opened.status, dict(opened.headers), opened.content_type)
-        return StreamResponse(opened)
+        return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened)
+
+    async def models(self, http: HttpRequest) -> Response:
+        """What OpenAI's clients list."""
+        if not self._admitted(http):
+            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+        return _answer(models(self._service.settings))
+
+    def _admitted(self, http: HttpRequest) -> bool:
+        """Whether the request carries the key, if one is needed."""
+        if self._key is None:
+            return True
+        scheme, _, token = http.headers.get("authorization", "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else http.headers.get("api-key", "")
+        return hmac.compare_digest(given.encode(), self._key)
 
 
-def application(service: Service) -> Starlette:
-    """The ASGI application for a service that has been started."""
-    server = LocalServer(service)
+UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
+
+
+def _answer(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+
+
+def application(service: Service, key: str | None = None) -> Starlette:
+    """The ASGI application for a service that has been started; with `key`, for those who have it."""
+    server = LocalServer(service, key)
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
+        Route("/health", server.ping, methods=["GET"]),
+        Route("/v1/models", server.models, methods=["GET"]),
+        Route("/v1/chat/completions", server.invocations, methods=["POST"]),
+        Route("/v1/completions", server.invocations, methods=["POST"]),
         Route("/invocations", server.invocations, methods=["POST"]),
         Route("/predictions/{name}", server.invocations, methods=["POST"]),
     ]

@@ -30,8 +30,6 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     function: str | None = None
     """The name of the one function that must be called."""
     parallel_tool_calls: bool = True
-    chat_template: str | None = None
-    """In place of the model's own."""
     template_arguments: dict[str, Any] = {}
     """Further variables of the template (`chat_template_kwargs`)."""
     add_generation_prompt: bool = True

@@ -140,8 +140,8 @@ class ChatSide:
         _parser(settings.tool_call_parser, settings.reasoning_parser, settings)
         reasoner = getattr(self._new(None, settings.reasoning_parser, None, {}), "reasoning_parser", None)
         vocabulary = llm.get_tokenizer().get_vocab() if reasoner is not None else {}
-        self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None))
-        self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None))
+        self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
+        self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
 
     def request(self, conversation: Conversation) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
@@ -154,7 +154,6 @@ class ChatSide:
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
             "chat_template_kwargs": conversation.template_arguments or None,
-            "chat_template": conversation.chat_template,
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
         if conversation.tools:

@@ -61,6 +61,7 @@ class _Group:
     stream: bool
     tokens: bool
     echo: str
+    prompt_logprobs: int
     running: set[str] = field(default_factory=set[str])
     started: bool = False
 
@@ -136,7 +137,14 @@ class VllmEngine:
         """Starts the sequences; raises RequestError, having started none."""
         generation = prepared.generation
         echo = self._reader.prompt_text(prepared.prompt_ids) if generation.echo else ""
-        group = _Group(prepared.number, prepared.prompt_ids, generation.stream, generation.tokens, echo)
+        group = _Group(
+            prepared.number,
+            prepared.prompt_ids,
+            generation.stream,
+            generation.tokens,
+            echo,
+            generation.sampling.prompt_logprobs or 0,
+        )
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
@@ -238,7 +246,7 @@ class VllmEngine:
         events: list[Event] = []
         if not group.started:
             group.started = True
-            events.append(self._reader.started(group.prompt_ids, output, group.echo))
+            events.append(self._reader.started(group.prompt_ids, output, group.echo, group.prompt_logprobs))
         self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
         if reason is None and text.stop is None:

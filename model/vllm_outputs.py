@@ -61,9 +61,9 @@ class OutputReader:
         decode = self._tokenizer.stream([], True, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
-    def started(self, prompt_ids: Sequence[int], output: RequestOutput, text: str) -> Started:
+    def started(self, prompt_ids: Sequence[int], output: RequestOutput, text: str, wanted: int) -> Started:
         """The event of a request's first output."""
-        prefill = self._prefill(prompt_ids, output.prompt_logprobs) if output.prompt_logprobs else ()
+        prefill = self._prefill(prompt_ids, output.prompt_logprobs, wanted) if output.prompt_logprobs else ()
         return Started(len(prompt_ids), output.num_cached_tokens or 0, prefill, text)
 
     def read(self, text: SequenceText, completion: CompletionOutput) -> None:
@@ -116,13 +116,15 @@ class OutputReader:
             for token_id, logprob in best
         )
 
-    def _prefill(self, ids: Sequence[int], logprobs: Sequence[Any]) -> tuple[Token, ...]:
-        """The prompt's tokens; the first has no log-probability."""
+    def _prefill(self, ids: Sequence[int], logprobs: Sequence[Any], wanted: int) -> tuple[Token, ...]:
+        """The prompt's tokens with the `wanted` most likely ones; the first has no log-probability."""
         decode = self._tokenizer.stream([], False, True)
         tokens: list[Token] = []
         for token_id, entry in zip(ids, logprobs, strict=True):
             logprob = finite(entry[token_id].logprob) if entry else None
-            tokens.append(Token(token_id, decode(token_id), logprob, token_id in self._tokenizer.special_ids))
+            top = self._top(entry, wanted) if entry and wanted else ()
+            special = token_id in self._tokenizer.special_ids
+            tokens.append(Token(token_id, decode(token_id), logprob, special, top))
         return tuple(tokens)
 
 

@@ -71,13 +71,18 @@ class Host(Protocol):
     def stop(self) -> None: ...
 
 
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Server:
     """`lmi serve`."""
 
     def __init__(self, model_dir: Path, log: Path, arguments: Sequence[str] = ()) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
         command = [str(Path(sys.executable).parent / "lmi"), "serve", str(model_dir), "--port", str(port), *arguments]

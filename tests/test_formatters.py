@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, read_json, receive
+from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, openai, read_json, receive
 from lmi.formatters.lmi_parameters import TABLE
 from lmi.model.errors import PayloadError
 from lmi.model.options import Settings
@@ -20,7 +20,7 @@ SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi)"
+NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi), messages or prompt (openai)"
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),
@@ -156,9 +156,14 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({}, {"dialect": "lmi"}, SETTINGS, lmi),
         ({}, {}, EXPLICIT, lmi),
         ({}, {"dialect": "lmi"}, ODD, lmi),
+        ({"messages": []}, {}, SETTINGS, openai),
+        ({"prompt": "a"}, {}, SETTINGS, openai),
+        ({"inputs": "a", "messages": []}, {}, SETTINGS, lmi),
+        ({"messages": []}, {}, EXPLICIT, lmi),
+        ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, got 'odd'"),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, openai, got 'odd'"),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
@@ -169,6 +174,15 @@ def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: S
     with pytest.raises(PayloadError) as caught:
         detect(payload, request, settings)
     assert caught.value.message == found
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_paths_of_one_dialect(path: str) -> None:
+    assert detect({"inputs": "a"}, Request(b"", path=path), SETTINGS) is openai
+    assert detect({"inputs": "a"}, Request(b"", path=path), EXPLICIT) is lmi
+    answer = receive(Request(b"{", path=path), SETTINGS)
+    assert isinstance(answer, Answer)
+    assert (answer.status, list(json.loads(answer.body))) == (400, ["error"])
 
 
 def test_formats_have_names_of_their_own() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import lmi_parameters
+from lmi.formatters import fields
 from lmi.formatters.base import Request
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi_parameters import TABLE, read_parameters
@@ -324,7 +324,7 @@ def test_no_integer_is_too_large(name: str, value: Any) -> None:
 def test_an_unknown_parameter_is_ignored_with_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lmi_parameters, "_met", set[str]())
+    monkeypatch.setattr(fields, "_met", set[str]())
     payload = {"inputs": "a", "parameters": {"odd": "secret", "nothing": None}, "model": "secret", "user": None}
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -336,11 +336,11 @@ def test_an_unknown_parameter_is_ignored_with_one_line(
 
 
 def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(lmi_parameters, "_met", set[str]())
+    monkeypatch.setattr(fields, "_met", set[str]())
     with caplog.at_level(logging.WARNING):
         read_parameters({"two\nlines" + "x" * 1000: 1}, SETTINGS)
         read_parameters({f"odd{number}": 1 for number in range(2000)}, SETTINGS)
-    assert len(caplog.messages) == lmi_parameters.MET
+    assert len(caplog.messages) == fields.MET
     assert caplog.messages[0] == "a request field that is not known is ignored: parameters.two lines" + "x" * 55
 
 

@@ -150,6 +150,17 @@ def test_the_most_likely_tokens_and_their_bytes(backend: Any) -> None:
         assert token.top[0].id == token.id, "greedy takes the most likely one"
 
 
+def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
+    asked = question("plain")
+    (events,) = run(backend, generation(asked.prompt, max_tokens=2, prompt_logprobs=3))
+    started = events[0]
+    assert isinstance(started, Started)
+    assert "".join(token.text for token in started.prefill).endswith(asked.prompt)
+    assert started.prompt_tokens == len(started.prefill)
+    assert (started.prefill[0].logprob, started.prefill[0].top) == (None, ())
+    assert all(token.logprob is not None and len(token.top) == 3 for token in started.prefill[1:])
+
+
 def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
     long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
     with pytest.raises(ContextError, match=r"^inputs: expected a prompt of 1 to 2047 tokens"):

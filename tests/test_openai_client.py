@@ -1,0 +1,244 @@
+"""OpenAI's own Python client against the local server, and through /invocations against the real DJL engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
+
+from .djl import hosting
+from .endpoints import Host, model_directory, start
+
+pytestmark = [pytest.mark.engine, pytest.mark.djl]
+
+PROPERTIES = {
+    "option.tool_call_parser": "hermes",
+    "option.reasoning_parser": "qwen3",
+    "option.served_model_name": "demo",
+    "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+}
+
+
+def to_invocations(request: Any) -> None:
+    """Sends what the client posts to /invocations, as a caller of an endpoint does, whatever its path is."""
+    request.url = request.url.copy_with(path="/invocations")
+
+
+@pytest.fixture(scope="module", params=["server", "rolling", "async"])
+def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    kind = request.param
+    if kind != "server" and (missing := hosting.available()):
+        pytest.skip(missing)
+    folder = tmp_path_factory.mktemp(kind)
+    running = start(kind, model_directory(demo_model, folder / "model", PROPERTIES), folder / "log")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(host: Host, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
+    hooks = [] if "server" in request.node.name else [to_invocations]
+    with openai.DefaultHttpxClient(event_hooks={"request": hooks}, timeout=60) as http:
+        yield openai.OpenAI(base_url=f"{host.url}/v1", api_key="none", http_client=http, max_retries=0)
+
+
+def user(content: str) -> list[Any]:
+    return [{"role": "user", "content": content}]
+
+
+@pytest.mark.parametrize(
+    "asked", [one for one in QUESTIONS if one.kind in {"plain", "unicode"}], ids=lambda one: one.prompt
+)
+def test_a_whole_answer(client: openai.OpenAI, asked: Any) -> None:
+    answer = client.chat.completions.create(model="any", messages=user(asked.prompt), temperature=0)
+    assert answer.id.startswith("chatcmpl-")
+    assert answer.model == "demo"
+    (choice,) = answer.choices
+    assert (choice.message.content, choice.finish_reason) == (asked.answer, "stop")
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+@pytest.mark.parametrize("usage", [False, True])
+def test_a_stream(client: openai.OpenAI, usage: bool) -> None:
+    asked = question("unicode")
+    options: Any = {"include_usage": True} if usage else None
+    chunks = list(
+        client.chat.completions.create(
+            model="any", messages=user(asked.prompt), temperature=0, stream=True, stream_options=options
+        )
+    )
+    assert len({(chunk.id, chunk.created) for chunk in chunks}) == 1
+    choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
+    assert choices[0].delta.role == "assistant"
+    assert "".join(choice.delta.content or "" for choice in choices) == asked.answer
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["stop"]
+    if usage:
+        assert chunks[-1].choices == []
+        assert chunks[-1].usage is not None
+    else:
+        assert all(chunk.usage is None for chunk in chunks)
+
+
+def test_logprobs_join_to_the_bytes_of_the_message(client: openai.OpenAI) -> None:
+    asked = question("unicode")
+    request: Any = {"model": "any", "messages": user(asked.prompt), "temperature": 0, "logprobs": True}
+    whole = client.chat.completions.create(**request, top_logprobs=3)
+    streamed = list(client.chat.completions.create(**request, top_logprobs=3, stream=True))
+    assert whole.choices[0].logprobs is not None
+    entries = whole.choices[0].logprobs.content or []
+    assert bytes(byte for entry in entries for byte in entry.bytes or []).decode() == asked.answer
+    assert all(len(entry.top_logprobs) == 3 for entry in entries)
+    pieces = [
+        entry
+        for chunk in streamed
+        if chunk.choices and chunk.choices[0].logprobs
+        for entry in chunk.choices[0].logprobs.content or []
+    ]
+    assert [(entry.token, entry.bytes) for entry in pieces] == [(entry.token, entry.bytes) for entry in entries]
+
+
+def test_parallel_tool_calls(client: openai.OpenAI) -> None:
+    asked = question("parallel_tool_calls")
+    request: Any = {"model": "any", "messages": user(asked.prompt), "tools": asked.tools, "temperature": 0}
+    whole = client.chat.completions.create(**request).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    calls = {
+        index: (call.function.name, json.loads(call.function.arguments))
+        for index, call in enumerate(whole.message.tool_calls or [])
+        if call.type == "function"
+    }
+    assert len(calls) == 2
+    streamed: dict[int, list[str]] = {}
+    pieces: dict[int, int] = {}
+    finish = None
+    for chunk in client.chat.completions.create(**request, stream=True):
+        choice = chunk.choices[0]
+        finish = choice.finish_reason or finish
+        for call in choice.delta.tool_calls or []:
+            assert call.function is not None
+            one = streamed.setdefault(call.index, ["", "", ""])
+            one[0] += call.id or ""
+            one[1] += call.function.name or ""
+            one[2] += call.function.arguments or ""
+            pieces[call.index] = pieces.get(call.index, 0) + bool(call.function.arguments)
+    assert finish == "tool_calls"
+    assert {index: (name, json.loads(arguments)) for index, (_, name, arguments) in streamed.items()} == calls
+    assert all(count > 1 for count in pieces.values())
+    assert len({call_id for call_id, _, _ in streamed.values()}) == 2
+
+
+PICK: Any = {
+    "type": "function",
+    "function": {
+        "name": "pick",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Paris", "Rome"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "pick"}}], ids=["required", "named"]
+)
+def test_a_call_that_must_be_made(client: openai.OpenAI, choice: Any) -> None:
+    answer = client.chat.completions.create(
+        model="any",
+        messages=user(question("plain").prompt),
+        tools=[PICK],
+        tool_choice=choice,
+        parallel_tool_calls=False,
+        temperature=0,
+        max_tokens=80,
+    )
+    (call,) = answer.choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert call.function.name == "pick"
+    assert json.loads(call.function.arguments)["city"] in {"Paris", "Rome"}
+
+
+def test_reasoning_comes_first(client: openai.OpenAI) -> None:
+    asked = question("reasoning")
+    request: Any = {"model": "any", "messages": user(asked.prompt), "temperature": 0}
+    message = client.chat.completions.create(**request).choices[0].message
+    reasoning = getattr(message, "reasoning_content", "")
+    assert f"<think>{reasoning}</think>{message.content}" == asked.answer
+    deltas = [chunk.choices[0].delta for chunk in client.chat.completions.create(**request, stream=True)]
+    thoughts = [getattr(delta, "reasoning_content", None) or "" for delta in deltas]
+    assert "".join(thoughts) == reasoning
+    assert "".join(delta.content or "" for delta in deltas) == message.content
+    last_thought = max(index for index, thought in enumerate(thoughts) if thought)
+    assert not any(delta.content for delta in deltas[:last_thought])
+
+
+class Person(BaseModel):
+    name: str
+    born: int
+    fields: list[str]
+
+
+def test_structured_output_is_parsed(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.parse(
+        model="any", messages=user(question("json").prompt), response_format=Person, temperature=0
+    )
+    assert answer.choices[0].message.parsed == Person(**json.loads(question("json").answer))
+    assert set(JSON_SCHEMA["properties"]) == set(Person.model_fields)
+
+
+def test_three_choices(client: openai.OpenAI) -> None:
+    request: Any = {"model": "any", "messages": user("Tell me"), "n": 3, "seed": 5, "temperature": 2, "max_tokens": 20}
+    whole = client.chat.completions.create(**request)
+    texts = [choice.message.content for choice in whole.choices]
+    assert [choice.index for choice in whole.choices] == [0, 1, 2]
+    streamed = ["", "", ""]
+    for chunk in client.chat.completions.create(**request, stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.delta.content or ""
+    assert streamed == texts
+
+
+def test_text_completions(client: openai.OpenAI) -> None:
+    asked = [question("plain"), question("unicode")]
+    request: Any = {"model": "any", "prompt": [one.prompt for one in asked], "max_tokens": 200, "temperature": 0}
+    whole = client.completions.create(**request)
+    assert whole.id.startswith("cmpl-")
+    assert [choice.text for choice in whole.choices] == [one.answer for one in asked]
+    streamed = ["", ""]
+    for chunk in client.completions.create(**request, stream=True):
+        for choice in chunk.choices:
+            streamed[choice.index] += choice.text
+    assert streamed == [one.answer for one in asked]
+
+
+NONSENSE = {"name": "x", "schema": {"type": "nonsense"}}
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": -1}, "temperature"),
+    ({"max_tokens": "many"}, "max_tokens"),
+    ({"logprobs": True, "top_logprobs": 99}, "top_logprobs"),
+    ({"max_tokens": 5000}, "messages"),
+    ({"messages": [{"role": "user"}]}, "messages[0]"),
+    ({"response_format": {"type": "json_schema", "json_schema": NONSENSE}}, "response_format"),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(("fields", "named"), BAD, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_is_wrong_is_a_bad_request(
+    client: openai.OpenAI, fields: dict[str, Any], named: str, stream: bool
+) -> None:
+    request = {"model": "any", "messages": user("Hello"), "stream": stream, **fields}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(**request)
+    # Java's body for errors is {"error": "...", "code": 400}, in which the client finds no message.
+    assert named in caught.value.response.text

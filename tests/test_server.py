@@ -1,0 +1,65 @@
+"""What only the local server has: health, the list of models, the API key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from lmi.model.demo_model import question
+
+from .endpoints import Server, model_directory
+
+pytestmark = pytest.mark.engine
+
+KEY = "a-key-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("key")
+    running = Server(model_directory(demo_model, folder / "model", {}), folder / "log", ["--api-key", KEY])
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def test_health_needs_no_key(http: httpx.Client) -> None:
+    assert http.get("/ping").status_code == http.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}], ids=str)
+def test_without_the_key_each_dialect_says_so_in_its_own_form(http: httpx.Client, headers: dict[str, str]) -> None:
+    refused = http.post("/invocations", json={"inputs": "Hello"}, headers=headers)
+    assert refused.status_code == 401
+    assert "API key" in refused.json()["error"]
+    for path, body in [("/v1/chat/completions", {"messages": []}), ("/v1/completions", {"prompt": "Hello"})]:
+        refused = http.post(path, json=body, headers=headers)
+        assert refused.status_code == 401
+        assert set(refused.json()["error"]) == {"message", "type", "param", "code"}
+    assert http.get("/v1/models", headers=headers).status_code == 401
+
+
+@pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"api-key": KEY}], ids=["bearer", "api-key"])
+def test_with_the_key_requests_are_served(http: httpx.Client, headers: dict[str, str]) -> None:
+    asked = question("plain")
+    answer = http.post("/invocations", json={"inputs": asked.prompt}, headers=headers)
+    assert answer.json() == {"generated_text": asked.answer}
+
+
+def test_openai_raises_its_own_class(server: Server) -> None:
+    wrong = openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0)
+    with wrong, pytest.raises(openai.AuthenticationError):
+        wrong.models.list()
+    right = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    with right:
+        (model,) = right.models.list()
+        assert model.object == "model"
