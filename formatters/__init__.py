@@ -15,7 +15,7 @@ import msgspec
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
 from . import lmi, openai
-from .base import Answer, Call, Format, Payload, Request
+from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
     "FORMATS",
@@ -23,11 +23,13 @@ __all__ = [
     "Call",
     "Format",
     "Request",
+    "Route",
     "check_dialect",
     "detect",
     "read_json",
     "receive",
     "refusal",
+    "route_of",
 ]
 
 _decode = msgspec.json.Decoder().decode
@@ -118,11 +120,18 @@ def _explicit(request: Request, settings: Settings) -> Format | None:
     """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
-        return PATHS.get(request.path)
+        found = route_of(request)
+        return found[0] if found else None
     for candidate in FORMATS:
         if name == candidate.NAME:
             return candidate
     raise PayloadError.of("dialect", name, "one of " + ", ".join(known.NAME for known in FORMATS))
+
+
+def route_of(request: Request) -> tuple[Format, Route] | None:
+    """The dialect that has a route of its own for the request, and the route."""
+    taking = [(known, route) for known in FORMATS for route in known.ROUTES if route.takes(request)]
+    return min(taking, key=lambda found: found[1].query is None, default=None)
 
 
 def check_dialect(settings: Settings) -> None:
@@ -192,6 +201,3 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
 
 FORMATS: tuple[Format, ...] = (lmi, openai)
 """In the order in which they are asked."""
-
-PATHS: dict[str, Format] = {openai.CHAT_PATH: openai, openai.TEXT_PATH: openai}
-"""Routes of the local server that are one dialect's own."""

@@ -9,12 +9,13 @@ hand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
+from ..model.engine import EngineInfo
 from ..model.errors import LmiError
 from ..model.events import Event
 from ..model.generation import Generation
@@ -30,6 +31,7 @@ __all__ = [
     "Payload",
     "Reply",
     "Request",
+    "Route",
     "encode",
     "event_record",
     "line_record",
@@ -67,6 +69,7 @@ class Request:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host tells them apart."""
     path: str = "/invocations"
+    method: str = "POST"
     request_id: str = ""
 
 
@@ -127,6 +130,29 @@ class Call:
     reply: Reply
 
 
+Page = Callable[[Request, Settings, EngineInfo], Answer]
+"""Answers a request without the engine: a list of models, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path of the local server that is one dialect's own."""
+
+    path: str
+    methods: tuple[str, ...] = ("POST",)
+    query: str | None = None
+    """Only requests with this query parameter; such routes go before those of the same path without one."""
+    body: str | None = None
+    """The query parameter that carries the body of a GET."""
+    page: Page | None = None
+
+    def takes(self, request: Request) -> bool:
+        """Whether the request is on this route."""
+        if request.path != self.path or request.method not in self.methods:
+            return False
+        return self.query is None or self.query in request.query
+
+
 class Format(Protocol):
     """A dialect. Modules of this package have this shape: the same names, as functions and constants."""
 
@@ -134,6 +160,8 @@ class Format(Protocol):
     """What `option.dialect` and the request attribute `dialect` call it."""
     MARK: str
     """The field of the body that `matches` goes by, named in the error when no dialect matches."""
+    ROUTES: tuple[Route, ...]
+    """What tells this dialect before the body is looked at."""
 
     def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
         """Whether a body without an explicit dialect is this one's."""

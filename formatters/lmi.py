@@ -14,15 +14,16 @@ from typing import Any, cast
 from ..model.errors import LmiError, PayloadError, UnsupportedError
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
-from .base import Answer, Call, Payload, Request
+from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
 
-__all__ = ["MARK", "NAME", "matches", "parse", "refuse"]
+__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "lmi"
 MARK: str = "inputs"
+ROUTES: tuple[Route, ...] = ()
 
 FIELDS = ("inputs", "parameters", "stream")
 ADAPTER_FIELDS = ("adapters", "adapter")

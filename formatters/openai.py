@@ -12,17 +12,24 @@ from __future__ import annotations
 from ..model.errors import LmiError, PayloadError
 from ..model.options import Settings
 from . import openai_chat, openai_completions
-from .base import Answer, Call, Payload, Request, encode
+from .base import Answer, Call, Payload, Request, Route, encode
 from .fields import refuse_headers
 from .openai_bodies import error_body
+from .openai_models import models
 
-__all__ = ["CHAT_PATH", "MARK", "NAME", "TEXT_PATH", "matches", "parse", "refuse"]
+__all__ = ["CHAT_PATH", "MARK", "NAME", "ROUTES", "TEXT_PATH", "matches", "parse", "refuse"]
 
 NAME: str = "openai"
 MARK: str = "messages or prompt"
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
+
+ROUTES: tuple[Route, ...] = (
+    Route(CHAT_PATH),
+    Route(TEXT_PATH),
+    Route("/v1/models", ("GET",), page=models),
+)
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:

@@ -6,8 +6,9 @@ import time
 
 import msgspec
 
+from ..model.engine import EngineInfo
 from ..model.options import Settings
-from .base import Answer, encode
+from .base import Answer, Request, encode
 
 __all__ = ["models"]
 
@@ -30,6 +31,6 @@ class ModelList(msgspec.Struct, frozen=True):
     object: str = "list"
 
 
-def models(settings: Settings) -> Answer:
+def models(request: Request, settings: Settings, info: EngineInfo) -> Answer:
     """The one model that an endpoint serves."""
     return Answer(encode(ModelList((Model(settings.model_name),))))

@@ -24,6 +24,7 @@ import hmac
 import logging
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
@@ -31,8 +32,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import Answer, Request, openai, refusal
-from ..formatters.openai_models import models
+from ..formatters import FORMATS, Answer, Request, refusal, route_of
 from ..model.errors import UnauthorizedError
 from .asynchronous import AsyncService, Stream
 from .headers import ATTRIBUTES_HEADER, attributes_of
@@ -110,7 +110,7 @@ class LocalServer:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503)
 
-    async def invocations(self, http: HttpRequest) -> Response:
+    async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
         request = Request(
             body=await http.body(),
@@ -118,18 +118,18 @@ class LocalServer:
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
             path=http.url.path,
+            method="GET" if http.method == "HEAD" else http.method,
             request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
         )
+        found = route_of(request)
+        if found and request.method == "GET" and (parameter := found[1].body):
+            request = replace(request, body=request.query.get(parameter, "").encode())
         if not self._admitted(http):
             return _answer(refusal(UNAUTHORIZED, request, self._service.settings))
+        if found and (page := found[1].page):
+            return _answer(page(request, self._service.settings, self._service.info))
         opened = self._streams.open(request)
         return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened)
-
-    async def models(self, http: HttpRequest) -> Response:
-        """What OpenAI's clients list."""
-        if not self._admitted(http):
-            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
-        return _answer(models(self._service.settings))
 
     def _admitted(self, http: HttpRequest) -> bool:
         """Whether the request carries the key, if one is needed."""
@@ -150,13 +150,13 @@ def _answer(answer: Answer) -> Response:
 def application(service: Service, key: str | None = None) -> Starlette:
     """The ASGI application for a service that has been started; with `key`, for those who have it."""
     server = LocalServer(service, key)
+    methods: dict[str, set[str]] = {"/invocations": {"POST"}, "/predictions/{name}": {"POST"}}
+    for known in FORMATS:
+        for route in known.ROUTES:
+            methods.setdefault(route.path, set()).update(route.methods)
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
         Route("/health", server.ping, methods=["GET"]),
-        Route("/v1/models", server.models, methods=["GET"]),
-        Route("/v1/chat/completions", server.invocations, methods=["POST"]),
-        Route("/v1/completions", server.invocations, methods=["POST"]),
-        Route("/invocations", server.invocations, methods=["POST"]),
-        Route("/predictions/{name}", server.invocations, methods=["POST"]),
+        *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

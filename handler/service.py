@@ -22,11 +22,13 @@ class Service:
     def __init__(self, settings: Settings, engine: Engine | None = None) -> None:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
+        self.info: EngineInfo
 
     def start(self) -> EngineInfo:
         """Brings the engine up; raises StartError."""
         check_dialect(self.settings)
-        return self.engine.start()
+        self.info = self.engine.start()
+        return self.info
 
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine."""
