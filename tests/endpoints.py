@@ -121,7 +121,7 @@ class Server:
 
 def worker_environment() -> dict[str, str]:
     """What a worker behind DJL needs of the test's environment: caches, and how vLLM is to start."""
-    kept = ("VLLM_", "TORCH", "OMP_", "HF_", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
+    kept = ("VLLM_", "TORCH", "OMP_", "HF_", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
