@@ -140,8 +140,6 @@ WRONG = [
     ("rolling_batch", "scheduler", "does not support the transformers engine"),
     ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
     ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
-    ("rolling_batch", "disable", "option.async_mode=true"),
-    ("batch_size", "8", "dynamic batches"),
     ("backend", "transformers", "the transformers engine"),
     ("task", "text-embedding", "embeddings"),
     ("runner", "pooling", "embeddings"),
@@ -161,7 +159,7 @@ WRONG = [
 def test_refused(name: str, text: str, said: str) -> None:
     message = refused(**{name: text})
     assert said in message
-    assert f"option.{name}" in message or name == "batch_size"
+    assert f"option.{name}" in message
 
 
 def test_all_faults_in_one_message() -> None:
@@ -185,6 +183,34 @@ def test_async_mode_excludes_rolling_batch() -> None:
     taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
     assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
+
+
+@pytest.mark.parametrize(
+    ("given", "dynamic"),
+    [
+        ({"rolling_batch": "disable"}, True),
+        ({"rolling_batch": "disable", "batch_size": "8"}, True),
+        ({"rolling_batch": "auto", "batch_size": "8"}, True),
+        ({"max_dynamic_batch_size": "8"}, True),
+        ({"batch_size": "1"}, False),
+        ({"rolling_batch": "disable", "async_mode": "true"}, False),
+        ({"rolling_batch": "vllm"}, False),
+    ],
+    ids=str,
+)
+def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
+    assert settings(**given).dynamic_batch is dynamic
+
+
+def test_dynamic_batches_exclude_rolling_batch() -> None:
+    assert "option.rolling_batch: expected disable" in refused(rolling_batch="vllm", batch_size="8")
+
+
+def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
+    assert settings(enable_streaming="true").notes != ()
+    alone = settings(enable_streaming="true", rolling_batch="disable")
+    assert (alone.enable_streaming, alone.notes) == (True, ())
+    assert "batch_size > 1" in settings(enable_streaming="true", batch_size="8").notes[0]
 
 
 def test_contradicting_aliases_are_refused() -> None:
