@@ -22,6 +22,7 @@ from .errors import SHOWN, OptionError
 from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
+from .speculation import speculative_config
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
 
@@ -205,6 +206,9 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    draft = speculative_config(values, directory)
+    if draft and "speculative_config" in reading.arguments:
+        reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
     refuse(reading.faults)
@@ -213,6 +217,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     arguments = {**reading.arguments, "model": model_id, "dtype": dtype, "max_num_seqs": str(size)}
     if values.get("tensor_parallel_degree") is None:
         arguments.pop("tensor_parallel_size", None)
+    if draft:
+        arguments["speculative_config"] = draft
     return Settings(
         model_dir=directory,
         model_id=model_id,

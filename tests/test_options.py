@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -149,7 +150,8 @@ WRONG = [
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
-    ("speculative_draft_model", "x", "speculative_config"),
+    ("speculative_length", "0", "option.speculative_length: expected an integer of at least 1, got '0'"),
+    ("draft_model_id", "x", "speculative decoding"),
     ("input_formatter", "x", "formatters"),
     ("mpi_mode", "true", "engine=Python"),
 ]
@@ -211,6 +213,38 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
     alone = settings(enable_streaming="true", rolling_batch="disable")
     assert (alone.enable_streaming, alone.notes) == (True, ())
     assert "batch_size > 1" in settings(enable_streaming="true", batch_size="8").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "config"),
+    [
+        ({"speculative_draft_model": "ngram"}, {"method": "ngram", "num_speculative_tokens": 4}),
+        (
+            {"speculative_draft_model": "owner/draft", "speculative_length": "7", "draft_model_tp_size": "2"},
+            {
+                "method": "draft_model",
+                "model": "owner/draft",
+                "num_speculative_tokens": 7,
+                "draft_tensor_parallel_size": 2,
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_speculative_decoding_by_lmi_dists_names(given: dict[str, str], config: dict[str, Any]) -> None:
+    assert json.loads(settings(**given).engine_arguments["speculative_config"]) == config
+
+
+def test_a_draft_model_in_the_model_directory(tmp_path: Path) -> None:
+    (tmp_path / "draft").mkdir()
+    taken = load(tmp_path, "option.speculative_draft_model=draft\n")
+    assert json.loads(taken.engine_arguments["speculative_config"])["model"] == str(tmp_path / "draft")
+
+
+def test_what_only_a_draft_model_gives_a_meaning() -> None:
+    assert "speculative_config" not in settings(speculative_length="5", draft_model_tp_size="1").engine_arguments
+    both = refused(speculative_draft_model="x", speculative_config='{"method": "ngram"}')
+    assert "option.speculative_draft_model: expected it or option.speculative_config, got both" in both
 
 
 def test_contradicting_aliases_are_refused() -> None:
