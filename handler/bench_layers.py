@@ -216,9 +216,8 @@ class CommandLayer(UrlLayer):
             )
         while not (found := re.search(r"http://\S+", self._log.read_text(errors="replace"))):
             if self._process.poll() is not None:
-                raise StartError(
-                    f"{self.name}: the command ended with code {self._process.returncode}, see {self._log}"
-                )
+                said = self._log.read_text(errors="replace")[-300:]
+                raise StartError(f"{self.name}: the command ended with code {self._process.returncode}: {said}")
             time.sleep(0.1)
         self.url = found[0].rstrip("/") + "/invocations"
         self.process_id = self._process.pid
