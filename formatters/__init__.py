@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
-from . import lmi, openai
+from . import azure, lmi, minimal, openai
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -152,8 +152,8 @@ def detect(payload: Payload, request: Request, settings: Settings) -> Format:
     for candidate in FORMATS:
         if candidate.matches(payload, request, settings):
             return candidate
-    marks = ", ".join(f"{known.MARK} ({known.NAME})" for known in FORMATS)
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", FORMATS[0].MARK)
+    marks = ", ".join(f"{known.MARK} ({known.NAME})" for known in FORMATS if known.MARK)
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", lmi.MARK)
 
 
 def _check_content_type(request: Request) -> None:
@@ -166,6 +166,14 @@ def _check_content_type(request: Request) -> None:
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
+def _check_query(request: Request) -> None:
+    """A GET has its body in the query."""
+    found = route_of(request)
+    if request.method == "GET" and not request.body and found and found[1].body:
+        name = found[1].body
+        raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
+
+
 def receive(request: Request, settings: Settings) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
@@ -175,6 +183,7 @@ def receive(request: Request, settings: Settings) -> Call | Answer:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
         dialect = _explicit(request, settings) or dialect
         _check_content_type(request)
+        _check_query(request)
         payload = read_json(request.body)
         dialect = detect(payload, request, settings)
         return dialect.parse(payload, request, settings)
@@ -199,5 +208,5 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (lmi, openai)
+FORMATS: tuple[Format, ...] = (azure, lmi, openai, minimal)
 """In the order in which they are asked."""
