@@ -10,7 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, openai, read_json, receive
+from lmi.formatters import (
+    FORMATS,
+    Answer,
+    Call,
+    Format,
+    Request,
+    azure,
+    detect,
+    lmi,
+    minimal,
+    openai,
+    read_json,
+    receive,
+)
 from lmi.formatters.lmi_parameters import TABLE
 from lmi.model.errors import PayloadError
 from lmi.model.options import Settings
@@ -146,6 +159,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
+ODD_DIALECT = "dialect: expected one of " + ", ".join(known.NAME for known in FORMATS) + ", got 'odd'"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +177,9 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, openai, got 'odd'"),
+        ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
+        ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, ODD_DIALECT),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
@@ -183,6 +199,31 @@ def test_paths_of_one_dialect(path: str) -> None:
     answer = receive(Request(b"{", path=path), SETTINGS)
     assert isinstance(answer, Answer)
     assert (answer.status, list(json.loads(answer.body))) == (400, ["error"])
+
+
+VERSION = {"api-version": "2024-05-01-preview"}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "found"),
+    [
+        ("/chat/completions", VERSION, azure),
+        ("/chat/completions", {"api-version": ""}, azure),
+        ("/chat/completions", {}, minimal),
+        ("/chat/completions", {"version": "1"}, minimal),
+        ("/chat/sse", {}, minimal),
+        ("/chat/sse", VERSION, minimal),
+        ("/v1/chat/completions", VERSION, openai),
+        ("/invocations", VERSION, azure),
+        ("/invocations", {}, openai),
+    ],
+)
+def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Format) -> None:
+    """Wire decisions, Which dialect a request is, 1 to 3."""
+    assert detect({"messages": []}, Request(b"", path=path, query=query), SETTINGS) is found
+    assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
+    named = Request(b"", path=path, query=query, attributes={"dialect": "openai"})
+    assert detect({"messages": []}, named, EXPLICIT) is openai
 
 
 def test_formats_have_names_of_their_own() -> None:
