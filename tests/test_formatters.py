@@ -129,6 +129,27 @@ def test_no_values_raise(inputs: Any, stream: Any, parameters: dict[str, Any]) -
         assert received.status == 424
 
 
+FIELDS = ["model", "messages", "prompt", "inputs", "stream", "tools", "tool_choice", "response_format", "stop", "n"]
+part = st.dictionaries(st.sampled_from(["type", "text", "content", "image_url", "detail"]), json_values, max_size=3)
+message = st.dictionaries(st.sampled_from(["role", "content", "tool_calls"]), json_values | st.lists(part), max_size=3)
+role = st.sampled_from(["user", "assistant", "tool"])
+messages = st.lists(st.builds(lambda one, given: {**one, "role": given}, message, role) | message, max_size=2)
+payloads = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4)
+
+
+@pytest.mark.parametrize("dialect", [known.NAME for known in FORMATS])
+@given(payloads, messages)
+def test_no_values_raise_in_any_dialect(dialect: str, payload: dict[str, Any], messages: Any) -> None:
+    body = json.dumps({"model": "m", "messages": messages, **payload}).encode()
+    attributes = {"dialect": dialect, "extra-parameters": "pass-through"}
+    received = receive(Request(body, attributes=attributes), SETTINGS)
+    if isinstance(received, Call):
+        assert msgspec.msgpack.encode(received.generations)
+    else:
+        assert received.status >= 400
+        assert json.loads(received.body)
+
+
 def test_a_call() -> None:
     received = receive(Request(b'{"inputs": "a"}', request_id="7"), SETTINGS)
     assert isinstance(received, Call)

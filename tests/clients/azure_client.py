@@ -207,7 +207,9 @@ def without_the_key(url: str) -> dict[str, Any]:
             error_of(ask) for ask in (client.get_model_info, lambda: client.complete(messages=[UserMessage(PROMPT)]))
         ]
     assert all(isinstance(error, ClientAuthenticationError) for error in errors)
-    return [told(error, 401) for error in errors][0]
+    first, second = (told(error, 401) for error in errors)
+    assert first == second
+    return first
 
 
 def main(url: str, key: str | None) -> None:
