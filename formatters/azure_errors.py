@@ -108,7 +108,7 @@ LONGEST = 120
 def _detail(place: str, payload: Payload | None, headers: Mapping[str, str]) -> Detail:
     """Of a place in the body (`messages[0].role`), or of a header."""
     loc: list[str] = STEP.findall(place)
-    value: Any = payload
+    value: Any = payload if loc else ""
     for step in loc:
         if isinstance(value, dict) and step in value:
             value = value[step]

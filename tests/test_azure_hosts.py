@@ -72,7 +72,8 @@ def test_a_call_and_a_schema(http: httpx.Client) -> None:
         "additionalProperties": False,
     }
     tool = {"type": "function", "function": {"name": "pick", "parameters": schema}}
-    answer = ask(http, tools=[tool], tool_choice="required", max_tokens=80)
+    one_call = {ATTRIBUTES: "dialect=azure;extra-parameters=pass-through"}
+    answer = ask(http, one_call, tools=[tool], tool_choice="required", parallel_tool_calls=False, max_tokens=80)
     choice = answer.json()["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert list(choice["message"]) == ["role", "content", "tool_calls"]

@@ -70,7 +70,9 @@ def whole(client: ChatCompletionsClient) -> dict[str, Any]:
 
 def streamed(client: ChatCompletionsClient) -> dict[str, Any]:
     """The same as a stream."""
-    text, finishes, ids = "", [], set()
+    text = ""
+    finishes: list[Any] = []
+    ids: set[str] = set()
     updates = 0
     for update in client.complete(messages=[UserMessage(PROMPT)], temperature=0, stream=True):
         updates += 1
@@ -78,9 +80,9 @@ def streamed(client: ChatCompletionsClient) -> dict[str, Any]:
         for choice in update.choices:
             text += choice.delta.content or ""
             if choice.finish_reason is not None:
-                finishes.append(str(choice.finish_reason))
+                finishes.append(choice.finish_reason)
     assert text == ANSWER, text
-    assert finishes == ["stop"], finishes
+    assert finishes == [CompletionsFinishReason.STOPPED], finishes
     assert len(ids) == 1
     assert updates > 2
     return {"updates": updates}
@@ -103,7 +105,8 @@ def tool(client: ChatCompletionsClient) -> dict[str, Any]:
             for piece in one.delta.tool_calls or []:
                 name += piece.function.name or ""
                 pieces += piece.function.arguments or ""
-    assert (name, json.loads(pieces), str(finish)) == ("get_weather", arguments, "tool_calls")
+    assert (name, json.loads(pieces)) == ("get_weather", arguments)
+    assert finish == CompletionsFinishReason.TOOL_CALLS
     history = [
         UserMessage(WEATHER_PROMPT),
         AssistantMessage(tool_calls=[call]),
