@@ -30,6 +30,8 @@ from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 
+KNOWN = ", ".join(known.NAME for known in FORMATS)
+
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
@@ -180,7 +182,6 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
-ODD_DIALECT = "dialect: expected one of " + ", ".join(known.NAME for known in FORMATS) + ", got 'odd'"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ ODD_DIALECT = "dialect: expected one of " + ", ".join(known.NAME for known in FO
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
         ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
         ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, ODD_DIALECT),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
