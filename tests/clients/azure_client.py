@@ -149,7 +149,7 @@ def told(error: HttpResponseError, expected: int) -> dict[str, Any]:
     body = json.loads(error.response.text())
     assert body["status"] == expected
     assert body.get("code", code) == code
-    return {"status": error.status_code, "code": code, "detail": body.get("detail")}
+    return {"status": error.status_code, "code": code, "detail": body.get("detail"), "message": body["message"]}
 
 
 def refused(client: ChatCompletionsClient, expected: int, **given: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def image(client: ChatCompletionsClient) -> dict[str, Any]:
     parts = [TextContentItem(text="What is this?"), ImageContentItem(image_url=ImageUrl(url=PIXEL))]
     seen = [refused(client, 422, messages=[UserMessage(parts)], stream=stream) for stream in (False, True)]
     assert seen[0] == seen[1]
-    assert seen[0]["detail"]["loc"][0] == "messages", seen
+    assert "image" in seen[0]["message"] or "multimodal" in seen[0]["message"], seen
     return seen[0]
 
 
