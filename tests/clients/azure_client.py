@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from azure.ai.inference import ChatCompletionsClient, EmbeddingsClient
@@ -183,7 +184,7 @@ def extras(client: ChatCompletionsClient) -> dict[str, Any]:
     counts = {mode: len(ask(mode).choices) for mode in ("ignore", "drop", "pass-through")}
     assert counts == {"ignore": 1, "drop": 1, "pass-through": 2}, counts
     for mode in (None, "error", "perhaps"):
-        told(error_of(lambda mode=mode: ask(mode)), 400)
+        told(error_of(partial(ask, mode)), 400)
     return counts
 
 
