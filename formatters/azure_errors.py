@@ -117,5 +117,9 @@ def _detail(place: str, payload: Payload | None, headers: Mapping[str, str]) -> 
         else:
             value = headers.get(place.lower(), "")
             break
-    text = value if isinstance(value, str) else encode(value).decode()
+    try:
+        text = value if isinstance(value, str) else encode(value).decode()
+    except RecursionError:
+        # It could just be read, from a stack that was less deep.
+        text = ""
     return Detail(loc, text if len(text) <= LONGEST else text[:LONGEST] + "...")

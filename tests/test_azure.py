@@ -523,6 +523,15 @@ def test_a_detail_is_made_of_strings(place: list[str], payload: dict[str, Any]) 
     assert len(detail["value"]) <= 123
 
 
+@pytest.mark.parametrize("depth", [10, 500, *range(900, 1000, 5), 5000])
+@pytest.mark.parametrize("field", ["audio", "tools", "messages"])
+def test_no_depth_is_too_deep(field: str, depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)
+    assert answer.status in (400, 422)
+    assert json.loads(answer.body)["status"] == answer.status
+
+
 def test_a_detail_of_a_header() -> None:
     answer = refused({"messages": [USER]}, {"x-amzn-sagemaker-session-id": "7"})
     assert json.loads(answer.body)["detail"] == {"loc": ["X-Amzn-SageMaker-Session-Id"], "value": "7"}
