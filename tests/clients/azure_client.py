@@ -30,8 +30,8 @@ from azure.ai.inference.models import (
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 
-PROMPT = "What is the capital of France?"
-ANSWER = "The capital of France is Paris."
+PROMPT = "What is Deep Learning?"
+ANSWER = "Deep Learning is machine learning with neural networks of many layers."
 WEATHER_PROMPT = "What is the weather in Paris?"
 WEATHER_RESULT = '{"sky": "clear", "celsius": 21}'
 WEATHER_ANSWER = "It is clear in Paris, with 21 degrees."
