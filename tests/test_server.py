@@ -48,6 +48,21 @@ def test_without_the_key_each_dialect_says_so_in_its_own_form(http: httpx.Client
     assert http.get("/v1/models", headers=headers).status_code == 401
 
 
+def test_without_the_key_azures_and_the_minimal_form(http: httpx.Client) -> None:
+    version = {"api-version": "2024-05-01-preview"}
+    refused = [http.post("/chat/completions", params=version, json={}), http.get("/info", params=version)]
+    for answer in refused:
+        assert (answer.status_code, answer.headers["x-ms-error-code"]) == (401, "unauthorized")
+        assert list(answer.json()) == ["error", "message", "status"]
+    whole = http.post("/chat/completions", json={})
+    line = http.post("/chat/completions", json={"stream": True})
+    assert (whole.status_code, list(whole.json())) == (401, ["error"])
+    assert (line.status_code, list(line.json())) == (401, ["error", "done"])
+    for events in (http.post("/chat/sse", json={}), http.get("/chat/sse", params={"request": "{}"})):
+        assert events.text.startswith("event: error\ndata: ")
+        assert events.text.endswith("\n\ndata: [END]\n\n")
+
+
 @pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"api-key": KEY}], ids=["bearer", "api-key"])
 def test_with_the_key_requests_are_served(http: httpx.Client, headers: dict[str, str]) -> None:
     asked = question("plain")
