@@ -19,7 +19,21 @@ from .fields import meet_unknown, refuse_headers
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = [
+    "ADAPTER_FIELDS",
+    "FIELDS",
+    "MARK",
+    "NAME",
+    "ROUTES",
+    "framing_of",
+    "matches",
+    "parse",
+    "read_given",
+    "read_inputs",
+    "read_stream",
+    "refuse",
+    "refuse_what_is_to_come",
+]
 
 NAME: str = "lmi"
 MARK: str = "inputs"
@@ -37,18 +51,10 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
-    _refuse_what_is_to_come(payload, request)
-    inputs = _inputs(payload)
-    framing = _framing(_stream(payload), settings)
-    for name, value in payload.items():
-        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
-            meet_unknown(name, FIELDS, settings)
-    given = payload.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    refuse_what_is_to_come(payload, request)
+    inputs = read_inputs(payload)
+    framing = framing_of(read_stream(payload), settings)
+    parameters = read_parameters(read_given(payload, settings), settings)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
@@ -59,7 +65,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
     try:
-        framing = None if payload is None else _framing(_stream(payload), settings)
+        framing = None if payload is None else framing_of(read_stream(payload), settings)
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
@@ -86,7 +92,8 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     )
 
 
-def _inputs(payload: Payload) -> str:
+def read_inputs(payload: Payload) -> str:
+    """The prompt."""
     expected = "a non-empty string"
     if "inputs" not in payload:
         raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
@@ -98,7 +105,20 @@ def _inputs(payload: Payload) -> str:
     return inputs
 
 
-def _stream(payload: Payload) -> bool | None:
+def read_given(payload: Payload, settings: Settings) -> dict[str, Any]:
+    """The object `parameters`, not looked into; what else is in the body and is not known is met."""
+    for name, value in payload.items():
+        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    return cast(dict[str, Any], given)
+
+
+def read_stream(payload: Payload) -> bool | None:
     """What the body says; None where it says nothing."""
     stream = payload.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -106,8 +126,8 @@ def _stream(payload: Payload) -> bool | None:
     return stream
 
 
-def _framing(stream: bool | None, settings: Settings) -> Framing | None:
-    """How the answer is streamed; None: whole.
+def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) -> Framing | None:
+    """How the answer is streamed; None: whole. `usual` is for endpoints whose output_formatter does not say.
 
     The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
     An endpoint with output_formatter=json answers whole whatever the body says, as LMI's own handlers do.
@@ -116,10 +136,10 @@ def _framing(stream: bool | None, settings: Settings) -> Framing | None:
     streams = formatter in ("jsonlines", "sse") if stream is None else stream
     if not streams or formatter == "json":
         return None
-    return EVENTS if formatter == "sse" else LINES
+    return {"sse": EVENTS, "jsonlines": LINES}.get(formatter or "", usual)
 
 
-def _refuse_what_is_to_come(payload: Payload, request: Request) -> None:
+def refuse_what_is_to_come(payload: Payload, request: Request) -> None:
     """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
     if payload.get(SESSION_FIELD) is not None:
         raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
