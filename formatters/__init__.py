@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
-from . import lmi, openai
+from . import lmi, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -153,7 +153,7 @@ def detect(payload: Payload, request: Request, settings: Settings) -> Format:
         if candidate.matches(payload, request, settings):
             return candidate
     marks = ", ".join(f"{known.MARK} ({known.NAME})" for known in FORMATS)
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", FORMATS[0].MARK)
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", lmi.MARK)
 
 
 def _check_content_type(request: Request) -> None:
@@ -199,5 +199,5 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (lmi, openai)
+FORMATS: tuple[Format, ...] = (tgi, lmi, openai)
 """In the order in which they are asked."""

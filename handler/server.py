@@ -9,6 +9,8 @@ and with those that clients written for one dialect call:
     GET  /health               as /ping
     GET  /v1/models            OpenAI's list of models
     POST /v1/chat/completions, /v1/completions
+    POST /generate, /generate_stream, /   TGI's
+    GET  /info                 TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 

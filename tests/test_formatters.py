@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, openai, read_json, receive
+from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, openai, read_json, receive, tgi
 from lmi.formatters.lmi_parameters import TABLE
 from lmi.model.errors import PayloadError
 from lmi.model.options import Settings
@@ -20,7 +20,10 @@ SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi), messages or prompt (openai)"
+NO_DIALECT = (
+    "nothing tells which dialect the body is in: expected a field inputs with option.tgi_compat (tgi), inputs (lmi), "
+    "messages or prompt (openai)"
+)
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),
@@ -145,6 +148,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
+COMPATIBLE = msgspec.structs.replace(SETTINGS, tgi_compat=True)
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
@@ -163,7 +167,14 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, openai, got 'odd'"),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of tgi, lmi, openai, got 'odd'"),
+        ({"inputs": "a"}, {}, COMPATIBLE, tgi),
+        ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
+        ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
+        ({"messages": []}, {}, COMPATIBLE, openai),
+        ({"requestType": "CLOSE"}, {}, COMPATIBLE, lmi),
+        ({}, {}, COMPATIBLE, NO_DIALECT),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
