@@ -203,8 +203,9 @@ class StreamReply(_Reply):
             return [self._line(token) for token in event.tokens]
         if finish.reason not in FINISH_REASONS:
             return [*(self._line(token) for token in event.tokens), *self._fail(aborted(), INCOMPLETE)]
-        *earlier, last = event.tokens or (None,)
-        return [*(self._line(token) for token in earlier if token), self._last(last, finish)]
+        # Engines give the last token together with the end, so no token is for those that cannot.
+        records = [self._line(token) for token in event.tokens[:-1]]
+        return [*records, self._last(event.tokens[-1] if event.tokens else None, finish)]
 
     def _line(self, token: Token) -> bytes:
         self.count += 1
@@ -212,7 +213,7 @@ class StreamReply(_Reply):
         return self.framing.record(StreamLine(self.count, token_object(token), top))
 
     def _last(self, token: Token | None, finish: Finish) -> bytes:
-        """The last line. Engines give the last token together with the end; `token` is None for those that cannot."""
+        """The last line."""
         self.finished = True
         self.count += token is not None
         details = StreamDetails(
@@ -223,9 +224,9 @@ class StreamReply(_Reply):
             input_length=self.prompt_tokens,
         )
         line = StreamLine(
-            self.count if token else self.count + 1,
-            token_object(token) if token else CLOSING_TOKEN,
-            top_tokens(token) if token and self.shape.top else UNSET,
+            self.count + 1 if token is None else self.count,
+            CLOSING_TOKEN if token is None else token_object(token),
+            top_tokens(token) if token is not None and self.shape.top else UNSET,
             self.full_text(self.texts),
             details if self.shape.details else None,
         )

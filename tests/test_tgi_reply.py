@@ -327,7 +327,7 @@ def test_the_best_of_several_sequences() -> None:
 
 def test_the_best_of_several_sequences_without_details() -> None:
     answer = WholeReply(Shape(PROMPT, array=False))
-    events = [Started(7), ended(0, "none", -4.0, last=False), ended(1, "one", -2.0, last=True)]
+    events: list[Event] = [Started(7), ended(0, "none", -4.0, last=False), ended(1, "one", -2.0, last=True)]
     assert feed(answer, *events) == [b'{"generated_text":"one"}']
 
 
