@@ -20,19 +20,18 @@ from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
 
 __all__ = [
-    "ADAPTER_FIELDS",
     "FIELDS",
     "MARK",
     "NAME",
     "ROUTES",
     "framing_of",
+    "inputs_of",
     "matches",
+    "parameters_of",
     "parse",
-    "read_given",
-    "read_inputs",
-    "read_stream",
     "refuse",
     "refuse_what_is_to_come",
+    "stream_of",
 ]
 
 NAME: str = "lmi"
@@ -52,9 +51,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
     refuse_what_is_to_come(payload, request)
-    inputs = read_inputs(payload)
-    framing = framing_of(read_stream(payload), settings)
-    parameters = read_parameters(read_given(payload, settings), settings)
+    inputs = inputs_of(payload)
+    framing = framing_of(stream_of(payload), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
@@ -65,7 +64,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
     try:
-        framing = None if payload is None else framing_of(read_stream(payload), settings)
+        framing = None if payload is None else framing_of(stream_of(payload), settings)
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
@@ -92,7 +91,7 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     )
 
 
-def read_inputs(payload: Payload) -> str:
+def inputs_of(payload: Payload) -> str:
     """The prompt."""
     expected = "a non-empty string"
     if "inputs" not in payload:
@@ -105,7 +104,7 @@ def read_inputs(payload: Payload) -> str:
     return inputs
 
 
-def read_given(payload: Payload, settings: Settings) -> dict[str, Any]:
+def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
     """The object `parameters`, not looked into; what else is in the body and is not known is met."""
     for name, value in payload.items():
         if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
@@ -118,7 +117,7 @@ def read_given(payload: Payload, settings: Settings) -> dict[str, Any]:
     return cast(dict[str, Any], given)
 
 
-def read_stream(payload: Payload) -> bool | None:
+def stream_of(payload: Payload) -> bool | None:
     """What the body says; None where it says nothing."""
     stream = payload.get("stream")
     if stream is not None and not isinstance(stream, bool):

@@ -21,7 +21,7 @@ from ..model.errors import LmiError, UnsupportedError
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from .base import Answer, Call, Payload, Request, Route, encode
-from .lmi import framing_of, read_given, read_inputs, read_stream, refuse_what_is_to_come
+from .lmi import framing_of, inputs_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_reply import EVENTS, Framing
 from .tgi_bodies import error_body
 from .tgi_info import info_page
@@ -31,7 +31,7 @@ from .tgi_reply import Shape, StreamReply, WholeReply
 __all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "tgi"
-MARK: str = "inputs with option.tgi_compat"
+MARK: str = "inputs"
 
 WHOLE_PATH = "/generate"
 STREAM_PATH = "/generate_stream"
@@ -52,9 +52,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
     refuse_what_is_to_come(payload, request)
-    inputs = read_inputs(payload)
+    inputs = inputs_of(payload)
     framing = _framing(payload, request, settings)
-    parameters = read_parameters(read_given(payload, settings), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
     sampling = parameters.sampling
     if framing is None:
         details = parameters.details or parameters.prefill
@@ -106,7 +106,7 @@ def _framing(payload: Payload, request: Request, settings: Settings) -> Framing 
         return None
     if request.path == STREAM_PATH:
         return EVENTS
-    stream = read_stream(payload)
+    stream = stream_of(payload)
     if request.path == COMPAT_PATH:
         return EVENTS if stream else None
     return framing_of(stream, settings, EVENTS)

@@ -17,13 +17,12 @@ from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 
+KNOWN = ", ".join(known.NAME for known in FORMATS)
+
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = (
-    "nothing tells which dialect the body is in: expected a field inputs with option.tgi_compat (tgi), inputs (lmi), "
-    "messages or prompt (openai)"
-)
+NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi), messages or prompt (openai)"
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),
@@ -167,7 +166,7 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of tgi, lmi, openai, got 'odd'"),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
         ({"inputs": "a"}, {}, COMPATIBLE, tgi),
         ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi),
         ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
