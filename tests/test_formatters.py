@@ -173,6 +173,7 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
         ({"messages": []}, {}, COMPATIBLE, openai),
         ({"requestType": "CLOSE"}, {}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
         ({}, {}, COMPATIBLE, NO_DIALECT),
     ],
 )
