@@ -25,7 +25,7 @@ from .lmi import framing_of, inputs_of, parameters_of, refuse_what_is_to_come, s
 from .lmi_reply import EVENTS, Framing
 from .tgi_bodies import error_body
 from .tgi_info import info_page
-from .tgi_parameters import read_parameters
+from .tgi_parameters import BEST_OF, read_parameters
 from .tgi_reply import Shape, StreamReply, WholeReply
 
 __all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
@@ -61,12 +61,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     elif parameters.prefill:
         shown = "parameters.decoder_input_details"
         raise UnsupportedError.of(shown, True, "false, the only value that goes with streaming")
+    elif sampling["n"] > 1:
+        raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that goes with streaming")
     else:
         details = parameters.details is not False
     if parameters.samples and details and sampling["seed"] is None:
         # The details tell the seed, as one that gives the same answer again.
         sampling["seed"] = secrets.randbits(SEED_BITS)
     shows_tokens = framing is not None or details
+    # Only where the answer shows them or the best one is to be found, for they cost speed.
+    logprobs = parameters.top_n_tokens if shows_tokens else 0 if sampling["n"] > 1 else None
     shape = Shape(
         inputs=inputs,
         details=details,
@@ -81,8 +85,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         prompt=inputs,
         sampling=Sampling(
             **sampling,
-            # Only where the answer shows them, for they cost speed.
-            logprobs=parameters.top_n_tokens if shows_tokens else None,
+            logprobs=logprobs,
             prompt_logprobs=0 if parameters.prefill else None,
         ),
         stream=framing is not None,

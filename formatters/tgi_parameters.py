@@ -18,10 +18,10 @@ from .lmi_parameters import CHOICE_KEYS, TABLE
 from .openai_guides import json_guide, regex_guide
 from .openai_parameters import TOP_LOGPROBS
 
-__all__ = ["MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
+__all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
 
-MAX_BEST_OF = 1
-"""The most sequences to choose from; GET /info tells it."""
+MAX_BEST_OF = 16
+"""The most sequences to choose from; GET /info tells it. TGI's own limit is 2 unless an endpoint sets another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,10 @@ class Grammar:
 ROWS = {row.name: row for row in TABLE} | {
     row.name: row
     for row in (
-        Parameter("best_of", Integer(1, MAX_BEST_OF), 1),
+        # All of the sequences are part of the answer.
+        Parameter("best_of", Integer(1, MAX_BEST_OF), 1, "n"),
+        Parameter("n", Integer(1), 1, only=True),
+        Parameter("num_beams", Integer(1), 1, only=True),
         Parameter("do_sample", Boolean(), False, "do_sample"),
         Parameter("temperature", Number(0, 100, above=True), 1.0, "temperature"),
         Parameter("seed", Integer(0), None, "seed"),
@@ -59,6 +62,7 @@ ROWS = {row.name: row for row in TABLE} | {
 
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in ROWS.values() if row.key}
 SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__)
+BEST_OF = "parameters.best_of"
 WARPERS = ("temperature", *CHOICE_KEYS)
 
 
@@ -89,6 +93,11 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     samples = values["do_sample"] or any(values[key] != DEFAULTS[key] for key in WARPERS)
     if not samples:
         values["temperature"] = 0.0
+    if values["n"] > 1:
+        if not samples:
+            raise ParameterError.of(BEST_OF, values["n"], "1 where no tokens are drawn (do_sample is false)")
+        if values["seed"] is not None:
+            raise ParameterError(f"{names['seed']}: goes not with best_of above 1, expected one of them", names["seed"])
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         samples=samples,

@@ -48,7 +48,7 @@ class Shape:
     details: bool = False
     return_full_text: bool = False
     seed: int | None = None
-    """What is shown: None where nothing is drawn."""
+    """What is shown: None where nothing is drawn. Sequence i has this one plus i."""
     top: bool = False
     """Whether the most likely tokens are shown."""
     echo: bool = True
@@ -93,6 +93,7 @@ class _Reply:
 class _Sequence:
     """One of the sequences that a whole answer is chosen from."""
 
+    index: int
     texts: list[str] = field(default_factory=list[str])
     tokens: list[Token] = field(default_factory=list[Token])
     finish: Finish | None = None
@@ -118,7 +119,7 @@ class WholeReply(_Reply):
             return []
         if not isinstance(event, Delta):
             return self.refuse(event.error, None)
-        sequence = self.sequences.setdefault(event.index, _Sequence())
+        sequence = self.sequences.setdefault(event.index, _Sequence(event.index))
         sequence.texts.append(event.text)
         if self.shape.details:
             sequence.tokens += event.tokens
@@ -149,7 +150,7 @@ class WholeReply(_Reply):
             finish_reason=self._reason(best),
             generated_tokens=len(best.tokens),
             inputs=self.inputs,
-            seed=self.shape.seed,
+            seed=self._seed(best),
             prefill=self._prefill(),
             tokens=[token_object(token) for token in best.tokens],
             best_of_sequences=[self._other(sequence) for sequence in others] or UNSET,
@@ -161,11 +162,14 @@ class WholeReply(_Reply):
             generated_text=self.full_text(sequence.texts),
             finish_reason=self._reason(sequence),
             generated_tokens=len(sequence.tokens),
-            seed=self.shape.seed,
+            seed=self._seed(sequence),
             prefill=self._prefill(),
             tokens=[token_object(token) for token in sequence.tokens],
             top_tokens=self._top_tokens(sequence),
         )
+
+    def _seed(self, sequence: _Sequence) -> int | None:
+        return None if self.shape.seed is None else self.shape.seed + sequence.index
 
     def _reason(self, sequence: _Sequence) -> str:
         return FINISH_REASONS[sequence.finish.reason] if sequence.finish else ""

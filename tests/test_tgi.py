@@ -182,6 +182,8 @@ def test_grammar(grammar: dict[str, Any], guide: dict[str, Any]) -> None:
         ({"details": True}, False, True, 0, None),
         ({"details": True, "top_n_tokens": 5}, False, True, 5, None),
         ({"top_n_tokens": 5}, False, False, None, None),
+        ({"best_of": 2, "do_sample": True}, False, False, 0, None),
+        ({"best_of": 2, "do_sample": True, "details": True, "top_n_tokens": 3}, False, True, 3, None),
         ({"decoder_input_details": True}, False, True, 0, 0),
         ({}, True, True, 0, None),
         ({"details": False, "top_n_tokens": 3}, True, True, 3, None),
@@ -217,7 +219,9 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("best_of", 2, "parameters.best_of: expected an integer from 1 to 1, got 2"),
+        ("best_of", 17, "parameters.best_of: expected an integer from 1 to 16, got 17"),
+        ("best_of", 2, "parameters.best_of: expected 1 where no tokens are drawn (do_sample is false), got 2"),
+        ("num_beams", 2, "parameters.num_beams: expected 1, the only value that is supported, got 2"),
         ("best_of", 0, "parameters.best_of: expected an integer >= 1, got 0"),
         ("temperature", 0, "parameters.temperature: expected a number above 0 and up to 100, got 0"),
         ("temperature", "hot", "parameters.temperature: expected a number above 0 and up to 100, got 'hot'"),
@@ -267,6 +271,8 @@ def test_refused_by_name(name: str, value: Any, expected: str, stream: bool) -> 
         ({"parameters": []}, "parameters"),
         ({"stream": "yes"}, "stream"),
         ({"adapters": "poet"}, "adapters"),
+        ({"stream": True, "parameters": {"best_of": 2, "do_sample": True}}, "parameters.best_of"),
+        ({"parameters": {"best_of": 2, "do_sample": True, "seed": 1}}, "parameters.seed"),
         ({"stream": True, "parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details"),
         ({"parameters": {"min_length": 9, "max_new_tokens": 3}}, "parameters.min_length"),
         ({"parameters": {"stop": ["a"], "stop_sequences": ["b"]}}, "parameters.stop_sequences"),
@@ -352,5 +358,5 @@ def test_info() -> None:
     check(made, INFO)
     assert (answer.status, answer.content_type) == (200, "application/json")
     assert (made["model_id"], made["model_sha"], made["max_concurrent_requests"]) == ("org/model", "main", 7)
-    assert (made["max_total_tokens"], made["max_input_tokens"], made["max_best_of"]) == (2048, 2047, 1)
+    assert (made["max_total_tokens"], made["max_input_tokens"], made["max_best_of"]) == (2048, 2047, 16)
     assert (made["router"], made["version"]) == ("vllm", "0.23.0")

@@ -163,6 +163,15 @@ def test_text_generation_sampled(client: InferenceClient) -> None:
     assert again == first.generated_text
 
 
+def test_text_generation_best_of(client: InferenceClient) -> None:
+    made = client.text_generation("Tell me", details=True, do_sample=True, best_of=2, max_new_tokens=5)
+    assert made.details is not None
+    (other,) = made.details.best_of_sequences or []
+    assert other.seed is not None
+    assert made.details.seed not in (None, other.seed)
+    assert other.generated_tokens == len(other.tokens)
+
+
 def test_text_generation_with_stop_and_penalties(client: InferenceClient) -> None:
     plain = client.text_generation(ENDLESS, max_new_tokens=40)
     stop = plain[10:14]
@@ -189,7 +198,7 @@ def test_text_generation_with_a_grammar(client: InferenceClient) -> None:
     [
         ({"temperature": -1.0}, "parameters.temperature"),
         ({"max_new_tokens": 10_000}, "inputs"),
-        ({"best_of": 2, "do_sample": True}, "parameters.best_of"),
+        ({"best_of": 2}, "parameters.best_of"),
         ({"adapter_id": "poet"}, "parameters.adapter_id"),
         ({"watermark": True}, "parameters.watermark"),
         ({"typical_p": 0.5}, "parameters.typical_p"),

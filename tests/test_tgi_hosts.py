@@ -153,6 +153,27 @@ async def test_the_seed_that_is_shown_gives_the_same_answer(http: httpx.AsyncCli
     assert {other["generated_text"] for other in others} != {first["generated_text"]}
 
 
+async def test_the_best_of_several_sequences(http: httpx.AsyncClient) -> None:
+    """Each has the seed that gives it again; the answer is the one of the greatest mean log-probability."""
+    parameters = {"temperature": 1.5, "max_new_tokens": 12, "ignore_eos_token": True}
+    body = {"inputs": "Tell me", "parameters": {"details": True, "best_of": 3, **parameters}}
+    (made,) = (await http.post("/invocations", json=body)).json()
+    check(made, whole(details=True, inputs=True, best_of=True))
+    details = made["details"]
+    sequences = [{"generated_text": made["generated_text"], **details}, *details["best_of_sequences"]]
+    assert len(sequences) == 3
+    means = [sum(token["logprob"] for token in one["tokens"]) / len(one["tokens"]) for one in sequences]
+    assert means[0] == max(means)
+    assert len({one["seed"] for one in sequences}) == 3
+    for one in sequences:
+        alone = await answer(http, "Tell me", seed=one["seed"], **parameters)
+        assert alone["generated_text"] == one["generated_text"]
+    # Without details nothing but the best is told.
+    del body["parameters"]["details"]
+    (short,) = (await http.post("/invocations", json=body)).json()
+    check(short, whole(details=False, inputs=True))
+
+
 async def test_prefill_and_full_text(http: httpx.AsyncClient, tokenizer: Any) -> None:
     prompt = QUESTIONS[0].prompt
     made = await answer(http, prompt, max_new_tokens=4, decoder_input_details=True, return_full_text=True)
@@ -180,7 +201,7 @@ async def test_grammar(http: httpx.AsyncClient) -> None:
 # --- Errors ---
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "best_of": ({"parameters": {"best_of": 2, "do_sample": True}}, "parameters.best_of"),
+    "best_of": ({"parameters": {"best_of": 2}}, "parameters.best_of"),
     "temperature": ({"parameters": {"temperature": -1}}, "parameters.temperature"),
     "type": ({"parameters": {"max_new_tokens": "many"}}, "parameters.max_new_tokens"),
     "empty": ({"inputs": ""}, "inputs"),

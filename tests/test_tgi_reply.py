@@ -320,8 +320,9 @@ def test_the_best_of_several_sequences() -> None:
     others = made["details"]["best_of_sequences"]
     assert [(other["generated_text"], other["generated_tokens"], other["seed"]) for other in others] == [
         (PROMPT + "none", 2, 5),
-        (PROMPT + "two", 2, 5),
+        (PROMPT + "two", 2, 7),
     ]
+    assert made["details"]["seed"] == 6
     assert answer.headers["x-generated-tokens"] == "2"
 
 

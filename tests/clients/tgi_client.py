@@ -60,6 +60,17 @@ def sampled(client: Client) -> dict[str, Any]:
     return {"seed": seed}
 
 
+def best_of(client: Client) -> dict[str, Any]:
+    """As in the client's own tests."""
+    made = client.generate("test", max_new_tokens=1, best_of=2, do_sample=True, decoder_input_details=True)
+    details = made.details
+    assert details.seed is not None
+    assert details.best_of_sequences is not None
+    assert len(details.best_of_sequences) == 1
+    assert details.best_of_sequences[0].seed is not None
+    return {"texts": [made.generated_text, details.best_of_sequences[0].generated_text]}
+
+
 def stopped(client: Client) -> dict[str, Any]:
     """The text ends with the stop string."""
     made = client.generate(PROMPT, max_new_tokens=200, stop_sequences=["learning"], return_full_text=True)
@@ -102,8 +113,9 @@ def errors(client: Client) -> dict[str, Any]:
     streamed = message(lambda: list(client.generate_stream("test", max_new_tokens=10_000)))
     assert whole == streamed
     assert whole.startswith("Input validation error: inputs: ")
-    best_of = message(lambda: client.generate("test", best_of=2, do_sample=True))
-    assert "parameters.best_of" in best_of
+    # What the client would refuse itself, it does not send.
+    watermark = message(lambda: client.generate("test", watermark=True))
+    assert "parameters.watermark" in watermark
     return {"message": whole}
 
 
@@ -124,7 +136,7 @@ async def asynchronous(url: str) -> dict[str, Any]:
 def main(url: str) -> None:
     """Runs everything against the server at `url`."""
     client = Client(url, timeout=60)
-    tried = (generate, generate_one, sampled, stopped, guided, generate_stream, errors)
+    tried = (generate, generate_one, sampled, best_of, stopped, guided, generate_stream, errors)
     summary: dict[str, Any] = {one.__name__: one(client) for one in tried}
     summary["asynchronous"] = asyncio.run(asynchronous(url))
     print(json.dumps(summary))
