@@ -156,7 +156,7 @@ async def test_the_seed_that_is_shown_gives_the_same_answer(http: httpx.AsyncCli
 async def test_the_best_of_several_sequences(http: httpx.AsyncClient) -> None:
     """Each has the seed that gives it again; the answer is the one of the greatest mean log-probability."""
     parameters = {"temperature": 1.5, "max_new_tokens": 12, "ignore_eos_token": True}
-    body = {"inputs": "Tell me", "parameters": {"details": True, "best_of": 3, **parameters}}
+    body: dict[str, Any] = {"inputs": "Tell me", "parameters": {"details": True, "best_of": 3, **parameters}}
     (made,) = (await http.post("/invocations", json=body)).json()
     check(made, whole(details=True, inputs=True, best_of=True))
     details = made["details"]
