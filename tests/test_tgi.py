@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from lmi.formatters import Answer, Call, Request, receive, refusal, route_of
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi_info import info_page
 from lmi.formatters.tgi_parameters import ROWS
+from lmi.handler.server import application
+from lmi.handler.service import Service
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import MediaTypeError, RequestError, UnauthorizedError
 from lmi.model.events import Failed
@@ -360,3 +363,25 @@ def test_info() -> None:
     assert (made["model_id"], made["model_sha"], made["max_concurrent_requests"]) == ("org/model", "main", 7)
     assert (made["max_total_tokens"], made["max_input_tokens"], made["max_best_of"]) == (2048, 2047, 16)
     assert (made["router"], made["version"]) == ("vllm", "0.23.0")
+
+
+class Engine:
+    """Just enough of one to ask after its health."""
+
+    def __init__(self, healthy: bool) -> None:
+        self.healthy = healthy
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("healthy", [True, False])
+async def test_health(healthy: bool) -> None:
+    """TGI's documented 503; /ping keeps SageMaker's."""
+    engine: Any = Engine(healthy)
+    transport = httpx.ASGITransport(application(Service(SETTINGS, engine)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as client:
+        health, ping = await client.get("/health"), await client.get("/ping")
+    assert health.status_code == ping.status_code == (200 if healthy else 503)
+    assert ping.json() == {"status": "Healthy" if healthy else "Unhealthy"}
+    if not healthy:
+        assert health.json() == {"error": "unhealthy", "error_type": "healthcheck"}
+        check(health.json(), ERROR)
