@@ -10,7 +10,6 @@ import asyncio
 import json
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 # The client says of itself that it is deprecated, as a warning at import.
@@ -102,20 +101,29 @@ def generate_stream(client: Client) -> dict[str, Any]:
 def errors(client: Client) -> dict[str, Any]:
     """Each error is raised as the client's own class, from streams too."""
 
-    def message(call: Callable[[], Any]) -> str:
+    def message(**parameters: Any) -> str:
         try:
-            call()
+            client.generate("test", **parameters)
         except ValidationError as error:
             return str(error)
         raise AssertionError("nothing was raised")
 
-    whole = message(lambda: client.generate("test", max_new_tokens=10_000))
-    streamed = message(lambda: list(client.generate_stream("test", max_new_tokens=10_000)))
-    assert whole == streamed
-    assert whole.startswith("Input validation error: inputs: ")
-    # What the client would refuse itself, it does not send.
-    watermark = message(lambda: client.generate("test", watermark=True))
-    assert "parameters.watermark" in watermark
+    def streamed(**parameters: Any) -> str:
+        try:
+            list(client.generate_stream("test", **parameters))
+        except ValidationError as error:
+            return str(error)
+        raise AssertionError("nothing was raised")
+
+    # Those that the client itself lets pass.
+    for name, value, named in [
+        ("watermark", True, "parameters.watermark"),
+        ("max_new_tokens", 10_000, "inputs"),
+        ("max_new_tokens", 0, "parameters.max_new_tokens"),
+    ]:
+        whole = message(**{name: value})
+        assert whole == streamed(**{name: value})
+        assert whole.startswith(f"Input validation error: {named}: ")
     return {"message": whole}
 
 
