@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
-from . import azure, dynamic, lmi, minimal, openai
+from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -215,5 +215,5 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (azure, dynamic, lmi, openai, minimal)
+FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
 """In the order in which they are asked."""

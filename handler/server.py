@@ -6,12 +6,13 @@
 
 and with those that clients written for one dialect call:
 
-    GET  /health               as /ping
+    GET  /health               as /ping, with TGI's error
     GET  /v1/models            OpenAI's list of models
     POST /v1/chat/completions, /v1/completions
     POST /chat/completions     Azure's with `api-version`, the minimal one without it
     POST, GET /chat/sse        the minimal one as server-sent events
-    GET  /info                 with `api-version` what Azure's client asks of a model
+    POST /generate, /generate_stream, /   TGI's
+    GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 
@@ -113,6 +114,12 @@ class LocalServer:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503)
 
+    async def health(self, _request: HttpRequest) -> Response:
+        """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
+        if self._service.engine.healthy:
+            return JSONResponse({"status": "Healthy"})
+        return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
+
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
         request = Request(
@@ -170,7 +177,7 @@ def application(service: Service, key: str | None = None) -> Starlette:
             methods.setdefault(route.path, set()).update(route.methods)
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
-        Route("/health", server.ping, methods=["GET"]),
+        Route("/health", server.health, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -32,6 +32,7 @@ class TopToken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     logprob: float
     raw: bytes = b""
     """The token's own bytes; unlike `text` exact for a part of a character."""
+    special: bool = False
 
 
 class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
@@ -45,7 +46,7 @@ class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     top: tuple[TopToken, ...] = ()
     """As many as Sampling.logprobs asked for, most likely first."""
     raw: bytes = b""
-    """The token's own bytes, when logprobs above 0 or raw bytes are shown; empty otherwise."""
+    """The token's own bytes, with logprobs above 0 and of special tokens, whose `text` may be skipped; else empty."""
 
 
 class CallDelta(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):

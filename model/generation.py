@@ -45,7 +45,7 @@ Prompt = str | tuple[int, ...] | Conversation
 
 
 class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the text must conform to: exactly one of the fields is set."""
+    """What the text must conform to: exactly one of the fields but `field` is set."""
 
     json_schema: str | None = None
     """A JSON schema, as JSON text."""
@@ -55,6 +55,8 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: tuple[str, ...] = ()
     grammar: str | None = None
     """In EBNF, as xgrammar reads it."""
+    field: str = ""
+    """What the client calls it, for errors about it; empty: what OpenAI's clients do."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -41,15 +41,15 @@ def structured_outputs(guide: Guide | None, request: Any) -> Any:
         return forced
     assert guide is not None
     if guide.json_schema is not None:
-        _compiled("response_format", xgrammar.Grammar.from_json_schema, guide.json_schema)
+        _compiled(guide.field or "response_format", xgrammar.Grammar.from_json_schema, guide.json_schema)
         return StructuredOutputsParams(json=guide.json_schema)
     if guide.json_object:
         return StructuredOutputsParams(json_object=True)
     if guide.regex is not None:
-        _compiled("regex", xgrammar.Grammar.from_regex, guide.regex)
+        _compiled(guide.field or "regex", xgrammar.Grammar.from_regex, guide.regex)
         return StructuredOutputsParams(regex=guide.regex)
     if guide.grammar is not None:
-        _compiled("grammar", xgrammar.Grammar.from_ebnf, guide.grammar)
+        _compiled(guide.field or "grammar", xgrammar.Grammar.from_ebnf, guide.grammar)
         return StructuredOutputsParams(grammar=guide.grammar)
     return StructuredOutputsParams(choice=list(guide.choice))
 

@@ -86,7 +86,8 @@ class OutputReader:
             text.cumulative += logprob
             special = token_id in special_ids
             if text.logprobs == 0:
-                stopped = push(token_id, logprob, special, hidden=position == hidden_at)
+                raw = self._tokenizer.raw(token_id) if special else b""
+                stopped = push(token_id, logprob, special, raw=raw, hidden=position == hidden_at)
             else:
                 top, raw = self._top(entry, text.logprobs), self._tokenizer.raw(token_id)
                 stopped = push(token_id, logprob, special, top, raw, hidden=position == hidden_at)
@@ -112,7 +113,13 @@ class OutputReader:
         best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
         tokenizer = self._tokenizer
         return tuple(
-            TopToken(token_id, tokenizer.piece(token_id), finite(logprob.logprob), tokenizer.raw(token_id))
+            TopToken(
+                token_id,
+                tokenizer.piece(token_id),
+                finite(logprob.logprob),
+                tokenizer.raw(token_id),
+                token_id in tokenizer.special_ids,
+            )
             for token_id, logprob in best
         )
 

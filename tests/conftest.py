@@ -6,10 +6,15 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from .djl import hosting
 from .endpoints import Host, model_directory, start
+
+# How long an example takes says nothing on a machine that does other things too.
+hypothesis.settings.register_profile("lmi", deadline=None)
+hypothesis.settings.load_profile("lmi")
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 

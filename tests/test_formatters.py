@@ -23,6 +23,7 @@ from lmi.formatters import (
     openai,
     read_json,
     receive,
+    tgi,
 )
 from lmi.formatters.lmi_parameters import TABLE
 from lmi.model.errors import PayloadError
@@ -181,6 +182,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
+COMPATIBLE = msgspec.structs.replace(SETTINGS, tgi_compat=True)
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
@@ -202,6 +204,14 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
         ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
         ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
+        ({"inputs": "a"}, {}, COMPATIBLE, tgi),
+        ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
+        ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
+        ({"messages": []}, {}, COMPATIBLE, openai),
+        ({"requestType": "CLOSE"}, {}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
+        ({}, {}, COMPATIBLE, NO_DIALECT),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
