@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
+from .answers import join_calls
 from .djl import hosting
 from .endpoints import Host, model_directory, start
 
@@ -110,29 +111,21 @@ def test_parallel_tool_calls(client: openai.OpenAI) -> None:
     request: Any = {"model": "any", "messages": user(asked.prompt), "tools": asked.tools, "temperature": 0}
     whole = client.chat.completions.create(**request).choices[0]
     assert whole.finish_reason == "tool_calls"
-    calls = {
-        index: (call.function.name, json.loads(call.function.arguments))
-        for index, call in enumerate(whole.message.tool_calls or [])
+    calls = [
+        (call.function.name, json.loads(call.function.arguments))
+        for call in whole.message.tool_calls or []
         if call.type == "function"
-    }
+    ]
     assert len(calls) == 2
-    streamed: dict[int, list[str]] = {}
-    pieces: dict[int, int] = {}
-    finish = None
-    for chunk in client.chat.completions.create(**request, stream=True):
-        choice = chunk.choices[0]
-        finish = choice.finish_reason or finish
-        for call in choice.delta.tool_calls or []:
-            assert call.function is not None
-            one = streamed.setdefault(call.index, ["", "", ""])
-            one[0] += call.id or ""
-            one[1] += call.function.name or ""
-            one[2] += call.function.arguments or ""
-            pieces[call.index] = pieces.get(call.index, 0) + bool(call.function.arguments)
-    assert finish == "tool_calls"
-    assert {index: (name, json.loads(arguments)) for index, (_, name, arguments) in streamed.items()} == calls
-    assert all(count > 1 for count in pieces.values())
-    assert len({call_id for call_id, _, _ in streamed.values()}) == 2
+    choices = [chunk.choices[0] for chunk in client.chat.completions.create(**request, stream=True)]
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["tool_calls"]
+    deltas = [(call, call.function) for choice in choices for call in choice.delta.tool_calls or []]
+    streamed = join_calls(
+        (call.index, call.id, function.name, function.arguments) for call, function in deltas if function is not None
+    )
+    assert [(call.name, call.arguments) for call in streamed] == calls
+    assert all(call.pieces > 1 for call in streamed)
+    assert len({call.id for call in streamed}) == 2
 
 
 PICK: Any = {
