@@ -10,18 +10,17 @@ from typing import Any
 from lmi.formatters.base import Reply
 from lmi.model.events import Event, Finish, FinishReason
 
-__all__ = ["JoinedCall", "end", "feed", "feed_prompts", "join_calls", "same_shape"]
+__all__ = ["JoinedCall", "Told", "end", "feed", "join_calls", "same_shape"]
+
+Told = Event | tuple[int, Event]
+"""An event of the first prompt, or of the prompt with this number."""
 
 
-def feed(reply: Reply, *events: Event) -> list[bytes]:
-    """The records of a reply to one prompt. None of them is empty, and no event comes after the last."""
-    return feed_prompts(reply, *((0, event) for event in events))
-
-
-def feed_prompts(reply: Reply, *events: tuple[int, Event]) -> list[bytes]:
-    """The same for several prompts: each event with its prompt's number."""
+def feed(reply: Reply, *events: Told) -> list[bytes]:
+    """The records that events become. None of them is empty, and no event comes after the last."""
     records: list[bytes] = []
-    for prompt, event in events:
+    for told in events:
+        prompt, event = told if isinstance(told, tuple) else (0, told)
         assert not reply.finished
         records += reply.feed(event, prompt)
     assert all(records)
@@ -51,7 +50,7 @@ class JoinedCall:
 
 
 def join_calls(deltas: Iterable[tuple[int, str | None, str | None, str | None]]) -> list[JoinedCall]:
-    """The calls that deltas (index, id, name, arguments) make up. Their indexes count from 0 in the order they begin."""
+    """The calls that deltas (index, id, name, arguments) make up. Calls are numbered in the order they begin."""
     calls: list[JoinedCall] = []
     for index, call_id, name, arguments in deltas:
         if index == len(calls):

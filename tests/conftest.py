@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .djl import hosting
 from .endpoints import Host, model_directory, start
+
+# The machine may be busy with other tests: what takes long there says nothing.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 

@@ -18,7 +18,7 @@ from lmi.model.errors import (
     GenerationError,
     PayloadError,
 )
-from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token
+from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token
 from lmi.model.options import Settings
 
 from .answers import feed
