@@ -136,9 +136,9 @@ class ChatSide:
         self._llm = llm
         self._settings = settings
         self._template = _template(settings)
-        # Fails at start, not at the first request that needs a parser.
-        _parser(settings.tool_call_parser, settings.reasoning_parser, settings)
-        reasoner = getattr(self._new(None, settings.reasoning_parser, None, {}), "reasoning_parser", None)
+        # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
+        self._try("tool_call_parser", settings.tool_call_parser, None)
+        reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = llm.get_tokenizer().get_vocab() if reasoner is not None else {}
         self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
@@ -207,6 +207,16 @@ class ChatSide:
         """A new parser, with a tool parser only where tools may be called; None where there is nothing to parse."""
         reasoner = self._settings.reasoning_parser if reasoning else None
         return self._new(self._tool_parser(conversation), reasoner, request.tools, request.chat_template_kwargs or {})
+
+    def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
+        """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
+        try:
+            return self._new(tool_parser, reasoning_parser, None, {})
+        except OptionError:
+            raise
+        except Exception as error:
+            name = tool_parser or reasoning_parser
+            raise OptionError(f"option.{option}: {name!r} does not go with this model: {error}", option) from error
 
     def _new(self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: dict[str, Any]) -> Any:
         parser = _parser(tool_parser, reasoning_parser, self._settings)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from lmi.formatters.base import Request
+from lmi.formatters.openai import parse
 from lmi.model.errors import ContextError, GenerationError, OverloadedError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from lmi.model.options import Settings
 
 from .answers import end, same_shape
-from .openai_answers import DETAILS, REASONING, SETTINGS, TOOLS, USAGE, chunks, reply, whole
+from .openai_answers import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
 
 # --- The examples of specs 000 and 001 ---
 
@@ -193,6 +195,97 @@ def test_example_error_in_a_stream() -> None:
     same_shape(made[-1], {"error": {"message": "x", "type": "x", "param": None, "code": "x"}})
     assert made[-1]["error"]["message"] == "the reason"
     assert (answer.status, type(answer.failure)) == (200, GenerationError)
+
+
+FULL_CHUNK: dict[str, Any] = {
+    "id": "chatcmpl-123",
+    "object": "chat.completion.chunk",
+    "created": 1677652288,
+    "model": "gpt-3.5-turbo",
+    "system_fingerprint": "fp_44709d6fcb",
+    "service_tier": "default",
+    "choices": [
+        {
+            "index": 0,
+            "delta": {
+                "role": "assistant",
+                "content": "Hello",
+                "refusal": None,
+                "function_call": {"name": "get_weather", "arguments": '{"location":'},
+                "tool_calls": [EXAMPLE_CALLS[0]],
+            },
+            "logprobs": FULL_CHUNK_LOGPROBS,
+            "finish_reason": None,
+        }
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **DETAILS},
+}
+"""Specs 001, Full Chunk Format with All Fields (its two details of usage in 000's order)."""
+
+
+def _places(value: Any, place: str = "") -> dict[str, type]:
+    """The type of every value, by its place."""
+    if isinstance(value, dict):
+        inner = [_places(one, f"{place}.{key}") for key, one in value.items()]
+    elif isinstance(value, list):
+        inner = [_places(one, f"{place}[]") for one in value]
+    else:
+        return {place: type(value)}
+    return {place: type(value), **{name: kind for one in inner for name, kind in one.items()}}
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_example_full_chunk(legacy: bool) -> None:
+    """What comes is documented and of the documented type; what never comes is optional (wire-decisions: Chunks)."""
+    asked: dict[str, Any] = {"functions": [TOOLS[0]["function"]]} if legacy else {"tools": TOOLS}
+    made = chunks(
+        reply(stream=True, logprobs=True, top_logprobs=1, **asked, **USAGE),
+        Started(9),
+        Delta(0, "Hello", (HELLO,), calls=(CallDelta(0, "call_abc123", "get_weather", '{"location":'),)),
+        Delta(0, "", (), end(count=12)),
+    )
+    documented = _places(FULL_CHUNK)
+    came = {name: kind for chunk in made for name, kind in _places(chunk).items() if kind is not type(None)}
+    # The one key that 000 adds is null here.
+    assert {name: documented[name] for name in came if name != ".choices[].finish_reason"} == {
+        name: kind for name, kind in came.items() if name != ".choices[].finish_reason"
+    }
+    assert made[-2]["choices"][0]["finish_reason"] == ("function_call" if legacy else "tool_calls")
+    never = {".system_fingerprint", ".service_tier", ".choices[].delta.refusal", ".choices[].logprobs.refusal"}
+    other = ".choices[].delta.tool_calls" if legacy else ".choices[].delta.function_call"
+    left_out = {name for name in documented if not name.startswith(other)} - set(came)
+    assert left_out == never
+
+
+EXAMPLE_FIRST_CHUNKS: list[dict[str, Any]] = [
+    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+    {"index": 0, "delta": {"content": "The weather today"}, "finish_reason": None},
+]
+"""Specs 001, Basic Content Streaming, choices."""
+
+
+def test_example_basic_content() -> None:
+    """The role comes once; 000 adds `logprobs` and `stop_reason`, both null."""
+    made = chunks(reply(stream=True), Started(5), Delta(0, "The weather today"), Delta(0, "", (), end()))
+    choices = [chunk["choices"][0] for chunk in made]
+    assert choices[:2] == [{**one, "logprobs": None, "stop_reason": None} for one in EXAMPLE_FIRST_CHUNKS]
+    assert [("role" in choice["delta"]) for choice in choices] == [True, False, False]
+    assert all(list(chunk) == ["id", "object", "created", "model", "choices"] for chunk in made)
+
+
+def test_kv_transfer_params() -> None:
+    """Specs 000: an object or null, at the root of whole answers; chunks have no such field."""
+    given = {"do_remote_decode": True}
+    told = end(kv_transfer_params={"remote_block_ids": [1, 2]})
+    for asked, answer in (
+        (CHAT, whole(reply(kv_transfer_params=given), Started(1), Delta(0, "a", (), told))),
+        (TEXT, whole(call(kv_transfer_params=given).reply, Started(1), Delta(0, "a", (), told))),
+    ):
+        assert answer["kv_transfer_params"] == {"remote_block_ids": [1, 2]}
+        (made,) = parse({**asked, "kv_transfer_params": given}, Request(b""), SETTINGS).generations
+        assert made.kv_transfer_params == given
+    made_chunks = chunks(reply(kv_transfer_params=given, stream=True), Delta(0, "a", (), told))
+    assert not any("kv_transfer_params" in chunk for chunk in made_chunks)
 
 
 # --- Errors and endings ---

@@ -215,6 +215,27 @@ def test_text_completions(client: openai.OpenAI) -> None:
     assert streamed == [one.answer for one in asked]
 
 
+def test_the_best_of_several(client: openai.OpenAI) -> None:
+    """The likeliest of the sequences that n gives, likeliest first; all of them are counted."""
+    request: Any = {"model": "any", "prompt": "Tell me", "seed": 5, "temperature": 2, "max_tokens": 12}
+    every = client.completions.create(**request, n=5, logprobs=0, extra_body={"include_stop_str_in_output": True})
+    likelihood = [
+        sum(logprob for logprob in (choice.logprobs.token_logprobs or []) if logprob is not None)
+        for choice in every.choices
+        if choice.logprobs is not None
+    ]
+    best = sorted(range(5), key=lambda index: -likelihood[index])[:2]
+    chosen = client.completions.create(**request, n=2, best_of=5)
+    assert [choice.text for choice in chosen.choices] == [every.choices[index].text for index in best]
+    assert [(choice.index, choice.logprobs) for choice in chosen.choices] == [(0, None), (1, None)]
+    assert chosen.usage is not None
+    assert every.usage is not None
+    assert chosen.usage.completion_tokens == every.usage.completion_tokens
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**request, n=2, best_of=5, stream=True)
+    assert "best_of" in caught.value.response.text
+
+
 NONSENSE = {"name": "x", "schema": {"type": "nonsense"}}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": -1}, "temperature"),
@@ -222,7 +243,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True, "top_logprobs": 99}, "top_logprobs"),
     ({"max_tokens": 5000}, "messages"),
     ({"messages": [{"role": "user"}]}, "messages[0]"),
-    ({"response_format": {"type": "json_schema", "json_schema": NONSENSE}}, "response_format"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": NONSENSE}},
+        "response_format.json_schema.schema",
+    ),
+    ({"extra_body": {"guided_regex": "("}}, "guided_regex"),
+    ({"extra_body": {"structured_outputs": {"grammar": "root ::= ("}}}, "structured_outputs.grammar"),
 ]
 
 

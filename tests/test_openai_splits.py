@@ -99,6 +99,55 @@ def test_any_split_gives_the_same_answer(
     assert "".join(piece for _, piece in text) == message["content"]
 
 
+@st.composite
+def broken_characters(draw: st.DrawFn) -> list[Token]:
+    """Tokens of a text that are cut anywhere, within characters too, as byte-level vocabularies cut them."""
+    raw = draw(st.text(st.sampled_from("aé漢🦊\n"), max_size=8)).encode()
+    ends = sorted({*draw(st.lists(st.integers(0, len(raw)), max_size=12)), len(raw)})
+    tokens: list[Token] = []
+    pending = b""
+    for number, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
+        pending += raw[start:stop]
+        # A decoder gives out text when no part of a character is left over (model/tokenizer.py).
+        try:
+            text, pending = pending.decode(), b""
+        except UnicodeDecodeError:
+            text = ""
+        tokens.append(Token(number, text, -0.5, raw=raw[start:stop]))
+    return tokens
+
+
+def _grouped(tokens: list[Token], cuts: list[bool]) -> list[Delta]:
+    groups: list[list[Token]] = [[]]
+    for token, cut in zip(tokens, cuts, strict=False):
+        groups[-1].append(token)
+        if cut:
+            groups.append([])
+    return [Delta(0, "".join(token.text for token in group), tuple(group)) for group in groups if group]
+
+
+@given(broken_characters(), st.lists(st.booleans(), min_size=13, max_size=13))
+def test_any_split_of_characters_gives_the_same_bytes(tokens: list[Token], cuts: list[bool]) -> None:
+    """Each entry has its token's own bytes, and they join to the message's."""
+    text = "".join(token.text for token in tokens)
+    deltas = _grouped(tokens, cuts)
+    ended = Delta(0, "", (), end(count=len(tokens)))
+    one = Delta(0, text, tuple(tokens), ended.finish)
+    (choice,) = whole(reply(logprobs=True), one)["choices"]
+    entries = choice["logprobs"]["content"]
+    assert bytes(byte for entry in entries for byte in entry["bytes"]) == text.encode()
+    own = [token.raw for token in tokens if token.raw]
+    assert [bytes(entry["bytes"]) for entry in entries if entry["bytes"]] == own
+    assert whole(reply(logprobs=True), *deltas, ended)["choices"] == [choice]
+    made = chunks(reply(logprobs=True, stream=True), *deltas, ended)
+    assert [entry for chunk in made for entry in chunk["choices"][0]["logprobs"]["content"]] == entries
+    (columns,) = [one["logprobs"] for one in whole(call(logprobs=0).reply, *deltas, ended)["choices"]]
+    assert "".join(columns["tokens"]) == text
+    made = chunks(call(logprobs=0, stream=True).reply, *deltas, ended)
+    for name, column in columns.items():
+        assert [value for chunk in made for value in chunk["choices"][0]["logprobs"][name]] == column
+
+
 @given(st.lists(letters, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
 def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) -> None:
     events: list[Delta] = []
