@@ -218,14 +218,16 @@ def test_text_completions(client: openai.OpenAI) -> None:
 def test_the_best_of_several(client: openai.OpenAI) -> None:
     """The likeliest of the sequences that n gives, likeliest first; all of them are counted."""
     request: Any = {"model": "any", "prompt": "Tell me", "seed": 5, "temperature": 2, "max_tokens": 12}
-    every = client.completions.create(**request, n=5, logprobs=0, extra_body={"include_stop_str_in_output": True})
+    # So that every token is in the text, and has an entry.
+    shown: Any = {"extra_body": {"ignore_eos": True, "skip_special_tokens": False}}
+    every = client.completions.create(**request, **shown, n=5, logprobs=0)
     likelihood = [
         sum(logprob for logprob in (choice.logprobs.token_logprobs or []) if logprob is not None)
         for choice in every.choices
         if choice.logprobs is not None
     ]
     best = sorted(range(5), key=lambda index: -likelihood[index])[:2]
-    chosen = client.completions.create(**request, n=2, best_of=5)
+    chosen = client.completions.create(**request, **shown, n=2, best_of=5)
     assert [choice.text for choice in chosen.choices] == [every.choices[index].text for index in best]
     assert [(choice.index, choice.logprobs) for choice in chosen.choices] == [(0, None), (1, None)]
     assert chosen.usage is not None

@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lmi.model.events import Token
+from lmi.model.generation import Conversation
+
 from .openai_answers import SETTINGS
 
 pytestmark = pytest.mark.engine
@@ -81,9 +84,36 @@ def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
     return ChatSide(llm, msgspec.structs.replace(SETTINGS, **options))
 
 
-def parsers() -> list[str]:
+def asking() -> Conversation:
+    return Conversation(
+        messages=({"role": "user", "content": "How is the weather?"},), tools=(WEATHER,), tool_choice="auto"
+    )
+
+
+def plain_answer(tokenizer: Any, model_config: Any, name: str) -> str:
+    """The text that a parser leaves of an answer without a call."""
+    chat = side(tokenizer, model_config, tool_call_parser=name)
+    request = chat.request(asking())
+    splitter = chat.splitter(asking(), request, [1, 2, 3])
+    ids: list[int] = tokenizer.encode(ANSWER, add_special_tokens=False)
+    pieces = [tokenizer.decode([token_id]) for token_id in ids]
+    assert "".join(pieces) == ANSWER
+    part = splitter.feed([Token(*pair) for pair in zip(ids, pieces, strict=True)], ended=True)
+    assert part.calls == []
+    return str(part.text)
+
+
+def outcome(tokenizer: Any, model_config: Any, name: str) -> str:
+    """What becomes of ANSWER, or why there is no such parser."""
     try:
-        from vllm.tool_parsers import ToolParserManager
-    except ImportError:
-        return []
-    return ToolParserManager.list_registered()
+        return plain_answer(tokenizer, model_config, name)
+    except Exception as error:  # noqa: BLE001 - told by the test
+        return f"{type(error).__name__}: {error}"
+
+
+def test_all(tokenizer: Any, model_config: Any) -> None:
+    from vllm.tool_parsers import ToolParserManager
+
+    names = ToolParserManager.list_registered()
+    outcomes = {name: outcome(AnyTokenizer(tokenizer), model_config, name) for name in names}
+    assert {name: text for name, text in outcomes.items() if text != ANSWER} == {}
