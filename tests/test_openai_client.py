@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import pytest
 from pydantic import BaseModel
@@ -188,6 +189,47 @@ def test_structured_output_is_parsed(client: openai.OpenAI) -> None:
     # How JSON is spaced under a schema differs between vLLM's versions and may lead the model off what it was taught.
     assert isinstance(answer.choices[0].message.parsed, Person)
     assert set(JSON_SCHEMA["properties"]) == set(Person.model_fields)
+
+
+def test_structured_output_streamed_is_that_of_the_whole_answer(client: openai.OpenAI) -> None:
+    schema: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": JSON_SCHEMA, "strict": True}}
+    request: Any = {"model": "any", "messages": user(question("json").prompt), "response_format": schema}
+    whole = client.chat.completions.create(**request, temperature=0).choices[0].message.content or ""
+    chunks = client.chat.completions.create(**request, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
+    jsonschema.validate(json.loads(whole), JSON_SCHEMA)
+
+
+def test_cached_and_reasoning_tokens_are_told(client: openai.OpenAI) -> None:
+    request: Any = {"model": "any", "temperature": 0, "messages": user("word " * 400 + question("plain").prompt)}
+    for _ in range(2):
+        usage = client.chat.completions.create(**request, max_tokens=2).usage
+        assert usage is not None
+    assert usage.prompt_tokens_details is not None
+    assert 0 < (usage.prompt_tokens_details.cached_tokens or 0) < usage.prompt_tokens
+    request = {"model": "any", "temperature": 0, "messages": user(question("reasoning").prompt)}
+    whole = client.chat.completions.create(**request).usage
+    *_, last = client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True})
+    for told in (whole, last.usage):
+        assert told is not None
+        assert told.completion_tokens_details is not None
+        assert 0 < (told.completion_tokens_details.reasoning_tokens or 0) < told.completion_tokens
+
+
+def test_functions_are_answered_in_kind(client: openai.OpenAI) -> None:
+    """The deprecated fields."""
+    asked = question("tool_call")
+    functions: Any = [tool["function"] for tool in asked.tools]
+    request: Any = {"model": "any", "messages": user(asked.prompt), "functions": functions, "temperature": 0}
+    whole = client.chat.completions.create(**request).choices[0]
+    assert (whole.finish_reason, whole.message.tool_calls or []) == ("function_call", [])
+    assert whole.message.function_call is not None
+    choices = [chunk.choices[0] for chunk in client.chat.completions.create(**request, stream=True)]
+    parts = [choice.delta.function_call for choice in choices if choice.delta.function_call]
+    assert "".join(part.name or "" for part in parts) == whole.message.function_call.name
+    assert "".join(part.arguments or "" for part in parts) == whole.message.function_call.arguments
+    assert json.loads(whole.message.function_call.arguments)
+    assert choices[-1].finish_reason == "function_call"
 
 
 def test_three_choices(client: openai.OpenAI) -> None:
