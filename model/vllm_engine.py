@@ -24,11 +24,12 @@ from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
 from .options import Settings
 from .tokenizer import Tokenizer
-from .vllm_chat import ChatSide, Splitter
+from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_sampling import room, sampling_params
 from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
+from .vllm_splitter import Splitter
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

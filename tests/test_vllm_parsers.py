@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from lmi.model.errors import OptionError
 from lmi.model.events import Token
 from lmi.model.generation import Conversation
 
+from .answers import join_calls
 from .openai_answers import SETTINGS
 
 pytestmark = pytest.mark.engine
@@ -90,15 +93,20 @@ def asking() -> Conversation:
     )
 
 
+def tokens(tokenizer: Any, text: str) -> list[Token]:
+    """A text as an engine brings it."""
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    pieces = [tokenizer.decode([token_id]) for token_id in ids]
+    assert "".join(pieces) == text
+    return [Token(*pair) for pair in zip(ids, pieces, strict=True)]
+
+
 def plain_answer(tokenizer: Any, model_config: Any, name: str) -> str:
     """The text that a parser leaves of an answer without a call."""
     chat = side(tokenizer, model_config, tool_call_parser=name)
     request = chat.request(asking())
     splitter = chat.splitter(asking(), request, [1, 2, 3])
-    ids: list[int] = tokenizer.encode(ANSWER, add_special_tokens=False)
-    pieces = [tokenizer.decode([token_id]) for token_id in ids]
-    assert "".join(pieces) == ANSWER
-    part = splitter.feed([Token(*pair) for pair in zip(ids, pieces, strict=True)], ended=True)
+    part = splitter.feed(tokens(tokenizer, ANSWER), ended=True)
     assert part.calls == []
     return str(part.text)
 
@@ -111,9 +119,52 @@ def outcome(tokenizer: Any, model_config: Any, name: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def test_all(tokenizer: Any, model_config: Any) -> None:
+UNFIT = {
+    "cohere_command3": "cohere_melody",
+    "cohere_command4": "cohere_melody",
+    "hf": "response_template",
+    "openai": "'openai' is not supported",
+}
+"""What must be there for it: a package, a tokenizer's own metadata; gpt-oss's answers vLLM reads in another way."""
+
+
+def test_every_tool_parser_leaves_a_plain_answer_as_it_is(tokenizer: Any, model_config: Any) -> None:
+    """With the special tokens that it wants in the vocabulary; or the start fails and says what is missing."""
     from vllm.tool_parsers import ToolParserManager
 
     names = ToolParserManager.list_registered()
+    assert {"hermes", "mistral", "llama3_json"} <= set(names)
     outcomes = {name: outcome(AnyTokenizer(tokenizer), model_config, name) for name in names}
-    assert {name: text for name, text in outcomes.items() if text != ANSWER} == {}
+    refused = {name: text for name, text in outcomes.items() if text != ANSWER}
+    assert set(refused) <= set(UNFIT)
+    for name, reason in refused.items():
+        assert reason.startswith("OptionError: option.tool_call_parser: ")
+        assert UNFIT[name] in reason
+
+
+@pytest.mark.parametrize("name", ["mistral", "lfm2", "jamba"])
+def test_a_parser_for_other_models_fails_the_start(tokenizer: Any, model_config: Any, name: str) -> None:
+    with pytest.raises(OptionError, match=f"^option.tool_call_parser: '{name}' does not go with this model: .*token"):
+        side(tokenizer, model_config, tool_call_parser=name)
+
+
+@pytest.mark.parametrize("cuts", [1, 3, 1000])
+@pytest.mark.parametrize("one_call", [True, False])
+def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
+    tokenizer: Any, model_config: Any, cuts: int, one_call: bool
+) -> None:
+    """vLLM's phi4_mini_json gives nothing for single tokens."""
+    cities = [{"name": "get_weather", "arguments": {"city": city}} for city in ("Paris", "Rome")]
+    asked = msgspec.structs.replace(asking(), parallel_tool_calls=not one_call)
+    chat = side(AnyTokenizer(tokenizer), model_config, tool_call_parser="phi4_mini_json")
+    splitter = chat.splitter(asked, chat.request(asked), [])
+    parts = tokens(tokenizer, "functools" + json.dumps(cities))
+    fed = [
+        splitter.feed(parts[start : start + cuts], ended=start + cuts >= len(parts))
+        for start in range(0, len(parts), cuts)
+    ]
+    calls = [call for part in fed for call in part.calls]
+    assert "".join(part.text for part in fed) == ""
+    joined = join_calls((call.index, call.id, call.name, call.arguments) for call in calls)
+    assert [{"name": call.name, "arguments": call.arguments} for call in joined] == cities[: 1 if one_call else 2]
+    assert len({call.id for call in joined} - {""}) == len(joined)
