@@ -96,6 +96,7 @@ class VllmEngine:
         end_with(set(multiprocessing.active_children()) - before)
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
+        self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
@@ -124,7 +125,7 @@ class VllmEngine:
             prompt = self._chat.render(request) if request else self._render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context)
-            guided, guide_field = structured_outputs(sampling.guide, conversation, request)
+            guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             params = sampling_params(generation, self._defaults, max_tokens, guided, connected=self._connected)
         except self._client_errors as error:
             raise _refused(error) from error

@@ -24,15 +24,16 @@ PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 
 
 def structured_outputs(
-    guide: Guide | None, conversation: Conversation | None, request: Any
+    guide: Guide | None, conversation: Conversation | None, request: Any, backend: str
 ) -> tuple[StructuredOutputsParams | None, str | None]:
     """What vLLM is to be guided by, and the client's field that asked for it; raises ParameterError, naming the field.
 
     A tool call that must be made (`request`, the conversation in vLLM's form) goes before a guide of the request's own.
+    What is not for xgrammar (`backend`, vLLM's name for it) vLLM checks when it is given the request.
     """
     forced = getattr(request, "structured_outputs", None)
     if forced is not None and conversation is not None:
-        return _of_tools(forced, conversation), conversation.tools_field
+        return _of_tools(forced, conversation, backend), conversation.tools_field
     if guide is None:
         return None, None
     from vllm.sampling_params import StructuredOutputsParams
@@ -47,16 +48,16 @@ def structured_outputs(
         made = StructuredOutputsParams(grammar=guide.grammar)
     else:
         made = StructuredOutputsParams(choice=list(guide.choice))
-    _check(guide.field, made)
+    _check(guide.field, made, backend)
     return made, guide.field
 
 
-def _of_tools(forced: StructuredOutputsParams, conversation: Conversation) -> StructuredOutputsParams:
+def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backend: str) -> StructuredOutputsParams:
     """`forced` again; raises ParameterError, naming the tool whose schema is at fault where it is one's alone."""
     from vllm.sampling_params import StructuredOutputsParams
 
     try:
-        _check(conversation.tools_field, forced)
+        _check(conversation.tools_field, forced, backend)
     except ParameterError:
         for index, tool in enumerate(conversation.tools):
             schema = tool["function"].get("parameters")
@@ -65,12 +66,13 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation) -> St
                 _check(
                     f"{conversation.tools_field}[{index}]{inner}.parameters",
                     StructuredOutputsParams(json=json.dumps(schema)),
+                    backend,
                 )
         raise
     return forced
 
 
-def _check(field: str, made: StructuredOutputsParams) -> None:
+def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
     """Raises ParameterError where vLLM could not compile it, by vLLM's own check."""
     from vllm import SamplingParams
     from vllm.v1.structured_output.backend_xgrammar import validate_xgrammar_grammar
@@ -81,6 +83,8 @@ def _check(field: str, made: StructuredOutputsParams) -> None:
             source = getattr(made, name)
             if isinstance(source, str) and not source.strip():
                 raise ValueError("it is empty")
+        if backend != "xgrammar":
+            return
         # It writes what it makes of a grammar into what it is given.
         validate_xgrammar_grammar(SamplingParams(structured_outputs=copy.copy(made)))
     except Exception as error:

@@ -12,7 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 __all__ = ["EchoConnector"]
 
 
-class EchoConnector(KVConnectorBase_V1):
+class EchoConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore] # untyped in some versions
     """`kv_transfer_params` come back with a request's end, under `told`."""
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:

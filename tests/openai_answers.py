@@ -27,7 +27,7 @@ CHAT: dict[str, Any] = {"messages": [USER]}
 TEXT: dict[str, Any] = {"prompt": "hi"}
 DONE = b"data: [DONE]\n\n"
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
-USAGE = {"stream_options": {"include_usage": True}}
+USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 
 DETAILS = {
     "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},

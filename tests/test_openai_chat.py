@@ -275,7 +275,7 @@ def test_example_basic_content() -> None:
 
 def test_kv_transfer_params() -> None:
     """Specs 000: an object or null, at the root of whole answers; chunks have no such field."""
-    given = {"do_remote_decode": True}
+    given: dict[str, Any] = {"do_remote_decode": True}
     told = end(kv_transfer_params={"remote_block_ids": [1, 2]})
     for asked, answer in (
         (CHAT, whole(reply(kv_transfer_params=given), Started(1), Delta(0, "a", (), told))),

@@ -71,7 +71,7 @@ def test_the_text_of_an_echo() -> None:
 
 
 def test_add_special_tokens() -> None:
-    given = ({}, {"add_special_tokens": True}, {"add_special_tokens": False})
+    given: tuple[dict[str, Any], ...] = ({}, {"add_special_tokens": True}, {"add_special_tokens": False})
     assert [call(**fields).generations[0].add_special_tokens for fields in given] == [True, True, False]
 
 

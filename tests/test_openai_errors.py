@@ -38,7 +38,7 @@ def client(status: int, content_type: str, records: Iterable[bytes]) -> openai.O
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(status, headers={"content-type": content_type}, content=b"".join(records))
 
-    http = httpx.Client(transport=httpx.MockTransport(answer))
+    http: Any = httpx.Client(transport=httpx.MockTransport(answer))
     return openai.OpenAI(base_url="http://endpoint/v1", api_key="none", http_client=http, max_retries=0)
 
 

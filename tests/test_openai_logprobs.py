@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.events import Delta, Started, Token, TopToken
+from lmi.model.events import Delta, Event, Started, Token, TopToken
 
 from .answers import end
 from .openai_answers import USAGE, call, chunks, reply, whole
@@ -110,7 +110,7 @@ PREFILL = (Token(7, "x"), Token(8, "y", -1.0, top=(TopToken(8, "y", -1.0), TopTo
 
 @pytest.mark.parametrize(("prompt", "text"), [("xy", ""), ([7, 8], "xy")])
 def test_echo(prompt: Any, text: str) -> None:
-    events = [Started(2, 0, PREFILL, text), Delta(0, "A", TOKENS[:1], end())]
+    events: list[Event] = [Started(2, 0, PREFILL, text), Delta(0, "A", TOKENS[:1], end())]
     (choice,) = whole(call(prompt=prompt, echo=True, logprobs=1).reply, *events)["choices"]
     assert choice["text"] == "xyA"
     assert choice["logprobs"] == {
@@ -132,7 +132,7 @@ def test_echo(prompt: Any, text: str) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_echo_alone(stream: bool) -> None:
     """max_tokens 0: the prompt and its log-probabilities; the token that the engine made is not told of."""
-    events = [Started(2, 0, PREFILL), Delta(0, "A", (), end("stop", stop="A"))]
+    events: list[Event] = [Started(2, 0, PREFILL), Delta(0, "A", (), end("stop", stop="A"))]
     answer = call(prompt="xy", echo=True, max_tokens=0, logprobs=1, stream=stream, **(USAGE if stream else {})).reply
     if stream:
         made = chunks(answer, *events)

@@ -180,11 +180,24 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
 LARK = 'start: "one" | "two"'
 BROKEN = [
     Guide(json_schema='{"type": "nonsense"}', field="response_format.json_schema.schema"),
-    Guide(json_schema='{"type": "object", "patternProperties": {"^a": {}}}', field="guided_json"),
+    Guide(json_schema='{"type": "array", "uniqueItems": true}', field="guided_json"),
     Guide(regex="(", field="structured_outputs.regex"),
     Guide(grammar="root ::= (", field="guided_grammar"),
     Guide(grammar="", field="guided_grammar"),
 ]
+
+
+@pytest.mark.parametrize("guide", BROKEN, ids=str)
+def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Guide) -> None:
+    from lmi.model.vllm_guide import structured_outputs
+
+    if guide.grammar == "":
+        with pytest.raises(ParameterError, match=r"^guided_grammar: it cannot be compiled: it is empty"):
+            structured_outputs(guide, None, None, "guidance")
+    else:
+        made, field = structured_outputs(guide, None, None, "guidance")
+        assert made is not None
+        assert field == guide.field
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
