@@ -1,15 +1,19 @@
-"""Every tool parser that the installed vLLM offers: whether option.tool_call_parser takes it, and that text is text."""
+"""vLLM's parsers: every tool parser by option.tool_call_parser, text that stays text, and any split of an answer."""
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lmi.model.demo_model import Question, question
 from lmi.model.errors import OptionError
 from lmi.model.events import Token
 from lmi.model.generation import Conversation
@@ -168,3 +172,39 @@ def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
     joined = join_calls((call.index, call.id, call.name, call.arguments) for call in calls)
     assert [{"name": call.name, "arguments": call.arguments} for call in joined] == cities[: 1 if one_call else 2]
     assert len({call.id for call in joined} - {""}) == len(joined)
+
+
+def split(chat: Any, asked: Question, groups: list[list[Token]]) -> tuple[str, str, list[tuple[str, str]], int]:
+    """What groups of an answer's tokens become: text, reasoning, calls, and how many tokens are reasoning."""
+    tools = {"tools": asked.tools, "tool_choice": "auto"} if asked.tools else {}
+    conversation = Conversation(messages=({"role": "user", "content": asked.prompt},), **tools)
+    splitter = chat.splitter(conversation, chat.request(conversation), [])
+    parts = [splitter.feed(group, ended=False) for group in groups]
+    parts.append(splitter.feed([], ended=True))
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for part in parts for call in part.calls)
+    return (
+        "".join(part.text for part in parts),
+        "".join(part.reasoning for part in parts),
+        [(call.name, call.text) for call in calls],
+        splitter.reasoning_tokens,
+    )
+
+
+ANSWERED = [question(kind) for kind in ("plain", "reasoning", "tool_call", "parallel_tool_calls")]
+
+
+@pytest.mark.parametrize("asked", ANSWERED, ids=lambda asked: asked.kind)
+def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_config: Any, asked: Question) -> None:
+    chat = side(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser="qwen3")
+    parts = tokens(tokenizer, asked.answer)
+    one_by_one = split(chat, asked, [[token] for token in parts])
+    assert bool(one_by_one[2]) is bool(asked.tools)
+    assert bool(one_by_one[3]) is bool(one_by_one[1]) is (asked.kind == "reasoning")
+
+    @settings(max_examples=25)
+    @given(st.lists(st.integers(1, len(parts)), max_size=10))
+    def any_cuts(cuts: list[int]) -> None:
+        ends = [0, *sorted(cuts), len(parts)]
+        assert split(chat, asked, [parts[start:end] for start, end in pairwise(ends)]) == one_by_one
+
+    any_cuts()
