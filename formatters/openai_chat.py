@@ -63,8 +63,10 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
         sampling=sampling,
         stream=streams,
         tokens=logprobs is not None,
+        token_bytes=logprobs is not None,
         overflow="refuse",
         prompt_field="messages",
+        kv_transfer_params=values.get("kv_transfer_params"),
     )
     return generation, shape
 
@@ -103,6 +105,7 @@ def _conversation(
         continue_final_message=continues,
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
+        tools_field="functions" if tools.legacy else "tools",
     )
 
 

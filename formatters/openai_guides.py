@@ -45,7 +45,7 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return Guide(json_object=True)
+        return Guide(json_object=True, field=name)
     inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
     for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
         value = inner.get(key)
@@ -91,22 +91,22 @@ def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide
         raise PayloadError.of(name, given, expected)
     if not schema:
         raise ParameterError.of(name, given, expected)
-    return Guide(json_schema=encode(Tree().read(name, schema)).decode())
+    return Guide(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
 
 
 def _json_object(name: str, given: Any, settings: Settings) -> Guide:
     if given is not True:
         raise ParameterError.of(name, given, "true")
-    return Guide(json_object=True)
+    return Guide(json_object=True, field=name)
 
 
 def regex_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
     """Text that matches an expression."""
-    return Guide(regex=_text(name, given))
+    return Guide(regex=_text(name, given), field=name)
 
 
 def _grammar(name: str, given: Any, settings: Settings) -> Guide:
-    return Guide(grammar=_text(name, given))
+    return Guide(grammar=_text(name, given), field=name)
 
 
 def _choice(name: str, given: Any, settings: Settings) -> Guide:
@@ -114,7 +114,7 @@ def _choice(name: str, given: Any, settings: Settings) -> Guide:
         raise PayloadError.of(name, given, "a list of non-empty strings")
     if not given:
         raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
-    return Guide(choice=Texts().read(name, given))
+    return Guide(choice=Texts().read(name, given), field=name)
 
 
 def _whitespace(name: str, given: Any, settings: Settings) -> Guide | None:

@@ -116,14 +116,22 @@ class OpenAIReply:
     def usage(self) -> Usage:
         """Of all choices together; a prompt counts once."""
         prompt_tokens = sum(started.prompt_tokens for started in self.started.values())
-        generated = sum(finish.generated_tokens for finish in self.finishes.values())
+        finishes = self.finishes.values()
+        # What best_of discards has been generated too.
+        generated = sum(finish.generated_tokens + finish.discarded_tokens for finish in finishes)
+        reasoning = sum(finish.reasoning_tokens + finish.discarded_reasoning_tokens for finish in finishes)
         return Usage(
             prompt_tokens,
             generated,
             prompt_tokens + generated,
             PromptDetails(sum(started.cached_tokens for started in self.started.values())),
-            CompletionDetails(sum(finish.reasoning_tokens for finish in self.finishes.values())),
+            CompletionDetails(reasoning),
         )
+
+    def kv_transfer_params(self) -> dict[str, Any] | None:
+        """Those of the first choice that has any (vLLM's server takes the first prompt's)."""
+        told = (self.finishes[choice].kv_transfer_params for choice in sorted(self.finishes))
+        return next((params for params in told if params is not None), None)
 
 
 class StreamFrame:

@@ -90,6 +90,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         ),
         stream=framing is not None,
         tokens=shows_tokens,
+        # Special tokens are shown as what they are.
+        token_bytes=shows_tokens,
         # TGI refuses a prompt that with max_new_tokens exceeds the context.
         overflow="refuse",
         prompt_field="inputs",

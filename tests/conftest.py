@@ -6,15 +6,15 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .djl import hosting
 from .endpoints import Host, model_directory, start
 
-# How long an example takes says nothing on a machine that does other things too.
-hypothesis.settings.register_profile("lmi", deadline=None)
-hypothesis.settings.load_profile("lmi")
+# The machine may be busy with other tests: what takes long there says nothing.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 

@@ -15,6 +15,7 @@ from lmi.model.events import Delta, Event
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
 from lmi.model.options import load_settings
 
+from .answers import join_calls
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -61,13 +62,10 @@ def run(backend: Any, one: Generation) -> list[Delta]:
 
 def joined(deltas: list[Delta]) -> tuple[str, str, list[tuple[str, Any]]]:
     """Text, reasoning, and the calls with their arguments decoded."""
-    calls: dict[int, list[str]] = {}
-    for delta in deltas:
-        for call in delta.calls:
-            name, arguments = calls.setdefault(call.index, ["", ""])
-            calls[call.index] = [name + (call.name or ""), arguments + call.arguments]
+    parts = [call for delta in deltas for call in delta.calls]
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for call in parts)
     text, reasoning = "".join(delta.text for delta in deltas), "".join(delta.reasoning for delta in deltas)
-    return text, reasoning, [(name, json.loads(arguments)) for _, (name, arguments) in sorted(calls.items())]
+    return text, reasoning, [(call.name, call.arguments) for call in calls]
 
 
 PLAIN = [asked for asked in QUESTIONS if asked.kind in {"plain", "unicode", "json"}]
