@@ -47,7 +47,6 @@ class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """As many as Sampling.logprobs asked for, most likely first."""
     raw: bytes = b""
     """The token's own bytes, where Generation.token_bytes and log-probabilities were asked for; empty otherwise."""
-    special: bool = False
 
 
 class CallDelta(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
