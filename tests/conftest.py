@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .djl import hosting
-from .endpoints import Host, model_directory, start
+from .endpoints import Host, Server, model_directory, start
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
@@ -36,6 +36,20 @@ def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pyt
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp(kind)
     running = start(kind, model_directory(demo_model, folder / "model", {}), folder / "log")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def chat_server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The local server with the demo model's parsers of tool calls and of reasoning."""
+    folder = tmp_path_factory.mktemp("chat")
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.reasoning_parser": "qwen3",
+        "option.served_model_name": "demo",
+    }
+    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log")
     yield running
     running.stop()
 
