@@ -1,7 +1,7 @@
 """Other people's clients, run as processes: tests/clients/*.py, and examples of README.
 
-Those that clash with what the engine needs have an environment of their own, `.venv-clients`; `make test` and
-`make test-newest` build it.
+Those that clash with what the engine needs have an environment of their own, `.venv-clients`: `make clients` builds it,
+and `make test` and `make test-newest` do so first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OURS = Path(sys.executable)
 def theirs() -> Path:
     """The interpreter of the clients' environment; fails the test where there is none."""
     python = ENVIRONMENT / "bin" / "python"
-    assert python.exists(), f"{ENVIRONMENT} is missing: `make .venv-clients` builds it"
+    assert python.exists(), f"{ENVIRONMENT} is missing: `make clients` builds it"
     return python
 
 
