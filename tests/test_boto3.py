@@ -33,10 +33,11 @@ class Spoken:
     """How a caller of an endpoint speaks a dialect.
 
     whole: the body of a request that asks ASKED.
-    bad: the same with a temperature of -1; `status` is what that is answered with.
+    bad: the same with a temperature of -1; `status` is what that is answered with, 200 where it is told in the stream.
     kinds: the content types of a whole and of a streamed answer.
     text: the text of a whole answer; `piece`: of a record of a stream.
     end: the last line of a stream, where it is no record.
+    accept: the content type that is asked for, if any.
     """
 
     dialect: str
@@ -47,6 +48,7 @@ class Spoken:
     text: Callable[[Any], str]
     piece: Callable[[Any], str]
     end: bytes | None = None
+    accept: str = ""
 
     @property
     def stream(self) -> Body:
@@ -128,6 +130,17 @@ SPOKEN = {
         lambda answer: answer["message"]["content"],
         lambda record: record["message"]["content"],
     ),
+    "minimal, events": Spoken(
+        "minimal",
+        chat(temperature=0),
+        chat(temperature=-1),
+        200,
+        (JSON, SSE),
+        lambda answer: answer["message"]["content"],
+        lambda record: record["message"]["content"],
+        b"data: [END]",
+        SSE,
+    ),
 }
 """Every dialect in FORMATS must be here: `test_every_dialect_is_spoken`."""
 
@@ -138,7 +151,10 @@ def test_every_dialect_is_spoken() -> None:
     assert set(NAMES) <= {spoken.dialect for spoken in SPOKEN.values()}
 
 
-@pytest.fixture(params=[name for name, spoken in SPOKEN.items() if spoken.dialect in NAMES])
+SERVED = [name for name, spoken in SPOKEN.items() if spoken.dialect in NAMES]
+
+
+@pytest.fixture(params=SERVED)
 def spoken(request: pytest.FixtureRequest) -> Spoken:
     return SPOKEN[request.param]
 
@@ -159,6 +175,7 @@ class Endpoint:
             ContentType=JSON,
             CustomAttributes=f"dialect={spoken.dialect}",
             Body=encoded(body),
+            **({"Accept": spoken.accept} if spoken.accept else {}),
         )
 
     def direct(self, spoken: Spoken, body: Body | bytes) -> httpx.Response:
@@ -166,6 +183,7 @@ class Endpoint:
         headers = {
             "content-type": JSON,
             "X-Amzn-SageMaker-Custom-Attributes": f"dialect={spoken.dialect}",
+            "accept": spoken.accept or "*/*",
         }
         return httpx.post(self._url, content=encoded(body), headers=headers, timeout=120, verify=False)
 
@@ -246,6 +264,7 @@ def test_a_stream_that_is_cut_anywhere_is_put_together_again(endpoint: Endpoint,
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("readable", [True, False], ids=["bad value", "not JSON"])
+@pytest.mark.parametrize("spoken", [name for name in SERVED if SPOKEN[name].status != 200], indirect=True)
 def test_a_refusal_is_a_model_error(endpoint: Endpoint, spoken: Spoken, readable: bool, stream: bool) -> None:
     body: Body | bytes = {**spoken.bad, "stream": stream} if readable else b'{"stream": true, '
     with pytest.raises(endpoint.client.exceptions.ModelError) as caught:
