@@ -21,11 +21,13 @@ PLAIN = question("plain")
 UNICODE = question("unicode")
 
 HERE = {
+    "azure_client.py",
     "huggingface_chat.py",
     "langchain_chat.py",
     "litellm_chat.py",
     "litellm_sagemaker.py",
     "sse_reader.py",
+    "tgi_client.py",
 }
 """The scripts that tests of this file run."""
 
@@ -91,6 +93,22 @@ def test_huggingface_hub(chat_server: Host, ours: bool) -> None:
     assert seen["calls"] == calls_of(CALLING)
     assert seen["error_status"] == 400
     assert "temperature" in seen["error"]
+
+
+def test_text_generation(chat_server: Host) -> None:
+    """TGI's own client; what it makes of the answers is asserted in the script."""
+    seen = run_client("tgi_client.py", chat_server.url)
+    assert seen["generate_stream"]["lines"] == seen["generate"]["tokens"] == seen["asynchronous"]["lines"] > 10
+    assert "max_new_tokens" in seen["errors"]["message"]
+
+
+def test_azure_ai_inference(chat_server: Host) -> None:
+    """Azure's own client; what it makes of the answers is asserted in the script."""
+    seen = run_client("azure_client.py", chat_server.url)
+    assert seen["whole"] == {"model": "demo", "content": question("plain").answer}
+    assert seen["streamed"]["updates"] > 10
+    assert (seen["temperature"]["status"], seen["temperature"]["detail"]["loc"]) == (422, ["temperature"])
+    assert "without_the_key" not in seen
 
 
 def test_httpx_sse(chat_server: Host) -> None:
