@@ -51,6 +51,6 @@ def run_python(python: Path, arguments: Sequence[str], variables: Mapping[str, s
 
 
 def run_client(script: str, url: str, *asked: object, python: Path | None = None) -> Any:
-    """The summary that tests/clients/`script` prints as the last line; each of `asked` is an argument, a text or JSON."""
+    """The summary that tests/clients/`script` prints last; each of `asked` is an argument, a text or JSON."""
     arguments = [str(FOLDER / script), url, *(one if isinstance(one, str) else json.dumps(one) for one in asked)]
     return json.loads(run_python(python or theirs(), arguments).splitlines()[-1])
