@@ -48,6 +48,8 @@ def chat_server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         "option.tool_call_parser": "hermes",
         "option.reasoning_parser": "qwen3",
         "option.served_model_name": "demo",
+        # The model was taught to write JSON, but not to stop putting spaces between.
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
     }
     running = Server(model_directory(demo_model, folder / "model", properties), folder / "log")
     yield running

@@ -22,8 +22,11 @@ KEY = "a-key-of-some-length"
 @pytest.fixture(scope="module")
 def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("key")
-    model = model_directory(demo_model, folder / "model", {"option.tool_call_parser": "hermes"})
-    running = Server(model, folder / "log", ["--api-key", KEY])
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+    }
+    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log", ["--api-key", KEY])
     yield running
     running.stop()
 
