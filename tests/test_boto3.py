@@ -91,6 +91,15 @@ SPOKEN = {
         lambda answer: answer[0]["generated_text"],
         lambda record: "" if record["token"]["special"] else record["token"]["text"],
     ),
+    "dynamic": Spoken(
+        "dynamic",
+        {"inputs": [ASKED.prompt], "parameters": {"max_new_tokens": 400}},
+        generate(temperature=-1),
+        424,
+        (JSON, JSON_LINES),
+        lambda answer: answer[0]["generated_text"],
+        lambda record: record["outputs"][0],
+    ),
     "openai, chat": Spoken(
         "openai",
         chat(temperature=0),
