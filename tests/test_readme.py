@@ -28,7 +28,7 @@ def examples() -> Iterator[str]:
 
 def library(code: str) -> str:
     """What an example is about: the first module that it imports and that is not Python's own."""
-    imported = re.findall(r"^(?:from|import) ([a-z0-9_]+)", code, re.MULTILINE)
+    imported: list[str] = re.findall(r"^(?:from|import) ([a-z0-9_]+)", code, re.MULTILINE)
     return next(name for name in imported if name != "json")
 
 
