@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import Question, question
+from lmi.model.demo_model import QUESTIONS, Question, question
 
 from .bridge import Bridge, serving
 from .endpoints import Host
@@ -105,7 +105,8 @@ def test_text_generation(chat_server: Host) -> None:
 def test_azure_ai_inference(chat_server: Host) -> None:
     """Azure's own client; what it makes of the answers is asserted in the script."""
     seen = run_client("azure_client.py", chat_server.url)
-    assert seen["whole"] == {"model": "demo", "content": question("plain").answer}
+    assert seen["whole"]["model"] == "demo"
+    assert seen["whole"]["content"] in {one.answer for one in QUESTIONS}
     assert seen["streamed"]["updates"] > 10
     assert (seen["temperature"]["status"], seen["temperature"]["detail"]["loc"]) == (422, ["temperature"])
     assert "without_the_key" not in seen

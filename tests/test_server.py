@@ -72,4 +72,5 @@ def test_openai_raises_its_own_class(server: Server) -> None:
 
 def test_azure_raises_its_own_class(server: Server) -> None:
     seen = run_client("azure_client.py", server.url, KEY)
-    assert (seen["without_the_key"]["status"], seen["whole"]["content"]) == (401, question("plain").answer)
+    assert seen["without_the_key"]["status"] == 401
+    assert seen["streamed"]["updates"] > 10
