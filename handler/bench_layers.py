@@ -140,8 +140,8 @@ class CoreLayer:
                 if exchange.failure is not None:
                     raise exchange.failure
                 answers.append(timed)
-                if (prompt := next(waiting, None)) is not None:
-                    begin(prompt)
+                if (following := next(waiting, None)) is not None:
+                    begin(following)
             seconds = time.perf_counter() - start
         return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=seconds, cpu=cpu)
 

@@ -12,6 +12,7 @@ import pytest
 from lmi.model.demo_model import question
 
 from .endpoints import Server, model_directory
+from .scripts import run_client
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +22,11 @@ KEY = "a-key-of-some-length"
 @pytest.fixture(scope="module")
 def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("key")
-    running = Server(model_directory(demo_model, folder / "model", {}), folder / "log", ["--api-key", KEY])
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+    }
+    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log", ["--api-key", KEY])
     yield running
     running.stop()
 
@@ -78,3 +83,9 @@ def test_openai_raises_its_own_class(server: Server) -> None:
     with right:
         (model,) = right.models.list()
         assert model.object == "model"
+
+
+def test_azure_raises_its_own_class(server: Server) -> None:
+    seen = run_client("azure_client.py", server.url, KEY)
+    assert seen["without_the_key"]["status"] == 401
+    assert seen["streamed"]["updates"] > 10
