@@ -176,7 +176,7 @@ def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
 
 def split(chat: Any, asked: Question, groups: list[list[Token]]) -> tuple[str, str, list[tuple[str, str]], int]:
     """What groups of an answer's tokens become: text, reasoning, calls, and how many tokens are reasoning."""
-    tools = {"tools": asked.tools, "tool_choice": "auto"} if asked.tools else {}
+    tools: dict[str, Any] = {"tools": asked.tools, "tool_choice": "auto"} if asked.tools else {}
     conversation = Conversation(messages=({"role": "user", "content": asked.prompt},), **tools)
     splitter = chat.splitter(conversation, chat.request(conversation), [])
     parts = [splitter.feed(group, ended=False) for group in groups]
