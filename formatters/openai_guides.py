@@ -18,7 +18,7 @@ from ..model.options import Settings
 from .base import Payload, encode
 from .fields import Object, Text, Texts, Tree, meet_unknown
 
-__all__ = ["read_guide"]
+__all__ = ["json_guide", "read_guide", "regex_guide"]
 
 
 def read_guide(payload: Payload, settings: Settings) -> Guide | None:
@@ -55,7 +55,7 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
     for key in inner:
         if key not in SCHEMA_KEYS:
             meet_unknown(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
-    return _json(f"{name}.json_schema.schema", inner.get("schema"), settings)
+    return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
 
 
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
@@ -78,8 +78,8 @@ def _structured(name: str, given: Any, settings: Settings) -> Guide:
 UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
-def _json(name: str, given: Any, settings: Settings) -> Guide:
-    """A schema, as an object or as text."""
+def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that conforms to a schema, which is given as an object or as text."""
     expected = "a JSON schema, a non-empty object"
     schema = given
     if isinstance(given, str):
@@ -100,7 +100,8 @@ def _json_object(name: str, given: Any, settings: Settings) -> Guide:
     return Guide(json_object=True, field=name)
 
 
-def _regex(name: str, given: Any, settings: Settings) -> Guide:
+def regex_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that matches an expression."""
     return Guide(regex=_text(name, given), field=name)
 
 
@@ -130,8 +131,8 @@ def _text(name: str, given: Any) -> str:
 Read = Callable[[str, Any, Settings], Guide]
 
 KINDS: dict[str, Read] = {
-    "json": _json,
-    "regex": _regex,
+    "json": json_guide,
+    "regex": regex_guide,
     "choice": _choice,
     "grammar": _grammar,
     "json_object": _json_object,
@@ -141,9 +142,9 @@ KINDS: dict[str, Read] = {
 FIELDS: dict[str, Callable[[str, Any, Settings], Guide | None]] = {
     "response_format": _response_format,
     "structured_outputs": _structured,
-    "guided_json": _json,
+    "guided_json": json_guide,
     "guided_json_object": _json_object,
-    "guided_regex": _regex,
+    "guided_regex": regex_guide,
     "guided_choice": _choice,
     "guided_grammar": _grammar,
     "guided_whitespace_pattern": _whitespace,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,10 @@ import msgspec
 
 from ..model.errors import GenerationError, LmiError
 from ..model.events import Delta, Event, Finish, FinishReason, Started
-from .base import JSON, encode, event_record
+from .base import JSON, Answer, encode, event_record
 from .openai_bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame"]
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame", "Tell", "answer_of"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -44,6 +44,15 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
+Tell = Callable[[LmiError], Answer]
+"""The answer that tells of an error where nothing has been sent yet."""
+
+
+def answer_of(error: LmiError) -> Answer:
+    """OpenAI's: the error as JSON, with its status."""
+    return Answer(encode(error_body(error)), error.status, failure=error)
+
+
 @dataclass(slots=True)
 class OpenAIReply:
     """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
@@ -52,6 +61,7 @@ class OpenAIReply:
     n: int = 1
     """Choices of each prompt."""
     prompts: int = 1
+    tell: Tell = answer_of
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -99,8 +109,9 @@ class OpenAIReply:
         self.finished, self.failure = True, error
         if self.begun:
             return [event_record(error_body(error)), DONE]
-        self.status, self.content_type = error.status, JSON
-        return [encode(error_body(error))]
+        answer = self.tell(error)
+        self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
+        return [answer.body]
 
     def usage(self) -> Usage:
         """Of all choices together; a prompt counts once."""

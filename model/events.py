@@ -32,6 +32,7 @@ class TopToken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     logprob: float
     raw: bytes = b""
     """The token's own bytes, where Generation.token_bytes asked for them; exact for a part of a character."""
+    special: bool = False
 
 
 class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):

@@ -47,7 +47,7 @@ Prompt = str | tuple[int, ...] | Conversation
 
 
 class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the text must conform to: exactly one of the fields is set."""
+    """What the text must conform to: exactly one of the fields but `field` is set."""
 
     json_schema: str | None = None
     """A JSON schema, as JSON text."""

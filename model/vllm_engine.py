@@ -134,7 +134,7 @@ class VllmEngine:
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        at_once = guided is not None and conversation is not None and self._chat.guided_at_once(ids)
+        at_once = guided is not None and self._chat.guided_at_once(ids)
         return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once, guide_field)
 
     def add(self, prepared: _Prepared) -> None:

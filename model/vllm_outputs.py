@@ -129,6 +129,7 @@ class OutputReader:
                 tokenizer.piece(token_id),
                 finite(logprob.logprob),
                 tokenizer.raw(token_id) if token_bytes else b"",
+                token_id in tokenizer.special_ids,
             )
             for token_id, logprob in best
         )

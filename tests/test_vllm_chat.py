@@ -161,6 +161,14 @@ def test_guides_are_followed(backend: Any) -> None:
         assert joined(run(backend, generation(asking(question("plain")), stream=False, guide=guide)))[0] in wanted
 
 
+@pytest.mark.parametrize("prompt", ["Is it?", "Is it?<think>\nPerhaps.\n</think>\n"])
+def test_a_guide_of_a_plain_prompt_is_followed_where_there_is_a_reasoning_parser(backend: Any, prompt: str) -> None:
+    """No reasoning comes that vLLM would have to wait for."""
+    sampling = Sampling(temperature=0.0, max_tokens=10, guide=Guide(regex="(yes|no)"))
+    one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False, prompt_field="prompt")
+    assert joined(run(backend, one))[0] in {"yes", "no"}
+
+
 BROKEN = [
     Guide(json_schema="x"),
     Guide(json_schema='{"type": "nonsense"}'),

@@ -176,8 +176,11 @@ def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
 
 def split(chat: Any, asked: Question, groups: list[list[Token]]) -> tuple[str, str, list[tuple[str, str]], int]:
     """What groups of an answer's tokens become: text, reasoning, calls, and how many tokens are reasoning."""
-    tools: dict[str, Any] = {"tools": asked.tools, "tool_choice": "auto"} if asked.tools else {}
-    conversation = Conversation(messages=({"role": "user", "content": asked.prompt},), **tools)
+    conversation = Conversation(
+        messages=({"role": "user", "content": asked.prompt},),
+        tools=asked.tools,
+        tool_choice="auto" if asked.tools else None,
+    )
     splitter = chat.splitter(conversation, chat.request(conversation), [])
     parts = [splitter.feed(group, ended=False) for group in groups]
     parts.append(splitter.feed([], ended=True))
