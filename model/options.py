@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .errors import SHOWN, OptionError
+from .image_rules import ImageRules, image_option, image_rules
 from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
@@ -74,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
     merge_records: bool = False
+    images: ImageRules = ImageRules()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1
@@ -175,7 +177,7 @@ def _special(option: Option, text: str) -> object:
         raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
     if option.name == "model_id" and text.startswith("s3://"):
         raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return option.value(text)
+    return image_option(option.name, option.value(text))
 
 
 def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
@@ -230,6 +232,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
+        images=image_rules(values),
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,

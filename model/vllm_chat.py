@@ -9,7 +9,8 @@ once do to them is theirs to get wrong, and a whole answer could differ from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from .errors import OptionError, ParameterError
 from .events import CallDelta, Token
 from .generation import Conversation
+from .images import Image
 from .options import Settings
+from .vllm_images import ImageSide, numbered, with_pictures
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -135,6 +138,8 @@ class ChatSide:
     def __init__(self, llm: LLMEngine, settings: Settings) -> None:
         self._llm = llm
         self._settings = settings
+        self.images = ImageSide(llm)
+        self._processing = threading.Lock()
         self._template = _template(settings)
         # Fails at start, not at the first request that needs a parser.
         _parser(settings.tool_call_parser, settings.reasoning_parser, settings)
@@ -149,7 +154,7 @@ class ChatSide:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         fields: dict[str, Any] = {
-            "messages": list(conversation.messages),
+            "messages": numbered(conversation.messages),
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
@@ -171,8 +176,9 @@ class ChatSide:
         parser = self._parser_for(conversation, request)
         return request if parser is None else parser.adjust_request(request)
 
-    def render(self, request: Any) -> Any:
+    def render(self, request: Any, images: Sequence[Image] = ()) -> Any:
         """The prompt, as vLLM takes it. Raises what templates raise; see `template_errors`."""
+        pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
@@ -180,7 +186,16 @@ class ChatSide:
         from vllm.renderers.params import TokenizeParams
 
         tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=request.add_special_tokens)
-        _, rendered = self._llm.renderer.render_chat([request.messages], chat, tokenize)
+        render = self._llm.renderer.render_chat
+        if not pictures:
+            _, rendered = render([request.messages], chat, tokenize)
+        else:
+            messages = with_pictures(request.messages, pictures)
+            # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes
+            # by the order of requests, and by none being refused between the two, so it is left out (the core's own
+            # caches are not).
+            with self._processing:
+                _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
         (prompt,) = rendered
         return prompt
 
