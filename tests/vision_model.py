@@ -1,6 +1,7 @@
-"""A model that takes images, made on the spot: LLaVA of a tiny CLIP tower and a tiny Llama, with random weights.
+"""A model that takes images, made on the spot: Idefics3 of a tiny tower and a tiny Llama, with random weights.
 
-Its answers mean nothing, but they are greedy, and other images give other answers. An image is four tokens.
+Its answers mean nothing, but they are greedy, and other images give other answers. An image is cut into tiles by its
+shape: a square one into four, one that is twice as wide as high into two.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-IMAGE = "<image>"
-TOKENS = 4
-"""Of one image in the prompt."""
+TILE, EDGE, PATCH, SCALE = 56, 112, 14, 2
+TOKENS = (TILE // PATCH) ** 2 // SCALE**2
+"""Of a tile in the prompt."""
+SPECIAL = (
+    "<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>",
+    *(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)),
+)  # fmt: skip
 
 OPENAI_TEMPLATE = """\
 {%- for message in messages %}
@@ -29,10 +34,12 @@ OPENAI_TEMPLATE = """\
 """Takes parts, and says itself where an image stands."""
 
 STRING_TEMPLATE = """\
-{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{%- endfor %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
 """
-"""Takes text; vLLM puts the placeholders before it."""
+"""Takes text; vLLM puts the images before it."""
 
 
 def build(directory: Path, demo_model: Path) -> Path:
@@ -40,58 +47,56 @@ def build(directory: Path, demo_model: Path) -> Path:
     import torch
     from transformers import (
         AutoTokenizer,
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessor,
+        Idefics3Processor,
     )
 
     directory.mkdir(parents=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(demo_model / name, directory / name)
     tokenizer: Any = AutoTokenizer.from_pretrained(directory)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", IMAGE]})
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", *SPECIAL]})
     tokenizer.chat_template = OPENAI_TEMPLATE
-    vision = CLIPVisionConfig(
-        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14
-    )
-    text = LlamaConfig(
-        vocab_size=704,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=2048,
-        initializer_range=0.2,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    config = LlavaConfig(
-        vision_config=vision,
-        text_config=text,
-        image_token_index=tokenizer.convert_tokens_to_ids(IMAGE),
-        vision_feature_layer=-1,
-        vision_feature_select_strategy="default",
-        image_seq_length=TOKENS,
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    config = Idefics3Config(
+        text_config={
+            "model_type": "llama",
+            "vocab_size": 704,
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "max_position_embeddings": 2048,
+            "initializer_range": 0.2,
+            **ids,
+        },
+        vision_config={
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": TILE,
+            "patch_size": PATCH,
+        },
+        scale_factor=SCALE,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        **ids,
     )
     torch.manual_seed(7)
-    model: Any = LlavaForConditionalGeneration(config).float()
+    model: Any = Idefics3ForConditionalGeneration(config).float()
     with torch.no_grad():
-        for parameter in model.model.multi_modal_projector.parameters():
-            parameter.normal_(0, 0.5)
+        for part in (model.model.vision_model, model.model.connector):
+            for parameter in part.parameters():
+                parameter.normal_(0, 0.3)
     model.save_pretrained(directory)
-    LlavaProcessor(
-        image_processor=CLIPImageProcessor(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}),
+    Idefics3Processor(
+        image_processor=Idefics3ImageProcessor(size={"longest_edge": EDGE}, max_image_size={"longest_edge": TILE}),
         tokenizer=tokenizer,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        image_token=IMAGE,
-        num_additional_image_tokens=1,
+        image_seq_len=TOKENS,
         chat_template=OPENAI_TEMPLATE,
     ).save_pretrained(directory)
     generation = {"do_sample": False, "eos_token_id": tokenizer.eos_token_id}
