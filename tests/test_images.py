@@ -201,12 +201,15 @@ class Hand:
         self.go.set()
         self.preparing = threading.Event()
         self.given: dict[int, list[bytes]] = {}
+        self.fault: Exception | None = None
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> str:
         del generation
         if images:
             self.preparing.set()
             self.go.wait(60)
+        if self.fault is not None:
+            raise self.fault
         self.given[number] = [image.data for image in images]
         return f"prepared {number}"
 
@@ -377,11 +380,7 @@ def test_an_image_is_refused_by_name(url: str, reason: str) -> None:
 
 def test_what_the_backend_raises_is_told() -> None:
     desk = Desk()
-
-    def prepare(*_: Any) -> Any:
-        raise ParameterError("messages: too long", "messages")
-
-    desk.backend.prepare = prepare  # type: ignore[method-assign]
+    desk.backend.fault = ParameterError("messages: too long", "messages")
     desk.take(1, conversation(part(data_url(PICTURE))))
     desk.take(2, "text")
     assert sorted(number for number, error in desk.wait(2) if isinstance(error, ParameterError)) == [1, 2]
