@@ -20,7 +20,7 @@ from .events import CallDelta, Token
 from .generation import Conversation
 from .images import Image
 from .options import Settings
-from .vllm_images import ImageSide, numbered, with_pictures
+from .vllm_images import ImageSide, numbered, processor_faults, with_pictures
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -194,7 +194,7 @@ class ChatSide:
             # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes
             # by the order of requests, and by none being refused between the two, so it is left out (the core's own
             # caches are not).
-            with self._processing:
+            with self._processing, processor_faults(images):
                 _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
         (prompt,) = rendered
         return prompt

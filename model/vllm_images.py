@@ -8,7 +8,8 @@ chat template's and vLLM's to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .errors import ParameterError, one_line
@@ -17,7 +18,7 @@ from .images import Image
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ImageSide", "numbered", "with_pictures"]
+__all__ = ["ImageSide", "numbered", "processor_faults", "with_pictures"]
 
 Message = dict[str, Any]
 
@@ -59,6 +60,22 @@ def _limit(llm: LLMEngine) -> int:
     # Some models have one kind for images and videos alike.
     kind = "vision_chunk" if getattr(llm.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
     return int(limits.get(kind, 0))
+
+
+@contextmanager
+def processor_faults(images: Sequence[Image]) -> Iterator[None]:
+    """Raises ParameterError for what a model's processor refuses (too narrow an image, say).
+
+    vLLM's own message would repeat the prompt and its settings; the cause says what is wrong.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if error.__cause__ is None or not str(error).startswith("Failed to apply "):
+            raise
+        field = images[0].field if len(images) == 1 else "messages"
+        reason = one_line(str(error.__cause__))[:200]
+        raise ParameterError(f"{field}: the model's image processor refuses it: {reason}", field) from error
 
 
 def numbered(messages: Iterable[Message]) -> list[Message]:

@@ -135,6 +135,22 @@ def test_many_threads_prepare_at_once(backend: Any) -> None:
     assert run(backend, *reversed(prepared)) == alone * 4
 
 
+def test_what_the_models_processor_refuses(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import Idefics3ImageProcessor
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ValueError("absolute aspect ratio must be\nsmaller than 200")
+
+    monkeypatch.setattr(Idefics3ImageProcessor, "__call__", refuse)
+    for count, field in ((1, "image 0"), (2, "messages")):
+        picture = png(color=(77, 77, count))
+        with pytest.raises(ParameterError) as caught:
+            backend.prepare(1, generation(*[""] * count, "secret"), images(*[picture] * count))
+        reason = "the model's image processor refuses it: absolute aspect ratio must be smaller than 200"
+        assert caught.value.message == f"{field}: {reason}"
+        assert caught.value.param == field
+
+
 @pytest.mark.parametrize("data", [png()[:-25], b"\x89PNG\r\n\x1a\n", b"GIF89a\x01\0\x01\0\0\0\0", b""])
 def test_what_cannot_be_decoded(backend: Any, data: bytes) -> None:
     with pytest.raises(ParameterError, match="image 1: the image cannot be decoded: ") as caught:
