@@ -23,6 +23,7 @@ from .image_rules import ImageRules, image_option, image_rules
 from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
+from .speculation import speculative_config
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
 
@@ -51,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist (vLLM too), or disable in async mode."""
+    """Resolved: vllm, lmi-dist (vLLM too), or disable: in async mode, and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -89,6 +90,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
+
+    @property
+    def dynamic_batch(self) -> bool:
+        """Whether the host hands over whole batches and waits for all of their answers."""
+        return self.rolling_batch == "disable" and not self.async_mode
 
 
 def refuse(faults: Iterable[tuple[str, str]]) -> None:
@@ -196,12 +202,15 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
     size = values.get("max_rolling_batch_size", 256)
-    if values.get("enable_streaming", "false") != "false":
+    if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    draft = speculative_config(values, directory)
+    if draft and "speculative_config" in reading.arguments:
+        reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
     refuse(reading.faults)
@@ -210,6 +219,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     arguments = {**reading.arguments, "model": model_id, "dtype": dtype, "max_num_seqs": str(size)}
     if values.get("tensor_parallel_degree") is None:
         arguments.pop("tensor_parallel_size", None)
+    if draft:
+        arguments["speculative_config"] = draft
     return Settings(
         model_dir=directory,
         model_id=model_id,
@@ -253,13 +264,14 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         if rolling_batch not in {"auto", "disable"}:
             reading.fault("async_mode", f"expected option.rolling_batch=disable with it, got {rolling_batch!r}")
         return "disable", True
-    if rolling_batch == "disable" or dynamic:
-        given = "batch_size > 1" if rolling_batch != "disable" else "'disable' without option.async_mode=true"
-        reading.fault(
-            "rolling_batch",
-            f"{given} asks for what this version does not support: dynamic batches. Set option.rolling_batch=vllm, or "
-            "option.async_mode=true with option.rolling_batch=disable",
-        )
+    if rolling_batch == "disable" or (dynamic and rolling_batch == "auto"):
+        if dynamic and reading.values.get("enable_streaming", "false") != "false":
+            reading.notes.append(
+                "option.enable_streaming with batch_size > 1: only a batch of one is sent as it is made"
+            )
+        return "disable", False
+    if dynamic:
+        reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
     if rolling_batch == "lmi-dist":
         reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
         return rolling_batch, False
