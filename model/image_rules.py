@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-__all__ = ["LARGEST_IMAGES", "MOST_PIXELS", "ImageRules", "image_option", "image_rules"]
+from .errors import SHOWN
+
+__all__ = ["LARGEST_IMAGES", "MOST_PIXELS", "ImageRules", "image_rules"]
 
 LARGEST_IMAGES = 50 << 20
 """OpenAI's limit for the images of one request."""
@@ -33,28 +35,31 @@ class ImageRules(msgspec.Struct, frozen=True, kw_only=True):
     """Of all images of a prompt together."""
 
 
-def image_option(name: str, value: Any) -> Any:
-    """`value` of the option `name` as ImageRules have it; raises ValueError with what was expected."""
-    if name == "allowed_media_domains":
-        domains = tuple(domain.lower().rstrip(".") for domain in value)
-        if any(not domain or set(domain) & set("/:@,;") or "*" in domain.removeprefix("*") for domain in domains):
-            raise ValueError("hosts without scheme and port, as example.com, *.example.com, or * for any")
-        return domains
-    if name == "allowed_media_networks":
-        try:
-            return tuple(str(ipaddress.ip_network(network)) for network in value)
-        except ValueError as error:
-            raise ValueError(f"networks, as 10.0.0.0/8 ({error})") from None
-    return value
-
-
-def image_rules(values: Mapping[str, Any]) -> ImageRules:
-    """The rules, from the values of options that were given."""
+def image_rules(values: Mapping[str, Any], fault: Callable[[str, str], None]) -> ImageRules:
+    """The rules, from the values of options that were given; `fault` is told the option and what is wrong with it."""
+    domains = tuple(domain.lower().rstrip(".") for domain in values.get("allowed_media_domains", ()))
+    for domain in domains:
+        if not domain or set(domain) & set("/:@,;") or "*" in domain.removeprefix("*"):
+            expected = "hosts without scheme and port, as example.com, *.example.com, or * for any"
+            fault("allowed_media_domains", f"expected {expected}, got {domain[:SHOWN]!r}")
+    networks: tuple[str, ...] = values.get("allowed_media_networks", ())
+    for network in networks:
+        if wrong := _wrong(network):
+            fault("allowed_media_networks", f"expected networks, as 10.0.0.0/8, got {network[:SHOWN]!r} ({wrong})")
     return ImageRules(
-        domains=values.get("allowed_media_domains", ()),
-        networks=values.get("allowed_media_networks", ()),
+        domains=domains,
+        networks=networks,
         folder=values.get("allowed_local_media_path"),
         timeout=values.get("image_fetch_timeout"),
         max_bytes=values.get("max_image_bytes", LARGEST_IMAGES),
         max_pixels=values.get("max_image_pixels", MOST_PIXELS),
     )
+
+
+def _wrong(network: str) -> str:
+    """What is wrong with a network; empty where nothing is."""
+    try:
+        ipaddress.ip_network(network)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .errors import SHOWN, OptionError
-from .image_rules import ImageRules, image_option, image_rules
+from .image_rules import ImageRules, image_rules
 from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
@@ -183,7 +183,7 @@ def _special(option: Option, text: str) -> object:
         raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
     if option.name == "model_id" and text.startswith("s3://"):
         raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return image_option(option.name, option.value(text))
+    return option.value(text)
 
 
 def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
@@ -213,6 +213,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
+    images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
         log.warning("%s", note)
@@ -243,7 +244,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
-        images=image_rules(values),
+        images=images,
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,
