@@ -136,12 +136,12 @@ def test_many_threads_prepare_at_once(backend: Any) -> None:
 
 
 def test_what_the_models_processor_refuses(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transformers import Idefics3ImageProcessor
+    processor = backend._llm.renderer.mm_processor.info.get_hf_processor()
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise ValueError("absolute aspect ratio must be\nsmaller than 200")
 
-    monkeypatch.setattr(Idefics3ImageProcessor, "__call__", refuse)
+    monkeypatch.setattr(type(processor), "__call__", refuse)
     for count, field in ((1, "image 0"), (2, "messages")):
         picture = png(color=(77, 77, count))
         with pytest.raises(ParameterError) as caught:
