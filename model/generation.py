@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Conversation", "Generation", "Guide", "Prompt", "Sampling"]
+__all__ = ["Beams", "Conversation", "Generation", "Guide", "Prompt", "Sampling"]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +61,21 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the client calls it, for errors about it."""
 
 
+class Beams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Beam search: of all continuations the likeliest are followed, instead of drawing one."""
+
+    width: int
+    """How many are followed at once; at least 2."""
+    length_penalty: float = 1.0
+    """A sequence's rank is the sum of its log-probabilities divided by its length to this power: above 0 is in favour
+    of longer ones."""
+    early_stopping: bool | Literal["never"] = False
+    """When to end, once `width` sequences are complete. True: at once. False: when the likeliest that goes on is no
+    better by now than the worst of them. "never": when it cannot become better."""
+    field: str = "num_beams"
+    """What the client calls it, for errors about it."""
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How tokens are chosen and when to stop. None means the default of the model's generation_config, or neutral."""
 
@@ -80,6 +95,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many sequences."""
     best_of: int | None = None
     """How many to generate for the n likeliest of them (model/ranking.py); above n, and not streamed. None: n."""
+    beams: Beams | None = None
+    """Beam search, whose n best sequences come, best first: not streamed, greedy, and without penalties, logit_bias,
+    bad_words, guide and best_of."""
+    typical_p: float | None = None
+    """In (0, 1]; of sampling."""
     max_tokens: int | None = None
     """Tokens to generate at most, per sequence; None is the rest of the context."""
     min_tokens: int = 0

@@ -14,7 +14,7 @@ import logging
 import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,12 +25,14 @@ from .generation import Conversation, Generation
 from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
+from .vllm_beam import BeamRun, BeamRuns
 from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
+from .vllm_prompt import refused, render
 from .vllm_sampling import room, sampling_params
 from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
-from .vllm_splitter import Splitter
+from .vllm_splitter import Splitter, split
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -54,6 +56,7 @@ class _Prepared:
     guided_at_once: bool
     guide_field: str | None
     """The client's field that asked for guided decoding."""
+    beams: BeamRun | None = None
 
 
 @dataclass(slots=True)
@@ -102,7 +105,9 @@ class VllmEngine:
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
         self._chat = ChatSide(self._llm, settings)
-        self._reader = OutputReader(Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer))
+        text_side, ends = Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer)
+        self._reader = OutputReader(text_side, ends)
+        self._beams = BeamRuns(self._llm, self._reader, text_side, ends)
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, _Group] = {}
         context, images = self._model_config.max_model_len, self._chat.images.limit
@@ -116,7 +121,7 @@ class VllmEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
-        return bool(self._sequences)
+        return bool(self._sequences) or self._beams.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
         """Tokenizes and checks; raises RequestError."""
@@ -124,23 +129,33 @@ class VllmEngine:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
             request = self._chat.request(conversation) if conversation else None
-            prompt = self._chat.render(request, images) if request else self._render(generation)
+            prompt = self._chat.render(request, images) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             params = sampling_params(generation, self._defaults, max_tokens, guided, connected=self._connected)
         except self._client_errors as error:
-            raise _refused(error) from error
+            raise refused(error) from error
         except template_errors() as error:
             raise ParameterError(f"{generation.prompt_field}: the chat template refuses it: {error}") from error
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
         at_once = guided is not None and self._chat.guided_at_once(ids)
-        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once, guide_field)
+        beams = None
+        if sampling.beams is not None:
+            shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
+            beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
+        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once, guide_field, beams)
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
+        if prepared.beams is not None:
+            try:
+                self._beams.add(prepared.beams)
+            except self._client_errors as error:
+                raise refused(error) from error
+            return
         generation = prepared.generation
         echo = self._reader.prompt_text(prepared.prompt_ids) if generation.echo else ""
         group = _Group(
@@ -158,7 +173,7 @@ class VllmEngine:
                 self._llm.add_request(request_id=name, prompt=self._input(name, prepared, params), params=params)
             except self._client_errors as error:
                 self._drop(group)
-                raise _refused(error, prepared.guide_field) from error
+                raise refused(error, prepared.guide_field) from error
             group.running.add(name)
             keep_tokens = generation.tokens or splitter is not None
             text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
@@ -167,6 +182,7 @@ class VllmEngine:
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
+        self._beams.abort(numbers)
         for number in numbers:
             if (group := self._groups.pop(number, None)) is not None:
                 self._drop(group)
@@ -178,6 +194,7 @@ class VllmEngine:
         for output in self._llm.step():
             sequence = self._sequences.get(output.request_id)
             if sequence is None:
+                events += self._beams.read(output)
                 continue
             number = sequence.group.number
             try:
@@ -206,27 +223,6 @@ class VllmEngine:
         request = self._llm.input_processor.process_inputs(name, prepared.prompt, params, supported_tasks=tasks)
         request.reasoning_ended = True
         return request
-
-    def _render(self, generation: Generation) -> Any:
-        """The prompt as vLLM takes it."""
-        from vllm.renderers.inputs.preprocess import parse_model_prompt
-        from vllm.renderers.params import TokenizeParams
-
-        given: dict[str, Any]
-        if isinstance(generation.prompt, str):
-            given = {"prompt": generation.prompt}
-        else:
-            given = {"prompt_token_ids": [*cast("tuple[int, ...]", generation.prompt)]}
-        # No limit here: vLLM's message for a long prompt would not name the client's field.
-        truncate = generation.sampling.truncate
-        tokenize = TokenizeParams(
-            max_total_tokens=None,
-            truncate_prompt_tokens=truncate,
-            truncation_side="left",
-            add_special_tokens=generation.add_special_tokens,
-        )
-        parsed = parse_model_prompt(self._model_config, given)
-        return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
 
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""
@@ -262,14 +258,7 @@ class VllmEngine:
 
     def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
         """What is new of a sequence, split where it is the answer to a conversation that is to be."""
-        splitter = sequence.splitter
-        if splitter is None:
-            return Delta(sequence.index, text, tokens, finish)
-        part = splitter.feed(tokens, ended=finish is not None)
-        if finish is not None:
-            finish = msgspec.structs.replace(finish, reasoning_tokens=splitter.reasoning_tokens)
-        shown = tokens if sequence.group.tokens else ()
-        return Delta(sequence.index, part.text, shown, finish, part.reasoning, tuple(part.calls))
+        return split(sequence.splitter, Delta(sequence.index, text, tokens, finish), shown=sequence.group.tokens)
 
     def _forget(self, sequence: _Sequence) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""
@@ -287,10 +276,3 @@ class VllmEngine:
             del self._sequences[name]
         if names:
             self._llm.abort_request(names)
-
-
-def _refused(error: Exception, guide_field: str | None = None) -> ParameterError:
-    """What vLLM found wrong with a request's values. Where it names none, the fault is that of the guided decoding."""
-    param = getattr(error, "parameter", None) or guide_field
-    named = param is None or param in str(error)
-    return ParameterError(str(error) if named else f"{param}: {error}", param)

@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .events import CallDelta, Token
+from msgspec.structs import replace
 
-__all__ = ["Part", "Reasoning", "Splitter"]
+from .events import CallDelta, Delta, Token
+
+__all__ = ["Part", "Reasoning", "Splitter", "split"]
 
 log = logging.getLogger(__name__)
 
@@ -147,3 +149,15 @@ class Splitter:
             return CallDelta(call.index, arguments=arguments) if arguments else None
         self._named.add(call.index)
         return CallDelta(call.index, call.id, name, arguments)
+
+
+def split(splitter: Splitter | None, delta: Delta, *, shown: bool) -> Delta:
+    """`delta`, taken apart where there is a splitter; its tokens only where they are `shown`."""
+    if splitter is None:
+        return delta
+    finish = delta.finish
+    part = splitter.feed(delta.tokens, ended=finish is not None)
+    if finish is not None:
+        finish = replace(finish, reasoning_tokens=splitter.reasoning_tokens)
+    tokens = delta.tokens if shown else ()
+    return Delta(delta.index, part.text, tokens, finish, part.reasoning, tuple(part.calls))
