@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.errors import ParameterError
-from ..model.generation import Sampling
+from ..model.errors import ParameterError, UnsupportedError
+from ..model.generation import Beams, Sampling
 from ..model.options import Settings
 from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, read_rows
 
@@ -37,7 +37,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("stop_sequences", Texts(), (), "stop"),
     Parameter("decoder_input_details", Boolean(), False, "decoder_input_details"),
     # LmiDist's and vLLM's.
-    Parameter("typical_p", Number(0, 1, above=True), 1.0, only=True),
+    Parameter("typical_p", Number(0, 1, above=True), 1.0, "typical_p"),
     Parameter("truncate", Integer(1), None, "truncate"),
     Parameter("ignore_eos_token", Boolean(), False, "ignore_eos"),
     Parameter("min_p", Number(0, 1), 0.0, "min_p"),
@@ -45,9 +45,10 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("frequency_penalty", Number(-2, 2), 0.0, "frequency_penalty"),
     Parameter("n", Integer(1, SEQUENCES), 1, "n"),
     Parameter("best_of", Integer(1, SEQUENCES), 1, "best_of"),
-    Parameter("num_beams", Integer(1), 1, only=True),
-    Parameter("length_penalty", Number(-100, 100), 1.0, only=True),
-    Parameter("early_stopping", Boolean(words=("never",)), False, only=True),
+    Parameter("num_beams", Integer(1, SEQUENCES), 1, "num_beams"),
+    # Without beams these two have no effect.
+    Parameter("length_penalty", Number(-100, 100), 1.0, "length_penalty"),
+    Parameter("early_stopping", Boolean(words=("never",)), False, "early_stopping"),
     Parameter("stop_token_ids", Ids(), (), "stop_token_ids"),
     Parameter("include_stop_str_in_output", Boolean(), False, "include_stop"),
     # The answers have a place for the chosen token's log_prob alone, which is there wherever tokens are shown.
@@ -68,9 +69,20 @@ TABLE: tuple[Parameter, ...] = (
 
 BY_NAME = {row.name: row for row in TABLE}
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
-SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__)
-CHOICE_KEYS = ("top_k", "top_p", "min_p")
+SAMPLING_KEYS = (*(key for key in DEFAULTS if key in Sampling.__struct_fields__), "beams")
+CHOICE_KEYS = ("top_k", "top_p", "min_p", "typical_p")
 """What only has an effect on sampled tokens, besides the temperature."""
+NOT_WITH_BEAMS = (
+    "best_of",
+    "do_sample",
+    *CHOICE_KEYS,
+    "temperature",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "bad_words",
+)
+"""What is refused beside beams unless it has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +101,14 @@ class Parameters:
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
     values, names = read_rows(given, BY_NAME, settings, "parameters.")
+    values["beams"] = None
     if values["min_tokens"] > values["max_tokens"]:
         most = f"an integer up to max_new_tokens, {values['max_tokens']}"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)
-    if not _samples(values, temperature_given="temperature" in names):
-        values.update(temperature=0.0, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
-    several = _rank(values, names)
+    beams = values["num_beams"] > 1
+    if not _samples(values, temperature_given="temperature" in names and not (beams and values["temperature"] == 1)):
+        values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
+    several = _beams(values, names) if beams else _rank(values, names)
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         details=values["details"],
@@ -115,6 +129,22 @@ def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:
     most = max(n, best_of)
     values["n"], values["best_of"] = (most if n == 1 else n), (most if most > 1 else None)
     return None if most == 1 else names["best_of" if best_of > 1 else "n"]
+
+
+def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
+    """Sets the beam search, whose best n sequences come, or all where n is 1; names the field that asks for it."""
+    name, width, n = names["num_beams"], values["num_beams"], values["n"]
+    if n > width:
+        raise ParameterError.of(names["n"], n, f"an integer up to num_beams, {width}")
+    for key in NOT_WITH_BEAMS:
+        # Here a temperature of 0 stands for greedy decoding.
+        if values[key] != (0 if key == "temperature" else DEFAULTS[key]):
+            raise UnsupportedError(f"{names[key]}: goes not with {name} above 1, expected one of them", names[key])
+    values["n"], values["best_of"] = (width if n == 1 else n), None
+    values["beams"] = Beams(
+        width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"], field=name
+    )
+    return name
 
 
 def _samples(values: dict[str, Any], temperature_given: bool) -> bool:

@@ -200,7 +200,7 @@ class BeamRuns:
         # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
         how = "repetition" if hypothesis.ending == "stop" else ended
         reason, stop = self._reader.how(text.stream.stop, how, ids[-1])
-        finish = Finish(reason, stop, text.stream.count, text.cumulative, last, discarded_tokens=discarded)
+        finish = Finish(reason, stop, text.stream.count, text.cumulative, last=last, discarded_tokens=discarded)
         return split(splitter, Delta(index, new, tokens, finish), shown=run.generation.tokens)
 
     def _drop(self, run: BeamRun) -> None:

@@ -13,7 +13,7 @@ from lmi.formatters.base import Request
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi_parameters import TABLE, read_parameters
 from lmi.model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
-from lmi.model.generation import Sampling
+from lmi.model.generation import Beams, Sampling
 from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
@@ -27,6 +27,7 @@ GREEDY = Sampling(
     repetition_penalty=1.0,
     presence_penalty=0.0,
     frequency_penalty=0.0,
+    typical_p=1.0,
     max_tokens=30,
 )
 """What no parameters at all give: specs 002's defaults, and none left to the model's generation_config."""
@@ -40,6 +41,10 @@ def changed(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields of Sampling that `parameters` change."""
     now, then = (msgspec.structs.asdict(value) for value in (sampling(parameters), GREEDY))
     return {name: value for name, value in now.items() if value != then[name]}
+
+
+def beams(width: int, **more: Any) -> Beams:
+    return Beams(width=width, field="parameters.num_beams", **more)
 
 
 def refused(parameters: dict[str, Any]) -> LmiError:
@@ -83,6 +88,9 @@ def test_every_key_is_of_use() -> None:
         "details",
         "return_full_text",
         "decoder_input_details",
+        "num_beams",
+        "length_penalty",
+        "early_stopping",
     }
 
 
@@ -135,6 +143,15 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"n": 3}, {"n": 3, "best_of": 3}),
     ({"best_of": 4}, {"n": 4, "best_of": 4}),
     ({"n": 2, "best_of": 4}, {"n": 2, "best_of": 4}),
+    ({"num_beams": 3}, {"n": 3, "beams": beams(3)}),
+    ({"num_beams": 3, "n": 2}, {"n": 2, "beams": beams(3)}),
+    (
+        {"num_beams": 2, "length_penalty": -1, "early_stopping": "never", "do_sample": False, "temperature": 0.5},
+        {"n": 2, "beams": beams(2, length_penalty=-1.0, early_stopping="never")},
+    ),
+    ({"num_beams": 2, "early_stopping": True, "temperature": 1}, {"n": 2, "beams": beams(2, early_stopping=True)}),
+    ({"num_beams": 2, "temperature": 0, "top_p": 0.5, "best_of": 1}, {"n": 2, "beams": beams(2)}),
+    ({"length_penalty": 2, "early_stopping": True}, {}),
     ({"length_penalty": 1, "early_stopping": False, "top_n_tokens": 0, "watermark": False}, {}),
     ({"logprobs": 5, "prompt_logprobs": 5}, {}),
 ]
@@ -165,6 +182,7 @@ INFERENCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"top_k": None, "top_p": None}, {}),
     ({"min_p": 0}, {}),
     ({"top_p": 0.9}, {**SAMPLED, "top_p": 0.9}),
+    ({"typical_p": 0.9}, {**SAMPLED, "typical_p": 0.9}),
     ({"top_k": 1}, {**SAMPLED, "top_k": 1}),
     # None of these says how a token is drawn.
     ({"seed": 5, "repetition_penalty": 1.1}, {"seed": 5, "repetition_penalty": 1.1}),
@@ -270,26 +288,14 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         ParameterError,
         "parameters.min_length: expected an integer up to max_new_tokens, 30, got 31",
     ),
-    (
-        {"typical_p": 0.5},
-        UnsupportedError,
-        "parameters.typical_p: expected 1.0, the only value that is supported, got 0.5",
-    ),
     ({"typical_p": 0}, ParameterError, "parameters.typical_p: expected a number above 0 and up to 1, got 0"),
     ({"n": 0}, ParameterError, "parameters.n: expected an integer >= 1, got 0"),
     ({"n": 129}, ParameterError, "parameters.n: expected an integer from 1 to 128, got 129"),
     ({"n": 3, "best_of": 2}, ParameterError, "parameters.best_of: expected an integer from n, 3, to 128, got 2"),
-    ({"num_beams": 4}, UnsupportedError, "parameters.num_beams: expected 1, the only value that is supported, got 4"),
-    (
-        {"length_penalty": 2},
-        UnsupportedError,
-        "parameters.length_penalty: expected 1.0, the only value that is supported, got 2.0",
-    ),
-    (
-        {"early_stopping": "never"},
-        UnsupportedError,
-        "parameters.early_stopping: expected False, the only value that is supported, got 'never'",
-    ),
+    ({"num_beams": 0}, ParameterError, "parameters.num_beams: expected an integer >= 1, got 0"),
+    ({"num_beams": 129}, ParameterError, "parameters.num_beams: expected an integer from 1 to 128, got 129"),
+    ({"num_beams": 2, "n": 3}, ParameterError, "parameters.n: expected an integer up to num_beams, 2, got 3"),
+    ({"length_penalty": 101}, ParameterError, "parameters.length_penalty: expected a number from -100 to 100, got 101"),
     (
         {"top_n_tokens": 3},
         UnsupportedError,
@@ -311,6 +317,28 @@ def test_message(parameters: dict[str, Any], kind: type[LmiError], message: str)
     assert type(error) is kind
     assert error.message == message
     assert error.param == message.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("do_sample", True),
+        ("temperature", 0.7),
+        ("top_k", 5),
+        ("top_p", 0.9),
+        ("min_p", 0.1),
+        ("typical_p", 0.5),
+        ("best_of", 2),
+        ("repetition_penalty", 1.1),
+        ("presence_penalty", 1),
+        ("frequency_penalty", -1),
+        ("bad_sequences", ["x"]),
+    ],
+)
+def test_what_does_not_go_with_beams(name: str, value: Any) -> None:
+    error = refused({"num_beams": 2, name: value})
+    assert type(error) is UnsupportedError
+    assert error.message == f"parameters.{name}: goes not with parameters.num_beams above 1, expected one of them"
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -119,6 +119,7 @@ def test_what_the_old_client_sends() -> None:
         ("top_k", 5, "top_k", 5),
         ("top_p", 0.9, "top_p", 0.9),
         ("min_p", 0.1, "min_p", 0.1),
+        ("typical_p", 0.9, "typical_p", 0.9),
         ("seed", 2**63 - 1, "seed", 2**63 - 1),
         ("ignore_eos_token", True, "ignore_eos", True),
         # Without effect.
@@ -232,7 +233,7 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
         ("frequency_penalty", 3, "parameters.frequency_penalty: expected a number from -2 to 2, got 3"),
         ("top_k", -2, "parameters.top_k: expected an integer >= -1, got -2"),
         ("top_p", 1.5, "parameters.top_p: expected a number above 0 and up to 1, got 1.5"),
-        ("typical_p", 0.9, "parameters.typical_p: expected 1.0, the only value that is supported, got 0.9"),
+        ("typical_p", 1.1, "parameters.typical_p: expected a number above 0 and up to 1, got 1.1"),
         ("do_sample", 1, "parameters.do_sample: expected true or false, got 1"),
         ("max_new_tokens", 0, "parameters.max_new_tokens: expected an integer >= 1, got 0"),
         ("return_full_text", "yes", "parameters.return_full_text: expected true or false, got 'yes'"),

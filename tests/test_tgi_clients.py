@@ -201,7 +201,7 @@ def test_text_generation_with_a_grammar(client: InferenceClient) -> None:
         ({"best_of": 2}, "parameters.best_of"),
         ({"adapter_id": "poet"}, "parameters.adapter_id"),
         ({"watermark": True}, "parameters.watermark"),
-        ({"typical_p": 0.5}, "parameters.typical_p"),
+        ({"typical_p": 1.5}, "parameters.typical_p"),
     ],
     ids=str,
 )
