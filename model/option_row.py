@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
-__all__ = ["Kind", "Option"]
+from .errors import SHOWN, OptionError
+
+__all__ = ["Kind", "Option", "refuse", "shown"]
 
 Kind = Literal["bool", "int", "float", "str", "choice", "json", "engine"]
 """`engine`: text whose form the engine alone knows."""
@@ -95,3 +97,18 @@ class Option:
             raise ValueError(f"{self.expected} ({error})") from None
         if not isinstance(decoded, dict):
             raise ValueError(self.expected)
+
+
+def refuse(faults: Iterable[tuple[str, str]]) -> None:
+    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
+    found = list(faults)
+    if len(found) == 1:
+        raise OptionError(found[0][1], found[0][0])
+    if found:
+        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
+        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
+
+
+def shown(text: str) -> str:
+    """`text` in quotes, cut to what a message may repeat."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

@@ -29,7 +29,6 @@ def _host(name: str, help: str, *aliases: str) -> Option:
     return Option(name, "str", help, aliases=aliases, reader="host")
 
 
-_ACCELERATE = "the transformers engine"
 _EMBEDDING = "embeddings"
 _CLASSIFY = "classification"
 
@@ -62,9 +61,11 @@ OPTIONS: tuple[Option, ...] = (
     Option("served_model_name", "str", "Name of the model in answers.", default="the model directory"),
     # Batching and devices.
     Option(
-        "rolling_batch", "choice", "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM.",
-        default="auto", choices=("auto", "vllm", "lmi-dist", "disable"),
-        later={"trtllm": "TensorRT-LLM's schema", "scheduler": _ACCELERATE, "hf-accelerate": _ACCELERATE},
+        "rolling_batch", "choice",
+        "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM, `scheduler` and `hf-accelerate` on "
+        "transformers.",
+        default="auto", choices=("auto", "vllm", "lmi-dist", "scheduler", "hf-accelerate", "disable"),
+        later={"trtllm": "TensorRT-LLM's schema"},
     ),
     Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
     Option(
@@ -141,9 +142,16 @@ OPTIONS: tuple[Option, ...] = (
         reader="engine", argument="convert", later={"embed": _EMBEDDING, "classify": _CLASSIFY},
     ),
     Option(
-        "backend", "choice", "Library that runs the model.", default="vllm", choices=("auto", "vllm"),
-        later={"transformers": _ACCELERATE},
+        "backend", "choice",
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
+        default="by rolling_batch", choices=("auto", "vllm", "transformers"),
     ),
+    # The transformers engine's.
+    Option(
+        "device_map", "str", "Where transformers puts the model, as `auto`. It needs accelerate.", default="one device",
+    ),
+    Option("load_in_8bit", "bool", "For transformers; the same as `quantize=bitsandbytes8`.", default="false"),
+    Option("load_in_4bit", "bool", "For transformers; the same as `quantize=bitsandbytes4`.", default="false"),
     # What this version does not do.
     *_planned("TGI compatibility", tgi_compat="false"),
     *_planned("Bedrock compatibility", bedrock_compat="false"),
@@ -162,7 +170,6 @@ OPTIONS: tuple[Option, ...] = (
         speculative_draft_model="", speculative_length="4", draft_model_tp_size="1", draft_model_id="", spec_length="0",
     ),
     *_planned("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
-    *_planned(_ACCELERATE, device_map="", load_in_4bit="false", load_in_8bit="false", low_cpu_mem_usage="false"),
     *_planned(
         "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
         "accepted)", lmcache_auto_config="false", lmcache_config_file="",
@@ -175,6 +182,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("waiting_steps", "str", "For a scheduler that is no more.", reader="nobody"),
     Option("device", "choice", "vLLM finds the device.", choices=("auto", "cuda", "cpu"), reader="nobody"),
     Option("disable_flash_attn", "str", "vLLM chooses the kernel.", reader="nobody"),
+    Option("low_cpu_mem_usage", "bool", "transformers always loads so.", reader="nobody"),
     # DJL Serving's own: the init call carries them, those that are written without `option.` too.
     _host("engine", "DJL's engine: Python."),
     _host("entryPoint", "Module or file of the handler: lmi.handler."),
@@ -240,6 +248,7 @@ def options_table() -> str:
             *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.planned),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
+            "The transformers engine has few of them and refuses the others by name.",
             "",
             f"DJL Serving's own keys keep their meaning: {named['host']}.",
             "",

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import SHOWN, OptionError
-from .option_row import Option
+from .option_engine import ON_TRANSFORMERS, engine_of
+from .option_row import Option, refuse, shown
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 
-__all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
+__all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of", "shown"]
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist (vLLM too), or disable in async mode."""
+    """Resolved: vllm, lmi-dist (vLLM too), scheduler or hf-accelerate (transformers), or disable in async mode."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -74,6 +74,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
     merge_records: bool = False
+    device_map: str | None = None
+    """The transformers engine's: where the model goes; None is one device, or all where several are to be used."""
+    load_in_8bit: bool = False
+    load_in_4bit: bool = False
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1
@@ -87,21 +91,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
-
-
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
-    found = list(faults)
-    if len(found) == 1:
-        raise OptionError(found[0][1], found[0][0])
-    if found:
-        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
-
-
-def shown(text: str) -> str:
-    """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 class _Reading:
@@ -189,6 +178,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.read(name, str(text).strip())
     values = cast("dict[str, Any]", reading.values)
     rolling_batch, async_mode = _mode(reading)
+    engine = engine_of(values, reading.fault)
     directory = str(Path(model_dir).absolute())
     model_id = _model(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
@@ -212,6 +202,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         model_dir=directory,
         model_id=model_id,
         model_name=values.get("served_model_name") or model_dir,
+        engine=engine,
         revision=values.get("revision"),
         trust_remote_code=values.get("trust_remote_code", False),
         rolling_batch=rolling_batch,
@@ -230,6 +221,9 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
+        device_map=values.get("device_map"),
+        load_in_8bit=values.get("load_in_8bit", False),
+        load_in_4bit=values.get("load_in_4bit", False),
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,
@@ -260,7 +254,9 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
     if rolling_batch == "lmi-dist":
         reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
         return rolling_batch, False
-    return "vllm", False
+    if rolling_batch in ON_TRANSFORMERS:
+        return rolling_batch, False
+    return "scheduler" if reading.values.get("backend") == "transformers" else "vllm", False
 
 
 def _model(given: str | None, directory: str) -> str:

@@ -22,7 +22,7 @@ from .options import Settings
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ChatSide", "Part", "Splitter"]
+__all__ = ["ChatSide", "Part", "Splitter", "chat_template"]
 
 FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
@@ -135,10 +135,10 @@ class ChatSide:
     def __init__(self, llm: LLMEngine, settings: Settings) -> None:
         self._llm = llm
         self._settings = settings
-        self._template = _template(settings)
+        self._template = chat_template(settings)
         # Fails at start, not at the first request that needs a parser.
         _parser(settings.tool_call_parser, settings.reasoning_parser, settings)
-        reasoner = getattr(self._new(None, settings.reasoning_parser, None, {}), "reasoning_parser", None)
+        reasoner = self.reasoner()
         vocabulary = llm.get_tokenizer().get_vocab() if reasoner is not None else {}
         self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
@@ -198,6 +198,10 @@ class ChatSide:
             show_reasoning=conversation.include_reasoning,
         )
 
+    def reasoner(self) -> Any:
+        """vLLM's parser of the reasoning, or None."""
+        return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
+
     def guided_at_once(self, prompt_ids: list[int]) -> bool:
         """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
         reasoning = Reasoning(self._start, self._end, prompt_ids)
@@ -251,7 +255,7 @@ def _strict(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {"strict": True, **tool["function"]}}
 
 
-def _template(settings: Settings) -> str | None:
+def chat_template(settings: Settings) -> str | None:
     """The text of option.chat_template."""
     given = settings.chat_template
     if given is None or "{" in given:

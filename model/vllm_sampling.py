@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .errors import UnsupportedError
 from .generation import Sampling
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def sampling_params(
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
+    if sampling.typical_p not in {None, 1}:
+        raise UnsupportedError("typical_p: vLLM does not have it, the transformers engine does", "typical_p")
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         "min_tokens": min(sampling.min_tokens, max_tokens),

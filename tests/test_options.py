@@ -137,12 +137,13 @@ WRONG = [
     ("model_id", "s3://bucket/model", "s3://"),
     ("device_id", "gpu", "option.device_id"),
     ("rolling_batch", "trtllm", "does not support TensorRT-LLM's schema"),
-    ("rolling_batch", "scheduler", "does not support the transformers engine"),
-    ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
-    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
+    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, scheduler, hf-accelerate, disable"),
     ("rolling_batch", "disable", "option.async_mode=true"),
     ("batch_size", "8", "dynamic batches"),
-    ("backend", "transformers", "the transformers engine"),
+    ("backend", "other", "one of auto, vllm, transformers"),
+    ("device_map", "auto", "option.backend=transformers"),
+    ("load_in_8bit", "true", "option.backend=transformers"),
+    ("load_in_4bit", "true", "option.backend=transformers"),
     ("task", "text-embedding", "embeddings"),
     ("runner", "pooling", "embeddings"),
     ("tgi_compat", "true", "TGI"),
@@ -185,6 +186,38 @@ def test_async_mode_excludes_rolling_batch() -> None:
     taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
     assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
+
+
+# Options, the engine that they choose, and what the batching is resolved to.
+ENGINES: list[tuple[dict[str, str], str, str]] = [
+    ({"backend": "vllm"}, "vllm", "vllm"),
+    ({"backend": "auto"}, "auto", "vllm"),
+    ({"backend": "transformers"}, "transformers", "scheduler"),
+    ({"rolling_batch": "scheduler"}, "transformers", "scheduler"),
+    ({"rolling_batch": "hf-accelerate"}, "transformers", "hf-accelerate"),
+    ({"rolling_batch": "scheduler", "backend": "transformers"}, "transformers", "scheduler"),
+    ({"backend": "transformers", "async_mode": "true"}, "transformers", "disable"),
+    ({"rolling_batch": "vllm", "backend": "auto"}, "auto", "vllm"),
+]
+
+
+@pytest.mark.parametrize(("properties", "engine", "rolling_batch"), ENGINES, ids=str)
+def test_engine(properties: dict[str, str], engine: str, rolling_batch: str) -> None:
+    taken = settings(**properties)
+    assert (taken.engine, taken.rolling_batch) == (engine, rolling_batch)
+
+
+@pytest.mark.parametrize(
+    ("rolling_batch", "backend"),
+    [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm"), ("hf-accelerate", "auto")],
+)
+def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> None:
+    assert f"contradicts option.rolling_batch={rolling_batch}" in refused(rolling_batch=rolling_batch, backend=backend)
+
+
+def test_options_of_the_transformers_engine() -> None:
+    taken = settings(backend="transformers", device_map="auto", load_in_8bit="true", low_cpu_mem_usage="true")
+    assert (taken.device_map, taken.load_in_8bit, taken.load_in_4bit) == ("auto", True, False)
 
 
 def test_contradicting_aliases_are_refused() -> None:
