@@ -1,6 +1,6 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> dialect --> entry point --> files of the model --> arguments of vLLM, where it is installed
+    options --> dialect --> entry point --> files of the model --> arguments of the engine, where it is installed
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -138,6 +139,21 @@ def _weights(path: Path) -> None:
 
 
 def _arguments(settings: Settings) -> list[str]:
+    lines = [] if settings.engine == "vllm" else _of_transformers(settings)
+    return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
+
+
+def _of_transformers(settings: Settings) -> list[str]:
+    from ..model.transformers_options import transformers_arguments
+
+    arguments = transformers_arguments(settings)
+    given = [f"{name}={value}" for name, value in arguments.given.items()]
+    if importlib.util.find_spec("transformers") is None:
+        return [f"transformers: not installed here; options good: {', '.join(given) or 'none'}"]
+    return [f"transformers {version('transformers')}: options good: {', '.join(given) or 'none'}"]
+
+
+def _of_vllm(settings: Settings) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]

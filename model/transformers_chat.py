@@ -13,7 +13,7 @@ import json
 import re
 from typing import Any
 
-from .errors import OptionError, ParameterError, UnsupportedError
+from .errors import OptionError, ParameterError, RequestError, UnsupportedError
 from .generation import Conversation
 from .options import Settings
 from .vllm_chat import ChatSide, Splitter, chat_template
@@ -88,7 +88,7 @@ class Chat:
                     "tokenize": False,
                 },
             )
-        except ParameterError:
+        except RequestError:
             raise
         except Exception as error:
             raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error

@@ -31,7 +31,10 @@ class Forward:
 
         `mask` has a 1 for each token of the row in the cache and in `ids`, and a 0 for padding.
         """
-        arguments = {"input_ids": ids, "attention_mask": mask, self._cache: cache, "use_cache": True}
+        arguments = {"input_ids": ids, self._cache: cache, "use_cache": True}
+        # Recurrent models take a mask of the new tokens alone, and none is needed: their rows have no padding.
+        if self._cache == "past_key_values":
+            arguments["attention_mask"] = mask
         if self._positions:
             arguments["position_ids"] = positions
         if self._keep and not every:

@@ -49,6 +49,14 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     bits: int | None = None
     """Bits of the weights when they are quantized while loading, by bitsandbytes."""
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is not its default."""
+        default = Arguments()
+        return {
+            name: value for name in self.__struct_fields__ if (value := getattr(self, name)) != getattr(default, name)
+        }
+
 
 def _integer(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)", text)

@@ -56,6 +56,17 @@ def test_overrides(model_dir: Path) -> None:
     assert check(model_dir, {"async_mode": "true", "rolling_batch": "disable"})[0] == "options: good; vllm, async mode"
 
 
+def test_the_transformers_engine(model_dir: Path) -> None:
+    lines = check(model_dir, {"rolling_batch": "scheduler", "max_model_len": "2k"})
+    assert lines[0] == "options: good; transformers, rolling batch of at most 256"
+    assert lines[-1].startswith("transformers")
+    assert lines[-1].endswith("options good: max_model_len=2000")
+    assert "option.stream_interval" in refused(model_dir, rolling_batch="scheduler", stream_interval="3")
+    either = check(model_dir, {"rolling_batch": "auto", "backend": "auto", "stream_interval": "3"})
+    assert any(line.startswith("vLLM is not installed here") for line in either)
+    assert either[-1].startswith("transformers")
+
+
 def test_notes(model_dir: Path) -> None:
     assert any(
         line.startswith("note: option.rolling_batch=lmi-dist")
