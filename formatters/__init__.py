@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
 from ..model.options import Settings
-from . import lmi, openai
+from . import dynamic, lmi, openai
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -152,8 +152,16 @@ def detect(payload: Payload, request: Request, settings: Settings) -> Format:
     for candidate in FORMATS:
         if candidate.matches(payload, request, settings):
             return candidate
-    marks = ", ".join(f"{known.MARK} ({known.NAME})" for known in FORMATS)
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", FORMATS[0].MARK)
+    usual = fallback(settings)
+    # Those of `inputs` share their mark.
+    marks = {known.MARK: known.NAME for known in reversed(FORMATS)} | {usual.MARK: usual.NAME}
+    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
+
+
+def fallback(settings: Settings) -> Format:
+    """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
+    return dynamic if settings.dynamic_batch else lmi
 
 
 def _check_content_type(request: Request) -> None:
@@ -169,8 +177,7 @@ READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 def receive(request: Request, settings: Settings) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
-    # Where no dialect is known yet, LMI's form of an error is laid down (wire-decisions: Which dialect a request is).
-    dialect: Format = lmi
+    dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
         dialect = _explicit(request, settings) or dialect
@@ -188,7 +195,7 @@ def receive(request: Request, settings: Settings) -> Call | Answer:
 def refusal(error: RequestError, request: Request, settings: Settings) -> Answer:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in."""
     payload: Payload | None = None
-    dialect: Format = lmi
+    dialect = fallback(settings)
     try:
         dialect = _explicit(request, settings) or dialect
         payload = read_json(request.body)
@@ -199,5 +206,5 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (lmi, openai)
+FORMATS: tuple[Format, ...] = (dynamic, lmi, openai)
 """In the order in which they are asked."""

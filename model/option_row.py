@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import SHOWN, OptionError
 
-__all__ = ["Kind", "Option", "refuse", "shown"]
+__all__ = ["Kind", "Option", "parsed", "refuse", "shown"]
 
 Kind = Literal["bool", "int", "float", "str", "choice", "json", "engine"]
 """`engine`: text whose form the engine alone knows."""
@@ -97,6 +97,23 @@ class Option:
             raise ValueError(f"{self.expected} ({error})") from None
         if not isinstance(decoded, dict):
             raise ValueError(self.expected)
+
+
+def parsed(option: Option, text: str) -> object:
+    """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
+    if text.lower() in option.later:
+        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
+    if option.name == "tensor_parallel_degree":
+        if text.lower() == "max":
+            return None
+        if not text.isdecimal() or int(text) < 1:
+            raise ValueError("a number of at least 1, or max")
+        return int(text)
+    if option.name == "dtype" and text.lower() == "int8":
+        raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
+    if option.name == "model_id" and text.startswith("s3://"):
+        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
+    return option.value(text)
 
 
 def refuse(faults: Iterable[tuple[str, str]]) -> None:

@@ -148,8 +148,8 @@ _NO_EFFECT: dict[str, Callable[[str], Any]] = {
     "convert": _one_of("auto", "none"),
     "disable_log_stats": _switch,
     "cpu_offload_gb": _one_of("0", "0.0"),
-    "speculative_config": _one_of(*_NONE),
-    "kv_transfer_config": _one_of(*_NONE),
+    "speculative_config": _one_of("none", "null"),
+    "kv_transfer_config": _one_of("none", "null"),
     "pipeline_parallel_size": _one_of("1"),
 }
 """Arguments of vLLM's with the values that ask for nothing that this engine does not do."""
