@@ -70,7 +70,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
     Option(
         "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
-        default="256", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
+        default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
     ),
     Option(
         "max_rolling_batch_prefill_tokens", "engine", "How many tokens, prompts included, one step computes at most.",

@@ -173,7 +173,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     model_id = _model(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
-    size = values.get("max_rolling_batch_size", 256)
+    size = values.get("max_rolling_batch_size", 32 if engine == "transformers" else 256)
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 from .errors import OptionError, ParameterError, RequestError, UnsupportedError
 from .generation import Conversation
@@ -106,7 +106,7 @@ class Chat:
 
     def _side(self) -> ChatSide:
         if self._parsers is None:
-            self._parsers = ChatSide(_NoEngine(self._tokenizer), self._settings)
+            self._parsers = ChatSide(cast(Any, _NoEngine(self._tokenizer)), self._settings)
         return self._parsers
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -202,7 +203,7 @@ class TransformersEngine:
         events: list[Event] = []
         if not group.started:
             group.started = True
-            known = _Output(prompt_logprobs=row.prefill)
+            known: Any = _Output(prompt_logprobs=row.prefill)
             events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs or 0))
         sequence.ids.append(row.ids[-1])
         if row.entry is not None:
@@ -210,7 +211,8 @@ class TransformersEngine:
         reason, stop = self._end(sequence)
         if reason is None and not sequence.at_once:
             return events
-        self._reader.read(sequence.text, _Output(sequence.ids, sequence.entries, reason, stop))
+        output: Any = _Output(sequence.ids, sequence.entries, reason, stop)
+        self._reader.read(sequence.text, output)
         sequence.ids, sequence.entries = [], []
         if reason is None and text.stop is None:
             if group.stream:

@@ -111,7 +111,8 @@ def _model(settings: Settings, arguments: Arguments, config: Any, common: dict[s
     values: dict[str, Any] = {**common, "config": config, "dtype": _dtype(settings.dtype), **placed}
     if arguments.attn_implementation is not None:
         values["attn_implementation"] = arguments.attn_implementation
-    model = AutoModelForCausalLM.from_pretrained(settings.model_id, **values)
+    kind: Any = AutoModelForCausalLM
+    model = kind.from_pretrained(settings.model_id, **values)
     if "device_map" not in placed and torch.cuda.is_available():
         number = settings.device_id or 0
         model = model.to(f"cuda:{number if number < torch.cuda.device_count() else 0}")
@@ -154,8 +155,9 @@ def _placement(settings: Settings, arguments: Arguments) -> dict[str, Any]:
 
         for package in ("bitsandbytes", "accelerate"):
             _installed(package, "quantize")
-        in_bits = {"load_in_8bit": True} if arguments.bits == 8 else {"load_in_4bit": True}
-        values["quantization_config"] = BitsAndBytesConfig(**in_bits)
+        values["quantization_config"] = BitsAndBytesConfig(
+            load_in_8bit=arguments.bits == 8, load_in_4bit=arguments.bits == 4
+        )
         values.setdefault("device_map", "auto")
     return values
 

@@ -126,18 +126,18 @@ class Rolling:
 
         failed: list[Row] = []
         with torch.inference_mode():
-            self._join()
-            self._joining, logits = self._prefill(failed)
-            fresh = [row for batch in self._joining for row in batch.rows]
-            self._make_room([len(row.ids) for row in fresh])
-            if self._running:
-                tokens = torch.tensor([row.ids[-1] for row in self._running])
-                try:
+            try:
+                self._join()
+                logits = self._prefill(failed)
+                fresh = [row for batch in self._joining for row in batch.rows]
+                self._make_room([len(row.ids) for row in fresh])
+                if self._running:
+                    tokens = torch.tensor([row.ids[-1] for row in self._running])
                     logits.insert(0, self._cache.decode(tokens))
-                except Exception as error:
-                    if not _short_of_memory(error) or not self._start_over():
-                        raise
-                    return failed
+            except Exception as error:
+                if not _short_of_memory(error) or not self._start_over():
+                    raise
+                return failed
             rows = self._running + fresh
             if rows:
                 self._choose(logits, rows)
@@ -146,7 +146,7 @@ class Rolling:
     def _choose(self, logits: list[Any], rows: list[Row]) -> None:
         import torch
 
-        together = torch.cat(logits) if len(logits) > 1 else logits[0]
+        together = (torch.cat(logits) if len(logits) > 1 else logits[0]).to(self._forward.device)
         pasts = [(row.ids, row.prompt) for row in rows]
         tokens, entries = choose(together, [row.chooser for row in rows], pasts)
         for row, token, entry in zip(rows, tokens, entries, strict=True):
@@ -155,11 +155,12 @@ class Rolling:
 
     def _join(self) -> None:
         """What got its first token in the step before runs from now on."""
-        for batch in self._joining:
+        while self._joining:
+            batch = self._joining[0]
             if batch.rows:
                 self._cache.join(batch.prompts, batch.sources)
                 self._running += batch.rows
-        self._joining = []
+            del self._joining[0]
 
     def _leave(self, index: int) -> None:
         self._cache.leave(index)
@@ -167,13 +168,12 @@ class Rolling:
         if index < len(self._running):
             self._running[index] = last
 
-    def _prefill(self, failed: list[Row]) -> tuple[list[_Batch], list[Any]]:
-        """Computes prompts; returns those that are complete, and the logits [rows, words] after each row's prompt."""
-        complete: list[_Batch] = []
+    def _prefill(self, failed: list[Row]) -> list[Any]:
+        """Computes prompts; those that are complete are `joining`. Returns the logits [rows, words] after theirs."""
         ends: list[Any] = []
         left = self._piece
         while left > 0:
-            batch = self._partial = self._partial or self._admit(complete)
+            batch = self._partial = self._partial or self._admit()
             if batch is None:
                 break
             prompts = batch.prompts
@@ -187,7 +187,7 @@ class Rolling:
                 if every:
                     _read_prefill(batch.rows[0], prompts, logits, before)
             except Exception as error:
-                if _device_is_lost(error):
+                if _device_is_lost(error) or (_short_of_memory(error) and self._running):
                     raise
                 log.exception("computing a prompt failed")
                 for row in batch.rows:
@@ -197,14 +197,14 @@ class Rolling:
                 continue
             left -= (prompts.done - before) * len(prompts.lengths)
             if prompts.done == prompts.width:
-                complete.append(batch)
+                self._joining.append(batch)
                 ends.append(logits[:, -1][batch.sources])
                 self._partial = None
-        return complete, ends
+        return ends
 
-    def _admit(self, complete: list[_Batch]) -> _Batch | None:
+    def _admit(self) -> _Batch | None:
         """The next prompts to compute, if there is room for what comes of them."""
-        taken = [len(row.ids) for batch in complete for row in batch.rows]
+        taken = [len(row.ids) for batch in self._joining for row in batch.rows]
         rows: list[Row] = []
         sources: list[int] = []
         prompts: list[list[int]] = []
@@ -245,6 +245,8 @@ class Rolling:
 
     def _start_over(self) -> bool:
         """After a step without memory: all back to the queue, and a smaller cache. False: it cannot be smaller."""
+        import torch
+
         smaller = self._budget * 3 // 4
         if smaller < self._least:
             return False
@@ -255,6 +257,7 @@ class Rolling:
         self._running, self._joining, self._partial = [], [], None
         self._budget = smaller
         self._cache = rows_of(self._forward, smaller)
+        torch.cuda.empty_cache()
         return True
 
 
@@ -262,7 +265,7 @@ def _read_prefill(row: Row, prompts: Prompts, logits: Any, before: int) -> None:
     """Adds the log-probabilities that these logits [1, columns, words] give to the prompt's tokens."""
     if before == 0:
         row.prefill = [None]
-    targets = prompts.ids[0, before + 1 : prompts.done + 1]
+    targets = prompts.ids[0, before + 1 : prompts.done + 1].to(logits.device)
     if len(targets):
         logprobs = logits[0, : len(targets)].float().log_softmax(-1)
         row.prefill += likely(logprobs, targets, row.prompt_logprobs or 0)

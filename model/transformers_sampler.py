@@ -240,7 +240,8 @@ def _ordered(logits: Any, rows: Sequence[Chooser]) -> tuple[Any, Any]:
     if most < logits.shape[-1]:
         best = logits.topk(most, dim=-1)
         return best.values, best.indices
-    return logits.sort(dim=-1, descending=True)
+    ordered = logits.sort(dim=-1, descending=True)
+    return ordered.values, ordered.indices
 
 
 def _typical(logits: Any, typical_p: Any) -> Any:

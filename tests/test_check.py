@@ -59,7 +59,7 @@ def test_overrides(model_dir: Path) -> None:
 
 def test_the_transformers_engine(model_dir: Path) -> None:
     lines = check(model_dir, {"rolling_batch": "scheduler", "max_model_len": "2k"})
-    assert lines[0] == "options: good; transformers, rolling batch of at most 256"
+    assert lines[0] == "options: good; transformers, rolling batch of at most 32"
     assert lines[-1].startswith("transformers")
     assert lines[-1].endswith("options good: max_model_len=2000")
     assert "option.stream_interval" in refused(model_dir, rolling_batch="scheduler", stream_interval="3")

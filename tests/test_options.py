@@ -216,6 +216,7 @@ def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> 
 
 
 def test_options_of_the_transformers_engine() -> None:
+    assert settings(backend="transformers").max_rolling_batch_size == 32
     taken = settings(backend="transformers", device_map="auto", load_in_8bit="true", low_cpu_mem_usage="true")
     assert (taken.device_map, taken.load_in_8bit, taken.load_in_4bit) == ("auto", True, False)
 
