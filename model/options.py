@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
     engine: str = "vllm"
-    """A name of the ENGINES table."""
+    """A name of the ENGINES table: vllm, transformers, or auto, which finds out at start."""
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"

@@ -208,8 +208,9 @@ class Rolling:
         rows: list[Row] = []
         sources: list[int] = []
         prompts: list[list[int]] = []
-        while self._waiting and len(self._running) + len(taken) < self._most:
-            row = self._waiting[0]
+        for row in self._waiting:
+            if len(self._running) + len(taken) >= self._most:
+                break
             same = bool(rows) and row.group is rows[-1].group and not row.begun and not rows[-1].begun
             if prompts and not same and not self._fits([*prompts, row.ids], [*rows, row]):
                 break
@@ -218,9 +219,14 @@ class Rolling:
             if not same:
                 prompts.append(row.ids)
             taken.append(len(row.ids))
-            rows.append(self._waiting.popleft())
+            rows.append(row)
             sources.append(len(prompts) - 1)
-        return _Batch(self._cache.start(prompts), rows, sources) if rows else None
+        if not rows:
+            return None
+        batch = _Batch(self._cache.start(prompts), rows, sources)
+        for _ in rows:
+            self._waiting.popleft()
+        return batch
 
     def _fits(self, prompts: list[list[int]], rows: list[Row]) -> bool:
         """Whether so many different prompts are computed in one pass: not if much of it were padding."""

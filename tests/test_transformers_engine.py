@@ -591,6 +591,21 @@ def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], 
         TransformersEngine(settings(model_dir, **option))
 
 
+def test_a_slow_tokenizer_without_vllm(backend: Any) -> None:
+    from lmi.model.tokenizer import Tokenizer, _window_stream
+
+    tokenizer = backend._loaded.tokenizer
+    for kind in ("unicode", "plain", "json"):
+        asked = question(kind)
+        (events,) = run(backend, generation(asked.prompt, max_tokens=200))
+        prompt = backend.prepare(1, generation(asked.prompt)).prompt_ids
+        ours = _window_stream(tokenizer, prompt, True, True)
+        known = Tokenizer(tokenizer).stream(prompt, True, True)
+        pieces = [ours(token) for token in ids(events)]
+        assert pieces == [known(token) for token in ids(events)]
+        assert "".join(pieces) == asked.answer
+
+
 def test_without_vllm_parsers_are_refused_and_conversations_go_on(
     backend: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

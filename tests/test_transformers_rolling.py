@@ -147,27 +147,36 @@ def test_a_shared_prompt_is_computed_once(
     assert all(one.ids[one.prompt :] == answer for one in rows)
 
 
-def test_after_a_step_without_memory_all_go_on(model: Any, known: list[tuple[list[int], list[int]]]) -> None:
+@pytest.mark.parametrize("where", ["decode", "join", "start"])
+def test_after_a_step_without_memory_all_go_on(
+    model: Any, known: list[tuple[list[int], list[int]]], where: str
+) -> None:
     import torch
 
     rows = [row(number, prompt) for number, (prompt, _) in enumerate(known)]
     batch = rolling(model, budget=4096)
-    for one in rows:
+    for one in rows[:5]:
         batch.add(one)
-    failures = [4, 9]
+    failed: list[str] = []
+
+    def fail(*_arguments: Any) -> Any:
+        failed.append(where)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
     steps = 0
     while batch.busy:
         steps += 1
-        if steps in failures:
-            cache = batch._cache
-
-            def decode(_tokens: Any) -> Any:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-
-            cache.decode = decode
-        batch.remove([one for one in batch.step() if len(one.ids) - one.prompt == NEW])
+        if steps == 4:
+            for one in rows[5:]:
+                batch.add(one)
+        if steps in {4, 9}:
+            setattr(batch._cache, where, fail)
+        news = batch.step()
+        assert not any(one.error for one in news)
+        batch.remove([one for one in news if len(one.ids) - one.prompt == NEW])
     assert [one.ids[one.prompt :] for one in rows] == [answer for _, answer in known]
-    assert batch._budget == 4096 * 9 // 16
+    assert failed
+    assert batch._budget == 4096 * 3 ** len(failed) // 4 ** len(failed)
 
 
 def test_removed_rows_leave_nothing_behind(model: Any, known: list[tuple[list[int], list[int]]]) -> None:
