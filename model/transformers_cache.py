@@ -10,7 +10,8 @@
 transformers has continuous batching of its own (`generate_batch`), up to 5.23 with one seed and one `do_sample` for all
 requests, no penalties, no top tokens and no look at the logits in between; hence this. It stands on the forward pass
 and on the cache's layers only, which all decoder models share. A model whose cache is more than keys and values of
-every token (recurrent states, say) runs its sequences one by one: `Solo`.
+every token (recurrent states, say), or whose positions depend on the longest row, runs its sequences one by one
+(`Solo`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .transformers_forward import Forward, Prompts
+from .transformers_forward import Forward, Prompts, ropes
 
 __all__ = ["Rows", "Solo", "Together", "rows_of"]
 
@@ -55,10 +56,20 @@ class Rows(Protocol):
         ...
 
 
-def rows_of(forward: Forward, budget: int) -> Rows:
+_BY_LENGTH = {"dynamic", "longrope"}
+"""Rotary embeddings that transformers stretches for all rows of a pass by the longest of them."""
+
+
+def rows_of(forward: Forward, budget: int, context: int) -> Rows:
     """The rows for a model; `budget` is how many tokens their cache may hold, padding included."""
     from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+    config = forward.model.config
+    text = config.get_text_config(decoder=True)
+    for rope in ropes(config):
+        known = rope.get("original_max_position_embeddings") or getattr(text, "max_position_embeddings", 0)
+        if rope["rope_type"] in _BY_LENGTH and context > known:
+            return Solo(forward)
     layers = _new_cache(forward.model).layers
     plain = all(type(layer) in {DynamicLayer, DynamicSlidingWindowLayer} for layer in layers)
     return Together(forward, budget) if layers and plain else Solo(forward)

@@ -8,7 +8,15 @@ from typing import Any
 
 from .errors import StartError
 
-__all__ = ["Forward", "Prompts"]
+__all__ = ["Forward", "Prompts", "ropes"]
+
+
+def ropes(config: Any) -> list[dict[str, Any]]:
+    """How the model's rotary embeddings are stretched: the parameters of each kind of layer."""
+    text = config.get_text_config(decoder=True)
+    given = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    kinds = [part for part in given.values() if isinstance(part, dict)] or [given]
+    return [{**part, "rope_type": part.get("rope_type", part.get("type"))} for part in kinds]
 
 
 class Forward:

@@ -12,7 +12,7 @@ from typing import Any
 from .errors import MemoryShortError, OptionError, StartError
 from .options import Settings
 from .transformers_cache import rows_of
-from .transformers_forward import Forward
+from .transformers_forward import Forward, ropes
 from .transformers_options import Arguments
 
 __all__ = ["Loaded", "load"]
@@ -88,10 +88,9 @@ def _context(config: Any, wanted: int | None) -> int:
     text = config.get_text_config(decoder=True)
     known = [length for name in LENGTHS if isinstance(length := getattr(text, name, None), int) and length > 0]
     longest = max(known) if known else None
-    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-    if longest and factor and kind in {"linear", "dynamic", "yarn"}:
-        longest = int(rope.get("original_max_position_embeddings", longest) * factor)
+    for rope in ropes(config):
+        if longest and rope.get("factor") and rope["rope_type"] in {"linear", "dynamic", "yarn"}:
+            longest = max(longest, int((rope.get("original_max_position_embeddings") or longest) * rope["factor"]))
     if wanted is None:
         if longest is None:
             log.warning("the model does not say its context: %d tokens, or option.max_model_len", CONTEXT)
@@ -179,7 +178,7 @@ def _measure(forward: Forward, settings: Settings, arguments: Arguments, context
     if gpu:
         torch.cuda.reset_peak_memory_stats(forward.device)
     with torch.inference_mode():
-        rows = rows_of(forward, trial)
+        rows = rows_of(forward, trial, context)
         prompts = rows.start([[0] * max(trial, 1)])
         logits = prompts.advance(forward, prompts.width)
     held = _bytes(prompts.cache) / prompts.width

@@ -80,7 +80,7 @@ class Rolling:
     def __init__(self, forward: Forward, *, most: int, budget: int, least: int, piece: int) -> None:
         self._forward = forward
         self._least = least
-        self._cache = rows_of(forward, budget)
+        self._cache = rows_of(forward, budget, least)
         self._most = most
         self._budget = budget
         self._piece = piece
@@ -262,7 +262,7 @@ class Rolling:
         self._waiting = deque(sorted(rows, key=lambda row: row.number))
         self._running, self._joining, self._partial = [], [], None
         self._budget = smaller
-        self._cache = rows_of(self._forward, smaller)
+        self._cache = rows_of(self._forward, smaller, self._least)
         torch.cuda.empty_cache()
         return True
 

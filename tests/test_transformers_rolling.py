@@ -198,3 +198,16 @@ def test_removed_rows_leave_nothing_behind(model: Any, known: list[tuple[list[in
         assert set(news) <= set(kept)
         batch.remove([one for one in news if len(one.ids) - one.prompt == NEW])
     assert [one.ids[one.prompt :] for one in kept] == [answer for _, answer in known[3:7]]
+
+
+@pytest.mark.parametrize(("context", "together"), [(64, True), (128, False)])
+def test_positions_that_depend_on_the_longest_row_keep_rows_apart(context: int, together: bool) -> None:
+    """transformers' dynamic scaling looks at all rows of a pass: what is beyond 64 tokens would change the others."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    config = AutoConfig.for_model("llama", **COMMON, max_position_embeddings=64, rope_parameters=rope)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    assert rolling(model, least=context).together is together
