@@ -67,7 +67,7 @@ def rows_of(forward: Forward, budget: int, context: int) -> Rows:
     config = forward.model.config
     text = config.get_text_config(decoder=True)
     for rope in ropes(config):
-        known = rope.get("original_max_position_embeddings") or getattr(text, "max_position_embeddings", 0)
+        known = int(rope.get("original_max_position_embeddings") or getattr(text, "max_position_embeddings", 0) or 0)
         if rope["rope_type"] in _BY_LENGTH and context > known:
             return Solo(forward)
     layers = _new_cache(forward.model).layers
