@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,14 @@ def test_parameters_agree_with_vllm(backend: Any, vllm: Any) -> None:
         assert ids(ours) != plain, number
 
 
+def test_what_only_one_of_them_has(backend: Any, vllm: Any) -> None:
+    ask = generation(question("plain").prompt, typical_p=0.2, temperature=1.0, seed=1)
+    with pytest.raises(UnsupportedError, match=r"^typical_p: vLLM does not have it"):
+        vllm.prepare(1, ask)
+    assert text(run(backend, ask)[0])
+    assert vllm.prepare(1, generation("x", typical_p=1.0)).params
+
+
 def test_conversations_are_rendered_as_vllm_does(backend: Any, vllm: Any) -> None:
     parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": "there"}]
     call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
@@ -196,6 +205,13 @@ def test_conversations_are_rendered_as_vllm_does(backend: Any, vllm: Any) -> Non
     for talk in talks:
         ours = backend.prepare(1, generation(talk)).prompt_ids
         assert ours == vllm.prepare(1, generation(talk)).prompt_ids
+
+
+def test_the_table_has_every_field_of_sampling() -> None:
+    from lmi.model import transformers_engine
+
+    table = str(transformers_engine.__doc__)
+    assert [name for name in Sampling.__struct_fields__ if not re.search(rf"\b{name}\b", table)] == []
 
 
 def test_sixteen_streams_interleave(backend: Any) -> None:
@@ -336,11 +352,16 @@ def test_ends(backend: Any) -> None:
     assert finish(least).generated_tokens >= len(known) + 3
 
 
-def test_special_tokens_in_the_text(backend: Any) -> None:
-    ask = generation(QUESTIONS[0].prompt, max_tokens=60, ignore_eos=True)
-    shown = generation(QUESTIONS[0].prompt, max_tokens=60, ignore_eos=True, skip_special_tokens=False)
-    hidden, visible = run(backend, ask, shown)
-    assert ids(hidden) == ids(visible)
+def test_special_tokens_in_the_text(backend: Any, vllm: Any) -> None:
+    ways: list[dict[str, Any]] = [
+        {},
+        {"skip_special_tokens": False},
+        {"skip_special_tokens": False, "spaces_between_special_tokens": False},
+    ]
+    asked = [generation(QUESTIONS[0].prompt, max_tokens=60, ignore_eos=True, **way) for way in ways]
+    hidden, visible, close = run(backend, *asked)
+    assert [text(events) for events in run(vllm, *asked)] == [text(hidden), text(visible), text(close)]
+    assert ids(hidden) == ids(visible) == ids(close)
     assert all(token.text == "" for token in tokens(hidden) if token.special)
     assert any(token.text for token in tokens(visible) if token.special)
 
