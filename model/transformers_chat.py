@@ -16,7 +16,8 @@ from typing import Any, cast
 from .errors import OptionError, ParameterError, RequestError, UnsupportedError
 from .generation import Conversation
 from .options import Settings
-from .vllm_chat import ChatSide, Splitter, chat_template
+from .vllm_chat import ChatSide, chat_template
+from .vllm_splitter import Splitter
 
 __all__ = ["Chat"]
 

@@ -9,6 +9,7 @@ What it does with each field of Sampling (tests/test_transformers_engine.py has 
 | --- | --- |
 | temperature, top_p, top_k, min_p, typical_p | as vLLM; typical_p as transformers |
 | repetition_penalty, presence_penalty, frequency_penalty | as vLLM: the first counts the prompt, the others do not |
+| best_of | as vLLM: so many sequences are asked of any engine, and ranked by model/ranking.py |
 | seed, n | sequence i draws with seed + i, alone or in any batch; the prompt of n sequences is computed once |
 | max_tokens, min_tokens, truncate | as vLLM |
 | stop, include_stop, stop_token_ids, ignore_eos | as vLLM |
@@ -37,8 +38,8 @@ from .transformers_load import load
 from .transformers_options import transformers_arguments
 from .transformers_requests import Prepared, Requests
 from .transformers_rolling import Entry, Rolling, Row
-from .vllm_chat import Splitter
 from .vllm_outputs import OutputReader, SequenceText
+from .vllm_splitter import Splitter
 
 __all__ = ["TransformersEngine"]
 
@@ -152,7 +153,7 @@ class TransformersEngine:
                 row,
                 index,
                 group,
-                self._reader.text(sampling, ids, generation.tokens or splitter is not None),
+                self._reader.text(sampling, ids, generation.tokens or splitter is not None, generation.token_bytes),
                 splitter,
                 prepared.max_tokens,
                 frozenset() if sampling.ignore_eos else self._loaded.eos_ids,

@@ -9,7 +9,7 @@ import importlib.util
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .errors import ParameterError, UnsupportedError, one_line
@@ -21,6 +21,15 @@ log = logging.getLogger(__name__)
 
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 """Where in its own sources xgrammar found the fault."""
+
+
+IGNORED = {
+    "multipleOf": ("integer", "number"),
+    **dict.fromkeys(("uniqueItems", "contains", "minContains", "maxContains"), ("array",)),
+    **dict.fromkeys(("patternProperties", "propertyNames"), ("object",)),
+}
+"""What xgrammar passes over in a JSON schema, with the types that it would mean something for; vLLM refuses the same
+(vllm/v1/structured_output/backend_xgrammar.py)."""
 
 
 class Match:
@@ -70,41 +79,44 @@ class Guides:
         self._any_whitespace = any_whitespace
         self._compiler: Any = None
 
-    def compile(self, guide: Guide | None, forced: Any) -> Callable[..., Match] | None:
+    def compile(self, guide: Guide | None, forced: Any, tools_field: str) -> Callable[..., Match] | None:
         """What makes a Match for a sequence; None without a guide. Raises ParameterError for one that is broken.
 
         `forced` (vLLM's StructuredOutputsParams) is how a tool call that must be made has to look; it goes first.
         """
+        field = tools_field if forced is not None or guide is None else guide.field
         if guide is None and forced is None:
             return None
         if importlib.util.find_spec("xgrammar") is None:
-            what = "tool_choice" if forced is not None else "response_format"
-            raise UnsupportedError(f"{what}: guided decoding on the transformers engine needs xgrammar", what)
+            raise UnsupportedError(f"{field}: guided decoding on the transformers engine needs xgrammar", field)
         import xgrammar
 
-        grammar = self._grammar(guide, forced)
+        grammar = self._grammar(guide, forced, field)
         return lambda ended=None: Match(xgrammar.GrammarMatcher(grammar), self._words, ended)
 
-    def _grammar(self, guide: Guide | None, forced: Any) -> Any:
+    def _grammar(self, guide: Guide | None, forced: Any, field: str) -> Any:
         compiler = self._ready()
         if forced is not None:
             if forced.structural_tag is not None:
-                return _compiled("tools", compiler.compile_structural_tag, forced.structural_tag)
+                return _compiled(field, compiler.compile_structural_tag, forced.structural_tag)
             schema = forced.json if isinstance(forced.json, str) else json.dumps(forced.json)
-            return _compiled("tools", self._schema, schema)
+            return _compiled(field, self._schema, schema)
         assert guide is not None
         if guide.json_schema is not None:
-            return _compiled("response_format", self._schema, guide.json_schema)
+            return _compiled(field, self._schema, guide.json_schema)
         if guide.json_object:
-            return _compiled("response_format", self._schema, '{"type": "object"}')
+            return _compiled(field, self._schema, '{"type": "object"}')
         if guide.regex is not None:
-            return _compiled("regex", compiler.compile_regex, guide.regex)
+            return _compiled(field, compiler.compile_regex, guide.regex)
         if guide.grammar is not None:
-            return _compiled("grammar", compiler.compile_grammar, guide.grammar)
+            lark = "::=" not in guide.grammar and hasattr(compiler, "compile_lark")
+            return _compiled(field, compiler.compile_lark if lark else compiler.compile_grammar, guide.grammar)
         choices = " | ".join(json.dumps(choice) for choice in guide.choice)
-        return _compiled("choice", compiler.compile_grammar, f"root ::= {choices}")
+        return _compiled(field, compiler.compile_grammar, f"root ::= {choices}")
 
     def _schema(self, schema: str) -> Any:
+        for keyword in _ignored(json.loads(schema)):
+            raise ValueError(f"{keyword} is not supported")
         return self._compiler.compile_json_schema(schema, any_whitespace=self._any_whitespace)
 
     def _ready(self) -> Any:
@@ -118,9 +130,21 @@ class Guides:
         return self._compiler
 
 
+def _ignored(schema: Any) -> Iterator[str]:
+    """The keywords of a schema that would be passed over."""
+    if isinstance(schema, dict):
+        given = schema.get("type")
+        kinds = set(given) if isinstance(given, list) else {given}
+        yield from (keyword for keyword in schema if kinds.intersection(IGNORED.get(keyword, ())))
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _ignored(inner)
+
+
 def _compiled(param: str, compile_: Callable[[str], Any], source: str) -> Any:
     """Raises ParameterError where `source` cannot be compiled."""
     try:
+        if not source.strip():
+            raise ValueError("it is empty")
         return compile_(source)
     except Exception as error:
         reason = PLACE.sub("", one_line(str(error)))[:300]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ContextError, ParameterError, RequestError, UnsupportedError
+from .errors import ParameterError, RequestError, UnsupportedError
 from .generation import Conversation, Generation, Sampling
 from .options import Settings
 from .transformers_chat import Chat
@@ -13,7 +13,8 @@ from .transformers_guide import Guides
 from .transformers_load import Loaded
 from .transformers_options import Arguments
 from .transformers_sampler import Chooser, bad_words, defaulted
-from .vllm_chat import Splitter
+from .vllm_sampling import room
+from .vllm_splitter import Splitter
 
 __all__ = ["Prepared", "Requests"]
 
@@ -50,10 +51,11 @@ class Requests:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         request = self._chat.request(conversation) if conversation else None
         ids = self._prompt(generation, request)
-        max_tokens = self._room(generation, len(ids))
+        max_tokens = room(generation, len(ids), self._loaded.context)
         self._check(sampling)
-        guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None))
-        waits = self._chat.reasoning_end(ids) if guide is not None and conversation is not None else None
+        field = conversation.tools_field if conversation else "tools"
+        guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None), field)
+        waits = self._chat.reasoning_end(ids) if guide is not None else None
         choosers = [self._chooser(sampling, index, max_tokens) for index in range(sampling.n)]
         if guide is not None:
             for chooser in choosers:
@@ -68,32 +70,15 @@ class Requests:
         prompt, field = generation.prompt, generation.prompt_field
         if isinstance(prompt, Conversation):
             return self._chat.render(prompt, request, field)
-        ids = list(self._loaded.tokenizer(prompt)["input_ids"]) if isinstance(prompt, str) else list(prompt)
+        if isinstance(prompt, str):
+            ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
+        else:
+            ids = list(prompt)
         # Beyond the vocabulary a device fails for everyone.
         if foreign := [token for token in ids if not 0 <= token < self._loaded.words]:
             raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
         truncate = generation.sampling.truncate
         return ids if truncate is None else ids[-truncate:]
-
-    def _room(self, generation: Generation, prompt_tokens: int) -> int:
-        """How many tokens may be generated; raises ContextError."""
-        field = generation.prompt_field
-        context = self._loaded.context
-        room = context - prompt_tokens
-        if prompt_tokens < 1 or room < 1:
-            raise ContextError(
-                f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
-                f"got {prompt_tokens} tokens",
-                field,
-            )
-        wanted = generation.sampling.max_tokens
-        if wanted is not None and wanted > room and generation.overflow == "refuse":
-            raise ContextError(
-                f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
-                f"of {context} tokens",
-                field,
-            )
-        return room if wanted is None else min(wanted, room)
 
     def _check(self, sampling: Sampling) -> None:
         """Raises ParameterError for what only the model and the options can tell."""

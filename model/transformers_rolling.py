@@ -274,7 +274,11 @@ def _read_prefill(row: Row, prompts: Prompts, logits: Any, before: int) -> None:
     targets = prompts.ids[0, before + 1 : prompts.done + 1].to(logits.device)
     if len(targets):
         logprobs = logits[0, : len(targets)].float().log_softmax(-1)
-        row.prefill += likely(logprobs, targets, row.prompt_logprobs or 0)
+        entries = likely(logprobs, targets, row.prompt_logprobs or 0)
+        ranks = (logprobs >= logprobs.gather(-1, targets[:, None])).sum(-1)
+        for entry, token, rank in zip(entries, targets.tolist(), ranks.tolist(), strict=True):
+            entry[token].rank = rank
+        row.prefill += entries
 
 
 def _short_of_memory(error: Exception) -> bool:

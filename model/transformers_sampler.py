@@ -46,6 +46,8 @@ class LogProb:
     """A word's log-probability at some position, as model/vllm_outputs.py reads it."""
 
     logprob: float
+    rank: int | None = None
+    """Which of all words it is, the most likely being the first; of a prompt's own tokens only."""
 
 
 @dataclass(slots=True)

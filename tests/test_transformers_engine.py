@@ -74,7 +74,12 @@ def vllm(model_dir: Path) -> Iterator[Any]:
 
 def generation(prompt: Any, *, stream: bool = True, tokens: bool = True, **sampling: Any) -> Generation:
     return Generation(
-        request_id="test", prompt=prompt, sampling=Sampling(**{**GREEDY, **sampling}), stream=stream, tokens=tokens
+        request_id="test",
+        prompt=prompt,
+        sampling=Sampling(**{**GREEDY, **sampling}),
+        stream=stream,
+        tokens=tokens,
+        token_bytes=True,
     )
 
 
@@ -141,6 +146,7 @@ def test_agrees_with_vllm(backend: Any, vllm: Any) -> None:
         begun, known = ours[0], theirs[0]
         assert isinstance(begun, Started)
         assert isinstance(known, Started)
+        assert begun.ranks == known.ranks
         for mine, other in zip((*begun.prefill, *tokens(ours)), (*known.prefill, *tokens(theirs)), strict=True):
             assert (mine.id, mine.text, mine.special, mine.raw) == (other.id, other.text, other.special, other.raw)
             assert mine.logprob == pytest.approx(other.logprob, abs=1e-2)
@@ -390,8 +396,12 @@ def test_a_bad_request_harms_only_itself(backend: Any) -> None:
         (generation("x", prompt_logprobs=21), ParameterError, "^prompt_logprobs: expected at most 20"),
         (generation("x", logit_bias={700: 1.0}), ParameterError, "^logit_bias: expected token ids from 0 to 639"),
         (generation("x", stop_token_ids=(700,)), ParameterError, "^stop_token_ids: expected token ids"),
-        (generation("x", guide=Guide(grammar="root ::= (")), ParameterError, "^grammar: it cannot be compiled"),
-        (generation("x", guide=Guide(json_schema="x")), ParameterError, "^response_format: it cannot be compiled"),
+        (generation("x", guide=Guide(grammar="root ::= (", field="grammar")), ParameterError, "^grammar: it cannot be"),
+        (generation("x", guide=Guide(json_schema="x")), ParameterError, "^guide: it cannot be compiled"),
+        (generation("x", guide=Guide(json_schema='{"type": "number", "multipleOf": 2}')),
+         ParameterError, "^guide: it cannot be compiled: multipleOf is not supported"),
+        (generation("x", guide=Guide(regex="(")), ParameterError, "^guide: it cannot be compiled"),
+        (generation("x", guide=Guide(grammar="")), ParameterError, "^guide: it cannot be compiled: it is empty"),
         (generation(Conversation(messages=({"role": "user", "content": [{"type": "image_url"}]},))),
          UnsupportedError, "^messages: the transformers engine takes text only"),
         (Generation(request_id="x", prompt="x", sampling=Sampling(), adapter="poet"), UnsupportedError, "^adapter"),
@@ -477,16 +487,18 @@ def test_guides_are_followed(backend: Any) -> None:
         Guide(choice=("yes", "no")),
         Guide(regex="[ab]c"),
         Guide(grammar='root ::= "one" | "two"'),
+        Guide(grammar='start: "one" | "two"'),
     ]
     asked = [generation(question("json").prompt if not n else plain, guide=guide, max_tokens=200) for n, guide in
              enumerate(guides)]  # fmt: skip
     free = generation(plain, max_tokens=100)
-    schema, whole, choice, regex, grammar, unguided = (text(events) for events in run(backend, *asked, free))
+    schema, whole, choice, regex, grammar, lark, unguided = (text(events) for events in run(backend, *asked, free))
     jsonschema.validate(json.loads(schema), JSON_SCHEMA)
     assert isinstance(json.loads(whole), dict) if whole.endswith("}") else whole.startswith("{")
     assert choice in {"yes", "no"}
     assert regex in {"ac", "bc"}
     assert grammar in {"one", "two"}
+    assert lark in {"one", "two"}
     assert unguided == question("plain").answer
     # Drawn at random, each of several, and past the end of sequence: the grammar holds.
     (several,) = run(backend, generation(plain, guide=guides[3], n=6, temperature=3.0, seed=1, ignore_eos=True))
@@ -514,7 +526,7 @@ def test_echo_and_prefill(backend: Any) -> None:
     ask = Generation(request_id="x", prompt=asked.prompt, sampling=Sampling(max_tokens=2, **GREEDY), echo=True)
     ((started, *_),) = run(backend, ask)
     assert isinstance(started, Started)
-    assert started.text == asked.prompt
+    assert started.text.endswith(asked.prompt)
     long = "word " * 150 + asked.prompt
     (events,) = run(backend, generation(long, max_tokens=1, prompt_logprobs=0))
     started = events[0]
