@@ -12,8 +12,8 @@ from .errors import SHOWN, OptionError
 
 __all__ = ["Kind", "Option", "parsed", "refuse", "shown"]
 
-Kind = Literal["bool", "int", "float", "str", "choice", "json", "engine"]
-"""`engine`: text whose form the engine alone knows."""
+Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine"]
+"""`list`: texts. `engine`: text whose form the engine alone knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class Option:
             return "one of " + ", ".join(self.choices)
         if self.kind == "json":
             return "a JSON object"
+        if self.kind == "list":
+            return "a list in JSON, or items with blanks between"
         noun = {"int": "an integer", "float": "a number", "engine": "what vLLM takes"}.get(self.kind, "text")
         if self.least is not None and self.most is not None:
             return f"{noun} from {self.least:g} to {self.most:g}"
@@ -76,7 +78,7 @@ class Option:
             return self._number(text)
         if self.kind == "json":
             self._json(text)
-        return text
+        return self._items(text) if self.kind == "list" else text
 
     def _number(self, text: str) -> int | float:
         try:
@@ -87,6 +89,14 @@ class Option:
         if not (self.least is None or number >= self.least) or not (self.most is None or number <= self.most):
             raise ValueError(self.expected)
         return number
+
+    def _items(self, text: str) -> tuple[str, ...]:
+        if not text.startswith("["):
+            return tuple(text.split())
+        try:
+            return msgspec.json.decode(text.encode(), type=tuple[str, ...])
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{self.expected} ({error})") from None
 
     def _json(self, text: str) -> None:
         if text.lower() in {"none", "null"}:

@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from .image_rules import ImageRules, image_rules
 from .option_engine import ON_TRANSFORMERS, engine_of
 from .option_row import Option, parsed, refuse, shown
 from .option_table import OPTIONS, find, options_table
@@ -81,6 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The transformers engine's: where the model goes; None is one device, or all where several are to be used."""
     load_in_8bit: bool = False
     load_in_4bit: bool = False
+    images: ImageRules = ImageRules()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1
@@ -186,6 +188,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
+    images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
         log.warning("%s", note)
@@ -221,6 +224,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         device_map=values.get("device_map"),
         load_in_8bit=values.get("load_in_8bit", False),
         load_in_4bit=values.get("load_in_4bit", False),
+        images=images,
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,

@@ -32,6 +32,7 @@ class _NoEngine:
     """What ChatSide takes of vLLM's engine besides rendering."""
 
     model_config = None
+    renderer = None
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer

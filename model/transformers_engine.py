@@ -29,9 +29,10 @@ from typing import Any
 import msgspec
 
 from .engine import EngineInfo
-from .errors import GenerationError, LmiError
+from .errors import GenerationError, LmiError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Generation
+from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
 from .transformers_load import load
@@ -129,8 +130,10 @@ class TransformersEngine:
         """Whether anything runs or waits."""
         return self._rolling.busy
 
-    def prepare(self, number: int, generation: Generation) -> Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
+        if images:
+            raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
         return self._requests.prepare(number, generation)
 
     def add(self, prepared: Prepared) -> None:
