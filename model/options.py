@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import SHOWN, OptionError
+from .option_faults import refuse, shown
 from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
@@ -60,6 +60,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     """auto, float32, float16 or bfloat16."""
     output_formatter: Literal["json", "jsonlines", "sse"] | None = None
+    custom_formatter: str | None = None
+    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    input_formatter: str | None = None
+    content_filter: str | None = None
+    user_code_threads: int | None = None
+    """None is max_rolling_batch_size."""
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
@@ -87,21 +93,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
-
-
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
-    found = list(faults)
-    if len(found) == 1:
-        raise OptionError(found[0][1], found[0][0])
-    if found:
-        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
-
-
-def shown(text: str) -> str:
-    """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 class _Reading:
@@ -194,6 +185,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
     size = values.get("max_rolling_batch_size", 256)
+    formatter = values.get("output_formatter")
+    custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false":
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
@@ -220,7 +213,11 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tensor_parallel_degree=values.get("tensor_parallel_degree"),
         pipeline_parallel_degree=values.get("pipeline_parallel_degree", 1),
         dtype=dtype,
-        output_formatter=values.get("output_formatter"),
+        output_formatter=None if custom else formatter,
+        custom_formatter=formatter if custom else None,
+        input_formatter=values.get("input_formatter"),
+        content_filter=values.get("content_filter"),
+        user_code_threads=values.get("user_code_threads"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         enable_streaming=values.get("enable_streaming", "false") != "false",
         task="auto" if values.get("task", "auto") == "auto" else "generate",
