@@ -16,7 +16,7 @@ import msgspec
 
 from ..model.errors import LmiError, MediaTypeError, OptionError, PayloadError, RequestError, UserCodeError
 from ..model.options import Settings
-from . import lmi, openai
+from . import dynamic, lmi, openai
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -160,8 +160,16 @@ def detect(payload: Payload, request: Request, settings: Settings, own: Sequence
     for candidate in known:
         if candidate.matches(payload, request, settings):
             return candidate
-    marks = ", ".join(f"{candidate.MARK} ({candidate.NAME})" for candidate in known)
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {marks}", FORMATS[0].MARK)
+    usual = fallback(settings)
+    # Those of `inputs` share their mark.
+    marks = {candidate.MARK: candidate.NAME for candidate in reversed(known)} | {usual.MARK: usual.NAME}
+    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
+
+
+def fallback(settings: Settings) -> Format:
+    """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
+    return dynamic if settings.dynamic_batch else lmi
 
 
 def _check_content_type(request: Request) -> None:
@@ -198,8 +206,7 @@ PLAIN = Hooks()
 def receive(request: Request, settings: Settings, own: Sequence[Format] = (), hooks: Hooks = PLAIN) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
-    # Where no dialect is known yet, LMI's form of an error is laid down (wire-decisions: Which dialect a request is).
-    dialect: Format = lmi
+    dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
         dialect = explicit_format(request, settings, own) or dialect
@@ -219,7 +226,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     Only of our dialects: a request that is not admitted does not reach code of the user's.
     """
     payload: Payload | None = None
-    dialect: Format = lmi
+    dialect = fallback(settings)
     try:
         dialect = explicit_format(request, settings) or dialect
         payload = read_json(request.body)
@@ -230,5 +237,5 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (lmi, openai)
+FORMATS: tuple[Format, ...] = (dynamic, lmi, openai)
 """In the order in which they are asked."""

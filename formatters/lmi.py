@@ -19,7 +19,18 @@ from .fields import meet_unknown, refuse_headers
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = [
+    "FIELDS",
+    "MARK",
+    "NAME",
+    "ROUTES",
+    "framing_of",
+    "matches",
+    "parse",
+    "refuse",
+    "refuse_what_is_to_come",
+    "stream_of",
+]
 
 NAME: str = "lmi"
 MARK: str = "inputs"
@@ -37,9 +48,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
-    _refuse_what_is_to_come(payload, request)
+    refuse_what_is_to_come(payload, request)
     inputs = _inputs(payload)
-    framing = _framing(_stream(payload), settings)
+    framing = framing_of(stream_of(payload), settings)
     for name, value in payload.items():
         if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
             meet_unknown(name, FIELDS, settings)
@@ -59,7 +70,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
     try:
-        framing = None if payload is None else _framing(_stream(payload), settings)
+        framing = None if payload is None else framing_of(stream_of(payload), settings)
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
@@ -98,7 +109,7 @@ def _inputs(payload: Payload) -> str:
     return inputs
 
 
-def _stream(payload: Payload) -> bool | None:
+def stream_of(payload: Payload) -> bool | None:
     """What the body says; None where it says nothing."""
     stream = payload.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -106,7 +117,7 @@ def _stream(payload: Payload) -> bool | None:
     return stream
 
 
-def _framing(stream: bool | None, settings: Settings) -> Framing | None:
+def framing_of(stream: bool | None, settings: Settings) -> Framing | None:
     """How the answer is streamed; None: whole.
 
     The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
@@ -119,7 +130,7 @@ def _framing(stream: bool | None, settings: Settings) -> Framing | None:
     return EVENTS if formatter == "sse" else LINES
 
 
-def _refuse_what_is_to_come(payload: Payload, request: Request) -> None:
+def refuse_what_is_to_come(payload: Payload, request: Request) -> None:
     """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
     if payload.get(SESSION_FIELD) is not None:
         raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)

@@ -43,7 +43,9 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     require_directory(model_dir)
     settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
     own = _own_code(settings)
-    mode = "async mode" if settings.async_mode else f"rolling batch of at most {settings.max_rolling_batch_size}"
+    mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
+    if settings.rolling_batch == "disable":
+        mode = "async mode" if settings.async_mode else "dynamic batches"
     return [
         f"options: good; {settings.engine}, {mode}",
         *(f"note: {note}" for note in settings.notes),

@@ -1,8 +1,9 @@
 """The only module but custom.py that uses djl_python: its Input becomes requests, frames become its Output.
 
-    handle(Input) --empty--> start the engine
-                  --in an event loop--> AsyncService.frames
-                  --otherwise---------> RollingBatch.step
+    handle(Input) --empty--------------> start the engine
+                  --in an event loop---> AsyncService.frames
+                  --dynamic batches----> PlainBatch.answer, PlainBatch.answers
+                  --otherwise----------> RollingBatch.step
 
 Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (RollingBatch, AsyncRequestManager,
 djl_python.inputs/outputs).
@@ -19,11 +20,13 @@ from typing import Any
 from djl_python import Input, Output
 
 from ..formatters import Request
+from ..formatters.base import JSON
 from ..model.errors import StartError
 from ..model.options import settings_of
 from .asynchronous import AsyncService
 from .frames import Frame
 from .headers import ATTRIBUTES_HEADER, attributes_of
+from .plain import Chunks, PlainBatch, Whole
 from .rolling import RollingBatch
 from .service import Service
 
@@ -56,11 +59,20 @@ class Worker:
             return self._start(inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
+        if self._service.settings.dynamic_batch:
+            return self._answer_batch(PlainBatch(self._service), inputs)
         if self._rolling is None:
             self._rolling = RollingBatch(self._service)
         properties = inputs.get_properties()
         frames = self._rolling.step(requests_of_batch(inputs), reset=properties.get("reset_rollingbatch") == "true")
         return output_of_batch(frames)
+
+    def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
+        # A batch of one comes as its request is, and a client's header or query parameter may have any name.
+        keys = inputs.content.get_keys()
+        if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
+            return output_of_answer(batch.answer(request_of(inputs)))
+        return output_of_answers(batch.answers(requests_of_dynamic_batch(inputs)))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[Output] | Output | None:
         if inputs.is_empty():
@@ -150,6 +162,26 @@ def requests_of_batch(inputs: Input) -> list[Request | None]:
     return items
 
 
+def requests_of_dynamic_batch(inputs: Input) -> list[Request]:
+    """The items of a dynamic batch: content and properties of item 7 are named `batch_007.<name>`."""
+    size = int(inputs.get_properties()["batch_size"])
+    properties: list[dict[str, str]] = [{} for _ in range(size)]
+    contents: list[dict[str, bytes]] = [{} for _ in range(size)]
+    for key, value in inputs.get_properties().items():
+        if key != "batch_size" and key.startswith("batch_"):
+            properties[int(key[6:9])][key[10:]] = value
+    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+        contents[int(key[6:9])].setdefault(key[10:], bytes(value))
+    return [
+        _request(
+            content.pop("data", b""),
+            own,
+            {name: value.decode(errors="replace") for name, value in content.items()},
+        )
+        for own, content in zip(properties, contents, strict=True)
+    ]
+
+
 def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) -> Request:
     headers = {name.lower(): value for name, value in properties.items()}
     return Request(
@@ -178,4 +210,32 @@ def output_of_batch(frames: list[Frame]) -> Output:
         add(value=frame.encode())
         for name, value in frame.headers.items():
             output.properties[f"batch_{index}_{name}"] = value
+    return output
+
+
+def output_of_answer(answer: Whole | Chunks) -> Output:
+    """An answer on its own (a dynamic batch of one)."""
+    output = Output()
+    output.set_code(answer.status)
+    output.properties.update(answer.headers)
+    if isinstance(answer, Whole):
+        output.content.add(value=bytearray(answer.body))
+    else:
+        output.add_stream_content(answer.records, output_formatter=None)
+    return output
+
+
+def output_of_answers(answers: list[Whole]) -> Output:
+    """The answers of a dynamic batch. They share status and headers: errors among them are told by their bodies.
+
+    What is wrong with all of them alike, such as an engine that is not there, is told with its status.
+    """
+    first = answers[0]
+    if first.status >= 300 and all(answer == first for answer in answers):
+        return output_of_answer(first)
+    output = Output()
+    types = {answer.headers["Content-Type"] for answer in answers}
+    output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON
+    for index, answer in enumerate(answers):
+        output.content.add(key=f"batch_{index}.data", value=bytearray(answer.body))
     return output

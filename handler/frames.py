@@ -16,7 +16,7 @@ from ..formatters.base import JSON, Reply
 from ..model.errors import LmiError
 from .exchange import Exchange
 
-__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
+__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange", "headers_of"]
 
 _LENGTH = struct.Struct(">i")
 

@@ -139,6 +139,11 @@ OPTIONS: tuple[Option, ...] = (
     _vllm("enable_prefix_caching", "bool", "Reuse the KV cache of equal beginnings."),
     _vllm("enable_chunked_prefill", "bool", "Compute long prompts in pieces."),
     _vllm("speculative_config", "json", "Speculative decoding.", "none"),
+    Option(
+        "speculative_draft_model", "str", "Draft model of speculative decoding: a hub id, a path, or `ngram` for none.",
+    ),
+    Option("speculative_length", "int", "Tokens that are drafted at once.", default="4", least=1),
+    Option("draft_model_tp_size", "int", "How many devices share each layer of the draft model.", default="1", least=1),
     _vllm("kv_transfer_config", "json", "Transfer of the KV cache.", "none"),
     _vllm("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _vllm("seed", "int", "The engine's seed."),
@@ -165,10 +170,7 @@ OPTIONS: tuple[Option, ...] = (
         enable_mixed_moe_lora_format="false", adapters="adapters",
     ),
     *_planned("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
-    *_planned(
-        "lmi-dist's names for speculative decoding (vLLM's `speculative_config` is accepted)",
-        speculative_draft_model="", speculative_length="4", draft_model_tp_size="1", draft_model_id="", spec_length="0",
-    ),
+    *_planned("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
     *_planned("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
     *_planned(_ACCELERATE, device_map="", load_in_4bit="false", load_in_8bit="false", low_cpu_mem_usage="false"),
     *_planned(

@@ -20,8 +20,10 @@ import msgspec
 
 from .option_faults import refuse, shown
 from .option_row import Option
+from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
+from .speculation import speculative_config
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
 
@@ -50,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist (vLLM too), or disable in async mode."""
+    """Resolved: vllm, lmi-dist (vLLM too), or disable: in async mode, and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -94,6 +96,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
 
+    @property
+    def dynamic_batch(self) -> bool:
+        """Whether the host hands over whole batches and waits for all of their answers."""
+        return self.rolling_batch == "disable" and not self.async_mode
+
 
 class _Reading:
     """One pass over the properties: values by canonical name, texts of engine arguments, faults, notes."""
@@ -134,7 +141,7 @@ class _Reading:
             self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
         self._names[option.name] = (name, text)
         try:
-            self.values[option.name] = _special(option, text)
+            self.values[option.name] = value_of(option, text)
         except ValueError as error:
             self.fault(name, f"expected {error}, got {shown(text)}")
             return
@@ -150,23 +157,6 @@ class _Reading:
 
 
 _NAMES = [name for option in OPTIONS for name in option.names]
-
-
-def _special(option: Option, text: str) -> object:
-    """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
-    if text.lower() in option.later:
-        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
-    if option.name == "tensor_parallel_degree":
-        if text.lower() == "max":
-            return None
-        if not text.isdecimal() or int(text) < 1:
-            raise ValueError("a number of at least 1, or max")
-        return int(text)
-    if option.name == "dtype" and text.lower() == "int8":
-        raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
-    if option.name == "model_id" and text.startswith("s3://"):
-        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return option.value(text)
 
 
 def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
@@ -187,12 +177,15 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     size = values.get("max_rolling_batch_size", 256)
     formatter = values.get("output_formatter")
     custom = formatter not in (None, "json", "jsonlines", "sse")
-    if values.get("enable_streaming", "false") != "false":
+    if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    draft = speculative_config(values, directory)
+    if draft and "speculative_config" in reading.arguments:
+        reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
     refuse(reading.faults)
@@ -201,6 +194,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     arguments = {**reading.arguments, "model": model_id, "dtype": dtype, "max_num_seqs": str(size)}
     if values.get("tensor_parallel_degree") is None:
         arguments.pop("tensor_parallel_size", None)
+    if draft:
+        arguments["speculative_config"] = draft
     return Settings(
         model_dir=directory,
         model_id=model_id,
@@ -247,13 +242,14 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         if rolling_batch not in {"auto", "disable"}:
             reading.fault("async_mode", f"expected option.rolling_batch=disable with it, got {rolling_batch!r}")
         return "disable", True
-    if rolling_batch == "disable" or dynamic:
-        given = "batch_size > 1" if rolling_batch != "disable" else "'disable' without option.async_mode=true"
-        reading.fault(
-            "rolling_batch",
-            f"{given} asks for what this version does not support: dynamic batches. Set option.rolling_batch=vllm, or "
-            "option.async_mode=true with option.rolling_batch=disable",
-        )
+    if rolling_batch == "disable" or (dynamic and rolling_batch == "auto"):
+        if dynamic and reading.values.get("enable_streaming", "false") != "false":
+            reading.notes.append(
+                "option.enable_streaming with batch_size > 1: only a batch of one is sent as it is made"
+            )
+        return "disable", False
+    if dynamic:
+        reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
     if rolling_batch == "lmi-dist":
         reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
         return rolling_batch, False

@@ -134,10 +134,11 @@ def djl_host(
     python: Path = Path(sys.executable),
     timeout: float = START_TIMEOUT,
 ) -> DjlHost:
-    """The real DJL engine in mode "rolling" or "async"."""
+    """The real DJL engine in mode "rolling", "async" or "dynamic" (batches of up to 8)."""
     modes = {
         "rolling": {"option.rolling_batch": "vllm"},
         "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
+        "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "200"},
     }
     return DjlHost(
         model_dir,
@@ -150,7 +151,7 @@ def djl_host(
 
 
 def start(kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] | None = None) -> Host:
-    """A host of a kind: "server", "rolling" or "async"."""
+    """A host of a kind: "server", "rolling", "async" or "dynamic"."""
     if kind == "server":
         options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
         return Server(model_dir, log, options)

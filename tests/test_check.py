@@ -54,6 +54,7 @@ def test_good(model_dir: Path) -> None:
 
 def test_overrides(model_dir: Path) -> None:
     assert check(model_dir, {"async_mode": "true", "rolling_batch": "disable"})[0] == "options: good; vllm, async mode"
+    assert check(model_dir, {"rolling_batch": "disable"})[0] == "options: good; vllm, dynamic batches"
 
 
 def test_notes(model_dir: Path) -> None:

@@ -17,6 +17,8 @@ from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 
+KNOWN = ", ".join(known.NAME for known in FORMATS)
+
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
@@ -163,7 +165,7 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, "dialect: expected one of lmi, openai, got 'odd'"),
+        ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:

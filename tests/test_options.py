@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -150,8 +151,6 @@ WRONG = [
     ("rolling_batch", "scheduler", "does not support the transformers engine"),
     ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
     ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
-    ("rolling_batch", "disable", "option.async_mode=true"),
-    ("batch_size", "8", "dynamic batches"),
     ("backend", "transformers", "the transformers engine"),
     ("task", "text-embedding", "embeddings"),
     ("runner", "pooling", "embeddings"),
@@ -161,7 +160,8 @@ WRONG = [
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
-    ("speculative_draft_model", "x", "speculative_config"),
+    ("speculative_length", "0", "option.speculative_length: expected an integer of at least 1, got '0'"),
+    ("draft_model_id", "x", "speculative decoding"),
     ("input_formatter", "x", "module:name"),
     ("mpi_mode", "true", "engine=Python"),
 ]
@@ -171,7 +171,7 @@ WRONG = [
 def test_refused(name: str, text: str, said: str) -> None:
     message = refused(**{name: text})
     assert said in message
-    assert f"option.{name}" in message or name == "batch_size"
+    assert f"option.{name}" in message
 
 
 def test_all_faults_in_one_message() -> None:
@@ -195,6 +195,66 @@ def test_async_mode_excludes_rolling_batch() -> None:
     taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
     assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
+
+
+@pytest.mark.parametrize(
+    ("given", "dynamic"),
+    [
+        ({"rolling_batch": "disable"}, True),
+        ({"rolling_batch": "disable", "batch_size": "8"}, True),
+        ({"rolling_batch": "auto", "batch_size": "8"}, True),
+        ({"max_dynamic_batch_size": "8"}, True),
+        ({"batch_size": "1"}, False),
+        ({"rolling_batch": "disable", "async_mode": "true"}, False),
+        ({"rolling_batch": "vllm"}, False),
+    ],
+    ids=str,
+)
+def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
+    assert settings(**given).dynamic_batch is dynamic
+
+
+def test_dynamic_batches_exclude_rolling_batch() -> None:
+    assert "option.rolling_batch: expected disable" in refused(rolling_batch="vllm", batch_size="8")
+
+
+def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
+    assert settings(enable_streaming="true").notes != ()
+    alone = settings(enable_streaming="true", rolling_batch="disable")
+    assert (alone.enable_streaming, alone.notes) == (True, ())
+    assert "batch_size > 1" in settings(enable_streaming="true", batch_size="8").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "config"),
+    [
+        ({"speculative_draft_model": "ngram"}, {"method": "ngram", "num_speculative_tokens": 4}),
+        (
+            {"speculative_draft_model": "owner/draft", "speculative_length": "7", "draft_model_tp_size": "2"},
+            {
+                "method": "draft_model",
+                "model": "owner/draft",
+                "num_speculative_tokens": 7,
+                "draft_tensor_parallel_size": 2,
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_speculative_decoding_by_lmi_dists_names(given: dict[str, str], config: dict[str, Any]) -> None:
+    assert json.loads(settings(**given).engine_arguments["speculative_config"]) == config
+
+
+def test_a_draft_model_in_the_model_directory(tmp_path: Path) -> None:
+    (tmp_path / "draft").mkdir()
+    taken = load(tmp_path, "option.speculative_draft_model=draft\n")
+    assert json.loads(taken.engine_arguments["speculative_config"])["model"] == str(tmp_path / "draft")
+
+
+def test_what_only_a_draft_model_gives_a_meaning() -> None:
+    assert "speculative_config" not in settings(speculative_length="5", draft_model_tp_size="1").engine_arguments
+    both = refused(speculative_draft_model="x", speculative_config='{"method": "ngram"}')
+    assert "option.speculative_draft_model: expected it or option.speculative_config, got both" in both
 
 
 def test_contradicting_aliases_are_refused() -> None:

@@ -1,0 +1,209 @@
+"""Dynamic batch's dialect: `{"inputs": string or list, "parameters"}`, answered by a list (specs 002, Dynamic Batch).
+
+It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous mode too. `parameters` are the LMI
+dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
+`option.enable_streaming` and `option.output_formatter`.
+
+Every error is `{"code": 424, "message", "error"}` with status 424.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from ..model.errors import LmiError, PayloadError, UnsupportedError
+from ..model.events import Delta, Event, Failed
+from ..model.generation import Generation, Sampling
+from ..model.options import Settings
+from .base import JSON, Answer, Call, Payload, Request, Route, encode
+from .fields import meet_unknown
+from .lmi import FIELDS, framing_of, refuse_what_is_to_come, stream_of
+from .lmi_parameters import Parameters, read_parameters
+from .lmi_reply import OWN_STATUS, REFUSED, Framing, aborted
+
+__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "dynamic"
+MARK: str = "inputs"
+ROUTES: tuple[Route, ...] = ()
+
+INPUTS = 1024
+"""Prompts in one body."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """What became of one input."""
+
+    generated_text: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a stream: what is new, with an entry for each input."""
+
+    outputs: list[str]
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Specs 002, Dynamic Batch, Error Responses."""
+
+    code: int
+    error: str
+    message: str = "invoke handler failure"
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `inputs`, and the endpoint makes dynamic batches."""
+    return settings.dynamic_batch and "inputs" in payload
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation for each input."""
+    refuse_what_is_to_come(payload, request)
+    inputs = _inputs(payload.get("inputs"))
+    stream = stream_of(payload)
+    framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
+    for name, value in payload.items():
+        if name not in FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    full = inputs if parameters.return_full_text else ("",) * len(inputs)
+    reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
+    generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
+    return Call(tuple(generations), reply)
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The documented error, whether the answer was to be streamed or not."""
+    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
+    return Answer(encode(ErrorBody(status, error.message)), status, failure=error)
+
+
+def _generation(text: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
+    return Generation(
+        request_id=request.request_id,
+        prompt=text,
+        sampling=Sampling(**parameters.sampling),
+        stream=streams,
+        # A line of a stream is a token.
+        tokens=streams,
+        overflow="clip",
+        prompt_field="inputs",
+    )
+
+
+def _inputs(given: Any) -> tuple[str, ...]:
+    expected = "a non-empty string or a list of them"
+    if isinstance(given, str) and given:
+        return (given,)
+    if not isinstance(given, list) or not given:
+        raise PayloadError.of("inputs", given, expected)
+    if len(given) > INPUTS:
+        raise UnsupportedError(f"inputs: expected at most {INPUTS} texts, got {len(given)}", "inputs")
+    for index, text in enumerate(given):
+        if not isinstance(text, str) or not text:
+            raise PayloadError.of(f"inputs[{index}]", text, "a non-empty string")
+    return tuple(given)
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What both kinds share. An input that fails ends its request: the documented error has no place for one."""
+
+    beginnings: tuple[str, ...]
+    """What each text begins with: the input itself with return_full_text."""
+    content_type: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+    open: int = 0
+    """How many inputs have not ended."""
+
+    def __post_init__(self) -> None:
+        self.open = len(self.beginnings)
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if isinstance(event, Failed):
+            return self._fail(event.error)
+        if not isinstance(event, Delta):
+            return []
+        records = self._take(event, prompt)
+        if event.finish is None:
+            return records
+        if event.finish.reason == "abort":
+            return [*records, *self._fail(aborted())]
+        self.open -= 1
+        if self.open:
+            return records
+        self.finished = True
+        return [*records, *self._close()]
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        raise NotImplementedError
+
+    def _close(self) -> list[bytes]:
+        raise NotImplementedError
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.finished, self.failure = True, error
+        self.status, self.content_type = REFUSED, JSON
+        return [encode(ErrorBody(REFUSED, error.message))]
+
+
+@dataclass(slots=True)
+class WholeTexts(_Reply):
+    """One list, once every input has ended."""
+
+    texts: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _Reply.__post_init__(self)
+        self.texts = [[beginning] for beginning in self.beginnings]
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        self.texts[prompt].append(delta.text)
+        return []
+
+    def _close(self) -> list[bytes]:
+        return [encode([Text("".join(parts)) for parts in self.texts])]
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamedTexts(_Reply):
+    """A line for every token, in the order in which they come; the inputs that it is not of have "" in it."""
+
+    framing: Framing
+    begun: bool = False
+
+    def __post_init__(self) -> None:
+        _Reply.__post_init__(self)
+        self.content_type = self.framing.content_type
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        lines: list[list[str]] = []
+        if not self.begun:
+            self.begun = True
+            if any(self.beginnings):
+                lines.append(list(self.beginnings))
+        lines += [
+            [token.text if index == prompt else "" for index in range(len(self.beginnings))] for token in delta.tokens
+        ]
+        return [self.framing.record(Line(outputs)) for outputs in lines]
+
+    def _close(self) -> list[bytes]:
+        return []
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        if not self.begun:
+            return _Reply._fail(self, error)
+        self.finished, self.failure = True, error
+        return [self.framing.record(ErrorBody(REFUSED, error.message))]
