@@ -20,7 +20,7 @@ from ..model.options import Settings
 from .content_filter import ContentFilter
 from .custom import InputFormatter, OutputFormatter
 from .deferred import Prepared
-from .user_code import decorated, entry_points, loaded_model_py, named, on_path, shown
+from .user_code import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
 from .user_dialect import UserFormat, dialect_of, looks_like_dialect
 from .workers import Workers
 
@@ -180,5 +180,5 @@ def _function(option: str, text: str) -> Callable[..., Any]:
     found = named(option, text)
     if not callable(found):
         expected = "a function or a dialect" if option == "output_formatter" else "a function"
-        raise OptionError(f"option.{option}: {text!r}: expected {expected}, got a {type(found).__name__}", option)
+        raise OptionError(f"option.{option}: {text!r}: expected {expected}, got {kind_of(found)}", option)
     return found  # type: ignore[no-any-return]

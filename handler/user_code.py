@@ -25,7 +25,18 @@ from typing import Any, cast
 from ..model.errors import OptionError, RequestError, UserCodeError
 from .workers import Workers
 
-__all__ = ["GROUP", "Function", "decorated", "entry_points", "imported", "loaded_model_py", "named", "on_path", "shown"]
+__all__ = [
+    "GROUP",
+    "Function",
+    "decorated",
+    "entry_points",
+    "imported",
+    "kind_of",
+    "loaded_model_py",
+    "named",
+    "on_path",
+    "shown",
+]
 
 log = logging.getLogger(__name__)
 
