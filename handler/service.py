@@ -42,11 +42,14 @@ class Service:
     def start(self) -> EngineInfo:
         """Loads the user's code and brings the engine up; raises StartError."""
         extensions = load_extensions(self.settings, self._handed)
-        preparing = extensions.workers.call(extensions.prepare)
+        # Beside the engine's start, for a tokenizer takes its time too.
+        preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
             self.info = self.engine.start()
-            preparing.result()
+            if preparing is not None:
+                preparing.result()
         except BaseException:
+            self.engine.close()
             extensions.workers.close()
             raise
         self._extensions = extensions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from lmi.handler.asynchronous import AsyncService
 from lmi.handler.deferred import Deferred, merged
 from lmi.handler.exchange import Exchange
 from lmi.handler.frames import NOTHING
+from lmi.handler.plain import PlainBatch, Whole
 from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
 from lmi.handler.workers import Workers
@@ -238,6 +240,49 @@ def test_async_mode_goes_on_while_the_filter_is_at_it(place: Callable[..., Place
         assert await slow == [b'{"generated_text":"there"}']
 
     asyncio.run(run())
+
+
+def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -> None:
+    made = place({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
+    batch = PlainBatch(made.service)
+    bodies = [b'{"inputs": "Hi"}', b'{"inputs": "wrong"}', b'{"inputs": "stop"}']
+    answers = made.service.apart(lambda: batch.answers([Request(body) for body in bodies]))
+
+    async def run() -> list[Whole]:
+        answering = asyncio.ensure_future(answers)
+        await asyncio.to_thread(made.submitted, 1)
+        made.engine.say(0, Started(1), delta("Hello", END))
+        return await answering
+
+    good, wrong, flagged = asyncio.run(run())
+    assert b"Hello" in good.body
+    assert b"content filter guard:judge returned an int" in wrong.body
+    assert b"inputs: flagged by the content filter: stop" in flagged.body
+    assert good.status == 200
+    assert min(wrong.status, flagged.status) >= 400
+
+
+def test_the_readmes_examples_work(place: Callable[..., Place]) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    section = readme.partition("## Your own code")[2].partition("\n## ")[0]
+    blocks = [block.partition("```")[0] for block in section.split("```python\n")[1:]]
+    files = {block[2:].partition(".py")[0] + ".py": block for block in blocks}
+    assert set(files) == {"haiku.py", "guard.py"}
+    made = place(files, output_formatter="haiku:Haiku", content_filter="guard:judge")
+    exchange = made.open(b'{"about": "rain"}')
+    made.submitted(1)
+    assert made.engine.generations[0].prompt == "Write a haiku about rain."
+    made.engine.say(0, Started(1), delta("Drops ", None), delta("fall.", END))
+    made.wait(lambda: exchange.finished)
+    assert exchange.records[0] == b'{"haiku":"Drops fall.","why_it_ended":"eos"}'
+    for body, message in (
+        (b'{"about": 5}', "about: expected a string, got 5"),
+        (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
+    ):
+        refused = made.open(body)
+        made.wait(lambda refused=refused: refused.finished)
+        assert json.loads(refused.records[0]) == {"problem": message}
+        assert refused.call.reply.status == 400
 
 
 def test_more_slow_requests_than_threads_wait_for_each_other_only(place: Callable[..., Place]) -> None:
