@@ -10,7 +10,7 @@ it is, the response is the one of the two that g has looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -110,12 +110,12 @@ class ResponseReply(GuardedReply):
         self._function = function
         self._completion = completion
 
-    def _records(self, event: Event, prompt: int) -> list[bytes]:
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         inner = self._inner
         records = inner.feed(event, prompt)
         other = self._completion.feed(event, prompt) if self._completion is not None else []
         if not inner.finished:
-            return []
+            return
         self.finished = True
         if inner.failure is not None:
             raise inner.failure
@@ -128,7 +128,7 @@ class ResponseReply(GuardedReply):
         if within and returned is given and not getattr(given, "_viewed", False):
             returned = [given]
         self.content_type, self.headers = JSON, inner.headers
-        return [text_of(returned, self._function).encode()]
+        yield text_of(returned, self._function).encode()
 
 
 def _given(body: Any, completion: Response | None) -> Any:
@@ -144,14 +144,15 @@ class ChunksReply(GuardedReply):
         self._named = False
         """Whether the content type is settled."""
 
-    def _records(self, event: Event, prompt: int) -> list[bytes]:
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         inner = self._inner
         records = inner.feed(event, prompt)
         if inner.failure is not None:
             raise inner.failure
-        texts = [text for record in records if (text := self._text(record.decode()))]
+        for record in records:
+            if text := self._text(record.decode()):
+                yield text.encode()
         self.finished = inner.finished
-        return [text.encode() for text in texts]
 
     def _text(self, record: str) -> str:
         text = text_of(self._function(record), self._function)

@@ -9,7 +9,7 @@ depend on how many tokens arrive together. What they return, joined, is the body
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..formatters import Answer
@@ -52,18 +52,19 @@ class TokensReply(GuardedReply):
         self.content_type = JSON_LINES if streams else JSON
         self.status = 200
 
-    def _records(self, event: Event, prompt: int) -> list[bytes]:
-        texts: list[str] = []
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
+        # Nothing of it is sent, but it is to know how far the answer is, should it have to tell of a failure.
+        self._inner.feed(event, prompt)
         if isinstance(event, Started):
             self._start(event)
         elif isinstance(event, Delta):
-            texts = self._take(event)
-        # Nothing of it is sent, but it is to know how far the answer is, should it have to tell of a failure.
-        self._inner.feed(event, prompt)
-        if self._streams:
-            return [text.encode() for text in texts if text]
-        self._texts += texts
-        return ["".join(self._texts).encode()] if self.finished and any(self._texts) else []
+            for text in self._take(event):
+                if self._streams and text:
+                    yield text.encode()
+                elif text:
+                    self._texts.append(text)
+            if self.finished and self._texts:
+                yield "".join(self._texts).encode()
 
     def _start(self, event: Started) -> None:
         output = self._output
@@ -72,17 +73,17 @@ class TokensReply(GuardedReply):
         if output.input.input_text is None:
             output.input.input_text = event.text
 
-    def _take(self, delta: Delta) -> list[str]:
+    def _take(self, delta: Delta) -> Iterator[str]:
         finish = delta.finish
         if finish is None:
-            return [self._next(token, None) for token in delta.tokens]
+            yield from (self._next(token, None) for token in delta.tokens)
+            return
         if finish.reason not in FINISH_REASONS:
             raise aborted()
         *before, last = delta.tokens or (CLOSING_TOKEN,)
-        texts = [self._next(token, None) for token in before]
-        texts.append(self._next(last, finish))
+        yield from (self._next(token, None) for token in before)
+        yield self._next(last, finish)
         self.finished = True
-        return texts
 
     def _next(self, token: Token, finish: Finish | None) -> str:
         """What the function makes of the next token."""

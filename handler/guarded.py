@@ -6,7 +6,7 @@ event --_records--> records;   UserCodeError, Failed --_fail--> the dialect's re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ..formatters import Answer
 from ..formatters.base import Reply, line_record
@@ -36,17 +36,21 @@ class GuardedReply:
         """The records that `event` completes. Raises nothing that the user's code can cause."""
         if isinstance(event, Failed):
             return self._fail(event.error, prompt)
+        records: list[bytes] = []
+        failure: LmiError | None = None
         try:
-            records = self._records(event, prompt)
+            # One by one: what was good before something failed is sent.
+            for record in self._records(event, prompt):
+                records.append(record)  # noqa: PERF402
         except LmiError as error:
-            return self._fail(error, prompt)
+            failure = error
         except Exception as error:
             log.exception("a reply that code of the user's takes part in failed")
-            return self._fail(UserCodeError(f"the output formatter failed: {shown(error)}"), prompt)
+            failure = UserCodeError(f"the output formatter failed: {shown(error)}")
         self._begun = self._begun or bool(records)
-        return records
+        return records if failure is None else records + self._fail(failure, prompt)
 
-    def _records(self, event: Event, prompt: int) -> list[bytes]:
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         """What `event` brings; sets `finished`. Raises LmiError."""
         raise NotImplementedError
 

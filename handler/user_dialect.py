@@ -8,7 +8,7 @@ Its code may raise, or give what it may not: the request fails, with an error th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, cast
@@ -163,14 +163,14 @@ class UserReply(GuardedReply):
         super().__init__(inner, refuse)
         self._feed = feed
 
-    def _records(self, event: Event, prompt: int) -> list[bytes]:
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         records: Any = self._feed(event, prompt)
         if not isinstance(records, list) or not all(isinstance(record, bytes) for record in records):
             raise self._feed.refuse(records, "a list of bytes")
         inner = self._inner
         self.status, self.content_type, self.headers = _head(inner, self._feed)
         self.finished, self.failure = bool(inner.finished), inner.failure
-        return [record for record in records if record]
+        return filter(None, records)
 
 
 def _head(inner: Any, feed: Function) -> tuple[int, str, Mapping[str, str]]:

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +281,7 @@ def test_the_readmes_examples_work(place: Callable[..., Place]) -> None:
         (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
     ):
         refused = made.open(body)
-        made.wait(lambda refused=refused: refused.finished)
+        made.wait(partial(getattr, refused, "finished"))
         assert json.loads(refused.records[0]) == {"problem": message}
         assert refused.call.reply.status == 400
 

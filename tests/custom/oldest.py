@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's model.py: the oldest form of an output formatter, and the package's handle imported as it is."""
 
 import json

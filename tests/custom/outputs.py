@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's model.py: the forms of djl_python's rolling-batch handlers, with a field of the user's own, and a handle."""
 
 import json

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """A user's model.py: the forms of djl_python's async handlers.
 
 What a request wants is its `mode`, what an answer meets with is told by its text.
