@@ -127,7 +127,7 @@ class ResponseReply(GuardedReply):
         returned = self._function(given)
         if within and returned is given and not getattr(given, "_viewed", False):
             returned = [given]
-        self.content_type, self.headers = JSON, inner.headers
+        self.status, self.content_type, self.headers = inner.status, JSON, inner.headers
         yield text_of(returned, self._function).encode()
 
 
@@ -149,6 +149,7 @@ class ChunksReply(GuardedReply):
         records = inner.feed(event, prompt)
         if inner.failure is not None:
             raise inner.failure
+        self.status, self.headers = inner.status, inner.headers
         for record in records:
             if text := self._text(record.decode()):
                 yield text.encode()
