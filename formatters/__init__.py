@@ -16,7 +16,7 @@ import msgspec
 
 from ..model.errors import LmiError, MediaTypeError, OptionError, PayloadError, RequestError, UserCodeError
 from ..model.options import Settings
-from . import dynamic, lmi, openai
+from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -162,7 +162,7 @@ def detect(payload: Payload, request: Request, settings: Settings, own: Sequence
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {candidate.MARK: candidate.NAME for candidate in reversed(known)} | {usual.MARK: usual.NAME}
+    marks = {one.MARK: one.NAME for one in reversed(known) if one.MARK} | {usual.MARK: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
     raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
 
@@ -180,6 +180,14 @@ def _check_content_type(request: Request) -> None:
 
 
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
+
+
+def _check_query(request: Request, own: Sequence[Format] = ()) -> None:
+    """A GET has its body in the query."""
+    found = route_of(request, own)
+    if request.method == "GET" and not request.body and found and found[1].body:
+        name = found[1].body
+        raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
 
 
 def read_body(request: Request) -> Payload:
@@ -210,6 +218,7 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
         dialect = explicit_format(request, settings, own) or dialect
+        _check_query(request, own)
         payload = hooks.read(request)
         dialect = detect(payload, request, settings, own)
         return hooks.ready(dialect.parse(payload, request, settings), dialect, payload, request, settings)
@@ -237,5 +246,5 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (dynamic, lmi, openai)
+FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
 """In the order in which they are asked."""

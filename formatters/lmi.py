@@ -25,7 +25,9 @@ __all__ = [
     "NAME",
     "ROUTES",
     "framing_of",
+    "inputs_of",
     "matches",
+    "parameters_of",
     "parse",
     "refuse",
     "refuse_what_is_to_come",
@@ -49,17 +51,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
     refuse_what_is_to_come(payload, request)
-    inputs = _inputs(payload)
+    inputs = inputs_of(payload)
     framing = framing_of(stream_of(payload), settings)
-    for name, value in payload.items():
-        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
-            meet_unknown(name, FIELDS, settings)
-    given = payload.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
@@ -97,7 +91,8 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     )
 
 
-def _inputs(payload: Payload) -> str:
+def inputs_of(payload: Payload) -> str:
+    """The prompt."""
     expected = "a non-empty string"
     if "inputs" not in payload:
         raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
@@ -109,6 +104,19 @@ def _inputs(payload: Payload) -> str:
     return inputs
 
 
+def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
+    """The object `parameters`, not looked into; what else is in the body and is not known is met."""
+    for name, value in payload.items():
+        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    return cast(dict[str, Any], given)
+
+
 def stream_of(payload: Payload) -> bool | None:
     """What the body says; None where it says nothing."""
     stream = payload.get("stream")
@@ -117,8 +125,8 @@ def stream_of(payload: Payload) -> bool | None:
     return stream
 
 
-def framing_of(stream: bool | None, settings: Settings) -> Framing | None:
-    """How the answer is streamed; None: whole.
+def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) -> Framing | None:
+    """How the answer is streamed; None: whole. `usual` is for endpoints whose output_formatter does not say.
 
     The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
     An endpoint with output_formatter=json answers whole whatever the body says, as LMI's own handlers do.
@@ -127,7 +135,7 @@ def framing_of(stream: bool | None, settings: Settings) -> Framing | None:
     streams = formatter in ("jsonlines", "sse") if stream is None else stream
     if not streams or formatter == "json":
         return None
-    return EVENTS if formatter == "sse" else LINES
+    return {"sse": EVENTS, "jsonlines": LINES}.get(formatter or "", usual)
 
 
 def refuse_what_is_to_come(payload: Payload, request: Request) -> None:

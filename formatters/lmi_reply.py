@@ -18,7 +18,18 @@ from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadErr
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
 
-__all__ = ["EVENTS", "LINES", "OWN_STATUS", "Framing", "Shape", "StreamReply", "WholeReply", "refusal"]
+__all__ = [
+    "EVENTS",
+    "FINISH_REASONS",
+    "LINES",
+    "OWN_STATUS",
+    "Framing",
+    "Shape",
+    "StreamReply",
+    "WholeReply",
+    "aborted",
+    "refusal",
+]
 
 REFUSED = 424
 """The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""

@@ -103,6 +103,7 @@ OPTIONS: tuple[Option, ...] = (
         default="max_rolling_batch_size", least=1,
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
+    Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
     Option(
         "unknown_parameters", "choice", "What to do with generation parameters that nobody knows.",
         default="ignore", choices=("ignore", "error"),
@@ -160,7 +161,6 @@ OPTIONS: tuple[Option, ...] = (
         later={"transformers": _ACCELERATE},
     ),
     # What this version does not do.
-    *_planned("TGI compatibility", tgi_compat="false"),
     *_planned("Bedrock compatibility", bedrock_compat="false"),
     *_planned(_EMBEDDING, normalize="true"),
     *_planned(

@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
+    """Whether a body with `inputs` is TGI's rather than LMI's."""
     enable_streaming: bool = False
     task: str = "auto"
     """auto or generate."""
@@ -214,6 +215,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         content_filter=values.get("content_filter"),
         user_code_threads=values.get("user_code_threads"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
+        tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
         task="auto" if values.get("task", "auto") == "auto" else "generate",
         unknown_parameters=values.get("unknown_parameters", "ignore"),

@@ -25,7 +25,12 @@ BODIES: dict[str, dict[str, Any]] = {
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "minimal": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
 }
-WORDS = {"openai": "content_filter", "azure": "content_filter", "lmi": "content_filter"}
+WORDS = {
+    "openai": "content_filter",
+    "azure": "content_filter",
+    "lmi": "content_filter",
+    "tgi": "stop_sequence",
+}
 """The finish reason of answers that were cut off, where a dialect has a word for it."""
 
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Hooks, Request, lmi, openai, receive
+from lmi.formatters import Answer, Call, Hooks, Request, lmi, openai, receive, tgi
 from lmi.formatters.base import Payload, Reply
 from lmi.handler.custom import InputFormatter, OutputFormatter
 from lmi.handler.custom_response import Response, text_of
@@ -205,6 +206,27 @@ def test_a_response_that_was_used_as_a_completion_is_one() -> None:
     assert body["object"] == "text_completion"
     assert body["choices"][0]["text"] == WORDS.upper()
     assert "generated_text" not in body
+
+
+@pytest.mark.parametrize("as_completion", [False, True])
+def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
+    def mine(response: Any) -> Any:
+        if as_completion:
+            assert response.choices[0].text == WORDS
+        else:
+            response["generated_text"] += "!"
+        return response
+
+    compatible = msgspec.structs.replace(SETTINGS, tgi_compat=True)
+    payload = {"inputs": "Hi"}
+    request = Request(b"", request_id="r")
+    formatter = OutputFormatter(mine, "it", compatible, WORKERS)
+    call = formatter.around(tgi.parse(payload, request, compatible), tgi, payload, request, compatible, None)
+    body = json.loads(feed(call.reply, *deltas(set()))[0])
+    if as_completion:
+        assert body["choices"][0]["text"] == WORDS
+    else:
+        assert [one["generated_text"] for one in body] == [WORDS + "!"]
 
 
 def test_chat_is_given_as_it_is() -> None:

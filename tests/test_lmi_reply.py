@@ -18,8 +18,10 @@ from lmi.model.errors import (
     GenerationError,
     PayloadError,
 )
-from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token
+from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token
 from lmi.model.options import Settings
+
+from .answers import feed
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep ", -0.052432529628276825)
@@ -38,15 +40,6 @@ def reply(parameters: dict[str, Any] | None = None, *, output_formatter: Any = N
 def delta(tokens: Sequence[Token] = (), finish: FinishReason | None = None) -> Delta:
     ended = None if finish is None else Finish(finish, generated_tokens=len(tokens))
     return Delta(0, "".join(token.text for token in tokens), tuple(tokens), ended)
-
-
-def feed(answer: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not answer.finished
-        records += answer.feed(event)
-    assert all(records)
-    return records
 
 
 def document(record: bytes) -> Any:

@@ -154,7 +154,7 @@ WRONG = [
     ("backend", "transformers", "the transformers engine"),
     ("task", "text-embedding", "embeddings"),
     ("runner", "pooling", "embeddings"),
-    ("tgi_compat", "true", "TGI"),
+    ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
