@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# pyright: basic, reportReturnType=false, reportOptionalCall=false
+# pyright: reportReturnType=false, reportOptionalCall=false
 """A user's model.py: the forms of djl_python's rolling-batch handlers, with a field of the user's own, and a handle."""
 
 import json

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# pyright: basic, reportReturnType=false, reportOptionalCall=false
+# pyright: reportReturnType=false, reportOptionalCall=false
 """A user's model.py: the forms of djl_python's async handlers.
 
 What a request wants is its `mode`, what an answer meets with is told by its text.
