@@ -82,7 +82,8 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
     return Generation(
         request_id=request.request_id,
         prompt=text,
-        sampling=Sampling(**parameters.sampling),
+        # An answer has a place for the likeliest sequence only.
+        sampling=Sampling(**{**parameters.sampling, "n": 1}),
         stream=streams,
         # A line of a stream is a token.
         tokens=streams,

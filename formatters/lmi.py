@@ -54,6 +54,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     inputs = inputs_of(payload)
     framing = framing_of(stream_of(payload), settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
+    if framing is not None and parameters.several:
+        raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),

@@ -1,4 +1,4 @@
-"""The best of several sequences: more are generated than are returned (Sampling.best_of), for any engine.
+"""The best of several sequences, likeliest first: as many as are returned or more (Sampling.best_of), for any engine.
 
     Generation(n=2, best_of=5) --ranked--> Generation(n=5), and a sink that passes on the two likeliest
 
@@ -21,7 +21,7 @@ __all__ = ["Ranking", "ranked"]
 def ranked(generation: Generation, sink: Sink) -> tuple[Generation, Sink]:
     """What the engine is to generate, and the sink that it reports to, so that `sink` gets the best sequences only."""
     sampling = generation.sampling
-    if sampling.best_of is None or sampling.best_of <= sampling.n:
+    if sampling.best_of is None or sampling.best_of == 1:
         return generation, sink
     wider = msgspec.structs.replace(
         sampling,

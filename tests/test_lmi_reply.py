@@ -17,6 +17,7 @@ from lmi.model.errors import (
     ContextError,
     GenerationError,
     PayloadError,
+    UnsupportedError,
 )
 from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token
 from lmi.model.options import Settings
@@ -47,6 +48,34 @@ def document(record: bytes) -> Any:
 
 
 # --- The samples of specs 002, Rolling Batch ---
+
+
+def test_best_of_sequences() -> None:
+    """002, BestOfSequence: all but the likeliest, each with text, finish_reason, generated_tokens and tokens."""
+    answer = reply({"n": 2, "details": True, "return_full_text": True})
+    best = Delta(0, "Deep ", (DEEP,), Finish("eos", generated_tokens=1, last=False))
+    other = Delta(1, " is", (IS,), Finish("length", generated_tokens=1))
+    (body,) = feed(answer, Started(5), best, other)
+    told = json.loads(body)
+    assert told["generated_text"] == PROMPT + "Deep "
+    assert list(told["details"])[-1] == "best_of_sequences"
+    assert (told["details"]["finish_reason"], told["details"]["generated_tokens"]) == ("eos_token", 1)
+    assert told["details"]["best_of_sequences"] == [
+        {
+            "generated_text": PROMPT + " is",
+            "finish_reason": "length",
+            "generated_tokens": 1,
+            "tokens": [{"id": 278, "text": " is", "log_prob": IS.logprob}],
+        }
+    ]
+
+
+@pytest.mark.parametrize("name", ["n", "best_of"])
+def test_several_sequences_are_not_streamed(name: str) -> None:
+    """002: "only works with non-streaming case"."""
+    with pytest.raises(UnsupportedError) as caught:
+        reply({name: 2}, stream=True)
+    assert caught.value.message == f"parameters.{name}: above 1 it is not supported with streaming"
 
 
 def test_sample_whole() -> None:

@@ -28,7 +28,7 @@ def collector() -> tuple[list[Event], Callable[[Event], None]]:
     return events, events.append
 
 
-@pytest.mark.parametrize("sampling", [{}, {"n": 3}, {"n": 3, "best_of": 3}, {"best_of": 1}], ids=str)
+@pytest.mark.parametrize("sampling", [{}, {"n": 3}, {"best_of": 1}], ids=str)
 def test_nothing_to_choose(sampling: dict[str, Any]) -> None:
     one = generation(**sampling)
     _, sink = collector()
@@ -63,6 +63,16 @@ def test_the_likeliest_become_the_first() -> None:
         Delta(0, "three", (), finish(-0.5, reason="length", generated_tokens=7)),
         Delta(1, "nought", (), finish(-2.0, last=True, discarded_tokens=9, discarded_reasoning_tokens=3)),
     ]
+
+
+def test_all_of_them_in_order() -> None:
+    """n sequences of n: none is left out, but the likeliest comes first."""
+    events, sink = collector()
+    wider, ranking = ranked(generation(n=2, best_of=2), sink)
+    assert wider == generation(n=2, logprobs=0)
+    ranking(Delta(0, "nought", (), finish(-2.0)))
+    ranking(Delta(1, "one", (), finish(-1.0, last=True)))
+    assert events == [Delta(0, "one", (), finish(-1.0)), Delta(1, "nought", (), finish(-2.0, last=True))]
 
 
 def test_equals_keep_their_order_and_what_was_cut_off_goes_last() -> None:

@@ -178,7 +178,7 @@ def split(chat: Any, asked: Question, groups: list[list[Token]]) -> tuple[str, s
     """What groups of an answer's tokens become: text, reasoning, calls, and how many tokens are reasoning."""
     conversation = Conversation(
         messages=({"role": "user", "content": asked.prompt},),
-        tools=asked.tools,
+        tools=tuple(dict(tool) for tool in asked.tools or ()),
         tool_choice="auto" if asked.tools else None,
     )
     splitter = chat.splitter(conversation, chat.request(conversation), [])
