@@ -175,14 +175,21 @@ class FilteredReply:
                 log.info("the content filter cut an answer off: %s", reason)
                 return self._end(state, event.index, prompt)
         state.tokens += len(event.tokens)
-        state.ended = event.finish is not None
+        if event.finish is not None:
+            state.ended = True
+            if not event.finish.last and self._all_ended(prompt):
+                # The engine goes on with what was cut off.
+                self.cut.append(prompt)
+                event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
         return self._inner.feed(event, prompt)
+
+    def _all_ended(self, prompt: int) -> bool:
+        return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]
 
     def _end(self, state: _Sequence, index: int, prompt: int) -> list[bytes]:
         """Ends a sequence before what was flagged."""
         state.ended = True
-        ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
-        last = ended == self._wanted[prompt]
+        last = self._all_ended(prompt)
         if last:
             self.cut.append(prompt)
         finish = Finish("content_filter", generated_tokens=state.tokens, last=last)

@@ -120,6 +120,19 @@ def test_sequences_are_judged_one_by_one() -> None:
     assert [choice["message"]["content"] for choice in body["choices"]] == ["good!", ""]
 
 
+@pytest.mark.parametrize("name", ["lmi", "openai"])
+def test_the_last_sequence_ends_the_answer_while_the_engine_goes_on_with_what_was_cut(name: str) -> None:
+    many = {"parameters": {"details": True, "n": 2, "do_sample": True}} if name == "lmi" else {"n": 2}
+    call, cut = filtered(name, {**BODIES[name], **many})
+    # For the engine the first sequence still runs, so that this end is not the last.
+    ended = delta("fine", finish=Finish("eos", generated_tokens=1, last=False))
+    body = feed(call, Started(1), Delta(1, "bad"), ended)
+    assert call.reply.finished
+    assert cut == [0]
+    assert b"fine" in body
+    assert b"content_filter" in body
+
+
 def test_prompts_are_judged_one_by_one() -> None:
     call, cut = filtered("openai", {"prompt": ["a", "b"]})
     reply = call.reply
