@@ -41,7 +41,7 @@ class Reply:
             return [json.dumps({"sorry": event.error.message}).encode() + b"\n"]
         if not isinstance(event, Delta):
             return []
-        if self.mode == "raise reply" and self.text:
+        if self.mode == "raise reply" and (self.text or event.finish):
             raise RuntimeError("lost for words")
         if self.mode == "wrong reply":
             return {"said": event.text}  # type: ignore[return-value]
