@@ -11,9 +11,9 @@ import msgspec
 
 __all__ = ["Kind", "Option"]
 
-Kind = Literal["bool", "int", "float", "str", "choice", "json", "engine", "reference"]
-"""`engine`: text whose form the engine alone knows. `reference`: the name of an object of the user's, `module:name`;
-with choices it may be one of them, or a module."""
+Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine", "reference"]
+"""`list`: texts. `engine`: text whose form the engine alone knows. `reference`: the name of an object of the user's,
+`module:name`; with choices it may be one of them, or a module."""
 
 _REFERENCE = re.compile(r"[^\W\d][\w.]*(:[^\W\d][\w.]*)?")
 
@@ -59,6 +59,8 @@ class Option:
             return "a JSON object"
         if self.kind == "reference":
             return ", ".join((*self.choices, "or module:name")) if self.choices else "module:name"
+        if self.kind == "list":
+            return "a list in JSON, or items with blanks between"
         noun = {"int": "an integer", "float": "a number", "engine": "what vLLM takes"}.get(self.kind, "text")
         if self.least is not None and self.most is not None:
             return f"{noun} from {self.least:g} to {self.most:g}"
@@ -82,7 +84,7 @@ class Option:
             return self._reference(text)
         if self.kind == "json":
             self._json(text)
-        return text
+        return self._items(text) if self.kind == "list" else text
 
     def _number(self, text: str) -> int | float:
         try:
@@ -102,6 +104,14 @@ class Option:
         if not found or not (found[1] or self.choices):
             raise ValueError(self.expected)
         return text
+
+    def _items(self, text: str) -> tuple[str, ...]:
+        if not text.startswith("["):
+            return tuple(text.split())
+        try:
+            return msgspec.json.decode(text.encode(), type=tuple[str, ...])
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{self.expected} ({error})") from None
 
     def _json(self, text: str) -> None:
         if text.lower() in {"none", "null"}:

@@ -10,6 +10,7 @@ its type.
 
 from __future__ import annotations
 
+from .image_rules import LARGEST_IMAGES, MOST_PIXELS
 from .option_row import Kind, Option
 
 __all__ = ["OPTIONS", "find", "options_table"]
@@ -112,6 +113,28 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
         default="false", choices=("false", "true", "huggingface"),
+    ),
+    # Images.
+    Option(
+        "allowed_media_domains", "list", "Hosts that images may be fetched from: names, `*.example.com` for what is "
+        "under one, `*` for any. Without it images come as data URLs only.",
+    ),
+    Option(
+        "allowed_media_networks", "list", "Networks to fetch from although their addresses are not public, as "
+        "`10.0.0.0/8`.",
+    ),
+    Option("allowed_local_media_path", "str", "Folder that `file://` URLs of images may point into."),
+    Option(
+        "image_fetch_timeout", "float", "Seconds that fetching an image may take, redirects included.", default="5",
+        least=0.001,
+    ),
+    Option(
+        "max_image_bytes", "int", "Bytes that the images of a prompt may have together, as sent or fetched.",
+        default=str(LARGEST_IMAGES), least=1,
+    ),
+    Option(
+        "max_image_pixels", "int", "Pixels that the images of a prompt may have together.", default=str(MOST_PIXELS),
+        least=1,
     ),
     # Conversations.
     Option("chat_template", "str", "Chat template: a file, or Jinja text.", default="the model's"),

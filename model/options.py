@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from .image_rules import ImageRules, image_rules
 from .option_faults import refuse, shown
 from .option_row import Option
 from .option_rules import value_of
@@ -83,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
     merge_records: bool = False
+    images: ImageRules = ImageRules()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1
@@ -189,6 +191,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
+    images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
         log.warning("%s", note)
@@ -224,6 +227,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
+        images=images,
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,
