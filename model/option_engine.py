@@ -1,10 +1,11 @@
-"""Which engine the options choose."""
+"""Which engine and which model the options choose."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-__all__ = ["ON_TRANSFORMERS", "engine_of"]
+__all__ = ["ON_TRANSFORMERS", "engine_of", "model_of"]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
 """Values of `rolling_batch` that choose transformers."""
@@ -27,3 +28,11 @@ def engine_of(values: Mapping[str, object], fault: Callable[[str, str], None]) -
             if values.get(name):
                 fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
     return engine
+
+
+def model_of(given: str | None, directory: str) -> str:
+    """The hub id, or the absolute path; a relative path counts from the model directory, if it is there."""
+    if not given:
+        return directory
+    inside = Path(directory, given)
+    return str(inside.absolute()) if inside.exists() else given

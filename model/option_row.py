@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
-from .errors import SHOWN, OptionError
+__all__ = ["Kind", "Option"]
 
-__all__ = ["Kind", "Option", "parsed", "refuse", "shown"]
+Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine", "reference"]
+"""`list`: texts. `engine`: text whose form the engine alone knows. `reference`: the name of an object of the user's,
+`module:name`; with choices it may be one of them, or a module."""
 
-Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine"]
-"""`list`: texts. `engine`: text whose form the engine alone knows."""
+_REFERENCE = re.compile(r"[^\W\d][\w.]*(:[^\W\d][\w.]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Option:
             return "one of " + ", ".join(self.choices)
         if self.kind == "json":
             return "a JSON object"
+        if self.kind == "reference":
+            return ", ".join((*self.choices, "or module:name")) if self.choices else "module:name"
         if self.kind == "list":
             return "a list in JSON, or items with blanks between"
         noun = {"int": "an integer", "float": "a number", "engine": "what vLLM takes"}.get(self.kind, "text")
@@ -76,6 +80,8 @@ class Option:
             return text.lower()
         if self.kind in {"int", "float"}:
             return self._number(text)
+        if self.kind == "reference":
+            return self._reference(text)
         if self.kind == "json":
             self._json(text)
         return self._items(text) if self.kind == "list" else text
@@ -89,6 +95,15 @@ class Option:
         if not (self.least is None or number >= self.least) or not (self.most is None or number <= self.most):
             raise ValueError(self.expected)
         return number
+
+    def _reference(self, text: str) -> str:
+        """Whether there is such an object shows when it is imported."""
+        if text.lower() in self.choices:
+            return text.lower()
+        found = _REFERENCE.fullmatch(text)
+        if not found or not (found[1] or self.choices):
+            raise ValueError(self.expected)
+        return text
 
     def _items(self, text: str) -> tuple[str, ...]:
         if not text.startswith("["):
@@ -107,35 +122,3 @@ class Option:
             raise ValueError(f"{self.expected} ({error})") from None
         if not isinstance(decoded, dict):
             raise ValueError(self.expected)
-
-
-def parsed(option: Option, text: str) -> object:
-    """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
-    if text.lower() in option.later:
-        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
-    if option.name == "tensor_parallel_degree":
-        if text.lower() == "max":
-            return None
-        if not text.isdecimal() or int(text) < 1:
-            raise ValueError("a number of at least 1, or max")
-        return int(text)
-    if option.name == "dtype" and text.lower() == "int8":
-        raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
-    if option.name == "model_id" and text.startswith("s3://"):
-        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return option.value(text)
-
-
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
-    found = list(faults)
-    if len(found) == 1:
-        raise OptionError(found[0][1], found[0][0])
-    if found:
-        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
-
-
-def shown(text: str) -> str:
-    """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

@@ -91,8 +91,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # Requests and answers.
     Option(
-        "output_formatter", "choice", "Form of LMI answers: one document, or a stream of lines or of events (SSE).",
+        "output_formatter", "reference", "Form of LMI answers: one document, or a stream of lines or of events (SSE). "
+        "`module:name` is a dialect or formatter of your own.",
         default="by the request", choices=("json", "jsonlines", "sse"),
+    ),
+    Option(
+        "input_formatter", "reference", "A function of your own that makes the payload of each request.",
+        default="model.py's",
+    ),
+    Option("content_filter", "reference", "A function of your own that judges prompts and generated text."),
+    Option(
+        "user_code_threads", "int", "How many threads run your own code at most.",
+        default="max_rolling_batch_size", least=1,
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
     Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
@@ -183,8 +193,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("load_in_4bit", "bool", "For transformers; the same as `quantize=bitsandbytes4`.", default="false"),
     # What this version does not do.
     *_planned("Bedrock compatibility", bedrock_compat="false"),
-    *_planned("formatters of requests", input_formatter=""),
-    *_planned("content filters", content_filter=""),
     *_planned(_EMBEDDING, normalize="true"),
     *_planned(
         "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
@@ -248,7 +256,7 @@ def find(name: str) -> Option | None:
 
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
-    values = ", ".join(f"`{choice}`" for choice in option.choices)
+    values = ", ".join(f"`{choice}`" for choice in option.choices if option.kind != "reference")
     return f"| {names} | {option.default or 'none'} | {values or option.expected} | {option.help} |"
 
 

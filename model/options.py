@@ -19,13 +19,15 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .image_rules import ImageRules, image_rules
-from .option_engine import ON_TRANSFORMERS, engine_of
-from .option_row import Option, parsed, refuse, shown
+from .option_engine import ON_TRANSFORMERS, engine_of, model_of
+from .option_faults import refuse, shown
+from .option_row import Option
+from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
 
-__all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of", "shown"]
+__all__ = ["Settings", "load_settings", "options_table", "read_properties", "settings_of"]
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     """auto, float32, float16 or bfloat16."""
     output_formatter: Literal["json", "jsonlines", "sse"] | None = None
+    custom_formatter: str | None = None
+    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    input_formatter: str | None = None
+    content_filter: str | None = None
+    user_code_threads: int | None = None
+    """None is max_rolling_batch_size."""
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
@@ -142,7 +150,7 @@ class _Reading:
             self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
         self._names[option.name] = (name, text)
         try:
-            self.values[option.name] = parsed(option, text)
+            self.values[option.name] = value_of(option, text)
         except ValueError as error:
             self.fault(name, f"expected {error}, got {shown(text)}")
             return
@@ -173,10 +181,12 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     rolling_batch, async_mode = _mode(reading)
     engine = engine_of(values, reading.fault)
     directory = str(Path(model_dir).absolute())
-    model_id = _model(values.get("model_id"), directory)
+    model_id = model_of(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
     size = values.get("max_rolling_batch_size", 32 if engine == "transformers" else 256)
+    formatter = values.get("output_formatter")
+    custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
@@ -210,7 +220,11 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tensor_parallel_degree=values.get("tensor_parallel_degree"),
         pipeline_parallel_degree=values.get("pipeline_parallel_degree", 1),
         dtype=dtype,
-        output_formatter=values.get("output_formatter"),
+        output_formatter=None if custom else formatter,
+        custom_formatter=formatter if custom else None,
+        input_formatter=values.get("input_formatter"),
+        content_filter=values.get("content_filter"),
+        user_code_threads=values.get("user_code_threads"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
@@ -255,18 +269,9 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
     if rolling_batch == "lmi-dist":
         reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
-        return rolling_batch, False
-    if rolling_batch in ON_TRANSFORMERS:
+    if rolling_batch in {"lmi-dist", *ON_TRANSFORMERS}:
         return rolling_batch, False
     return "scheduler" if reading.values.get("backend") == "transformers" else "vllm", False
-
-
-def _model(given: str | None, directory: str) -> str:
-    """The hub id, or the absolute path; a relative path counts from the model directory, if it is there."""
-    if not given:
-        return directory
-    inside = Path(directory, given)
-    return str(inside.absolute()) if inside.exists() else given
 
 
 def _host_number(reading: _Reading, name: str, default: int) -> int:

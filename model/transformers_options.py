@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from .option_faults import refuse, shown
 from .option_table import OPTIONS
-from .options import Settings, refuse, shown
+from .options import Settings
 
 __all__ = ["Arguments", "transformers_arguments"]
 
