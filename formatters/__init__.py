@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
+from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError, UnsupportedError
 from ..model.options import Settings
 from . import dynamic, lmi, openai
 from .base import Answer, Call, Format, Payload, Request, Route
@@ -174,6 +174,15 @@ def _check_content_type(request: Request) -> None:
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
+def _check_task(call: Call, settings: Settings) -> None:
+    """A model either generates text or embeds it, in whatever dialect it is asked."""
+    embeds = {generation.embedding is not None for generation in call.generations}
+    if settings.embeds and False in embeds:
+        raise UnsupportedError("this model embeds text and generates none: expected a field inputs or input", "inputs")
+    if not settings.embeds and True in embeds:
+        raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
+
+
 def receive(request: Request, settings: Settings) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
@@ -184,7 +193,9 @@ def receive(request: Request, settings: Settings) -> Call | Answer:
         _check_content_type(request)
         payload = read_json(request.body)
         dialect = detect(payload, request, settings)
-        return dialect.parse(payload, request, settings)
+        call = dialect.parse(payload, request, settings)
+        _check_task(call, settings)
+        return call
     except RequestError as error:
         return dialect.refuse(error, payload, request, settings)
     except RecursionError:

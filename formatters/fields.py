@@ -30,6 +30,7 @@ __all__ = [
     "Texts",
     "Tree",
     "meet_unknown",
+    "read_rows",
     "refuse_headers",
 ]
 
@@ -209,6 +210,42 @@ class Parameter:
     """Whether the default is the only value that is served."""
     same: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
     """Values that stand for another one."""
+
+
+def read_rows(
+    given: Mapping[str, Any], rows: Mapping[str, Parameter], settings: Settings, prefix: str = ""
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The value of each key of a table, by its rows' names, and which field gave it; null is the default.
+
+    Raises RequestError, naming the field as it was written after `prefix`.
+    """
+    values = {row.key: row.default for row in rows.values() if row.key}
+    names: dict[str, str] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        row = rows.get(name)
+        if row is None:
+            meet_unknown(name, rows, settings, prefix)
+            continue
+        shown = f"{prefix}{name}"
+        value = row.kind.read(shown, value)
+        if row.same:
+            value = row.same.get(value, value)
+        if row.only and value != row.default:
+            if row.default is None:
+                raise UnsupportedError(f"{shown}: not supported", shown)
+            raise UnsupportedError.of(shown, value, f"{row.default}, the only value that is supported")
+        if row.key is None:
+            continue
+        if value == row.default:
+            names.setdefault(row.key, shown)
+            continue
+        if values[row.key] != row.default:
+            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}, expected one of them", shown)
+        names[row.key] = shown
+        values[row.key] = value
+    return values, names
 
 
 MET = 1000

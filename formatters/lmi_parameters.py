@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..model.errors import ParameterError, UnsupportedError
+from ..model.errors import ParameterError
 from ..model.generation import Sampling
 from ..model.options import Settings
-from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, meet_unknown
+from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, read_rows
 
-__all__ = ["DEFAULTS", "TABLE", "Parameters", "read_parameters"]
+__all__ = ["CHOICE_KEYS", "DEFAULTS", "TABLE", "Parameters", "read_parameters"]
 
 TABLE: tuple[Parameter, ...] = (
     # Common to every rolling batch back end.
@@ -83,33 +83,7 @@ class Parameters:
 
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
-    values = DEFAULTS.copy()
-    names: dict[str, str] = {}
-    """Which field gave each key."""
-    for name, value in given.items():
-        if value is None:
-            continue
-        row = BY_NAME.get(name)
-        if row is None:
-            meet_unknown(name, BY_NAME, settings, "parameters.")
-            continue
-        shown = f"parameters.{name}"
-        value = row.kind.read(shown, value)
-        if row.same:
-            value = row.same.get(value, value)
-        if row.only and value != row.default:
-            if row.default is None:
-                raise UnsupportedError(f"{shown}: not supported", shown)
-            raise UnsupportedError.of(shown, value, f"{row.default}, the only value that is supported")
-        if row.key is None:
-            continue
-        if value == row.default:
-            names.setdefault(row.key, shown)
-            continue
-        if values[row.key] != row.default:
-            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}, expected one of them", shown)
-        names[row.key] = shown
-        values[row.key] = value
+    values, names = read_rows(given, BY_NAME, settings, "parameters.")
     if values["min_tokens"] > values["max_tokens"]:
         most = f"an integer up to max_new_tokens, {values['max_tokens']}"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)

@@ -18,7 +18,7 @@ from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadErr
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
 
-__all__ = ["EVENTS", "LINES", "OWN_STATUS", "Framing", "Shape", "StreamReply", "WholeReply", "refusal"]
+__all__ = ["EVENTS", "LINES", "OWN_STATUS", "Framing", "Shape", "StreamReply", "WholeReply", "refusal", "unreadable"]
 
 REFUSED = 424
 """The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""
@@ -106,11 +106,15 @@ class Shape:
     return_full_text: bool = False
 
 
+def unreadable(error: LmiError) -> bytes:
+    """The body that tells of an error where there is nothing to say of an answer."""
+    return encode(UnreadableBody(error.message, error.status if isinstance(error, OWN_STATUS) else REFUSED))
+
+
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
     """The record that tells of an error before any other record, and its content type."""
     if isinstance(error, (PayloadError, *OWN_STATUS)):
-        code = error.status if isinstance(error, OWN_STATUS) else REFUSED
-        return encode(UnreadableBody(error.message, code)), JSON
+        return unreadable(error), JSON
     if framing is None:
         return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON
     return framing.record(_error_line(error)), framing.content_type

@@ -36,7 +36,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     version: str
     context: int
-    """The longest prompt plus answer, in tokens."""
+    """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
 
 
 class Engine(Protocol):
@@ -111,6 +111,7 @@ class Backend(Protocol):
 
 ENGINES = {
     "vllm": "lmi.model.vllm_engine:VllmEngine",
+    "vllm-embedding": "lmi.model.vllm_embedding:VllmEmbedding",
 }
 """Name to "module:class" of a Backend. The module is imported in the engine's process only."""
 

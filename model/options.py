@@ -23,6 +23,7 @@ from .option_row import Option
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
+from .tasks import task_of
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
 
@@ -66,7 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tgi_compat: bool = False
     enable_streaming: bool = False
     task: str = "auto"
-    """auto or generate."""
+    """auto, generate (which auto is too), or embed."""
+    normalize: bool | None = None
+    """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
     chat_template: str | None = None
     """A file, relative to the model directory or not, or Jinja text."""
@@ -88,6 +91,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the model makes vectors of texts, and no text."""
+        return self.task == "embed"
 
     @property
     def dynamic_batch(self) -> bool:
@@ -206,6 +214,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    task = task_of(values, reading.fault, reading.notes)
     draft = speculative_config(values, directory)
     if draft and "speculative_config" in reading.arguments:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
@@ -223,6 +232,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         model_dir=directory,
         model_id=model_id,
         model_name=values.get("served_model_name") or model_dir,
+        engine="vllm-embedding" if task == "embed" else "vllm",
         revision=values.get("revision"),
         trust_remote_code=values.get("trust_remote_code", False),
         rolling_batch=rolling_batch,
@@ -234,7 +244,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         output_formatter=values.get("output_formatter"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         enable_streaming=values.get("enable_streaming", "false") != "false",
-        task="auto" if values.get("task", "auto") == "auto" else "generate",
+        task=task,
+        normalize=values.get("normalize"),
         unknown_parameters=values.get("unknown_parameters", "ignore"),
         chat_template=values.get("chat_template"),
         chat_template_content_format=values.get("chat_template_content_format", "auto"),

@@ -11,7 +11,6 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -28,7 +27,7 @@ from .vllm_chat import ChatSide, Splitter
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_sampling import sampling_params
-from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
+from .vllm_setup import client_errors, eos_ids, start_vllm
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -81,16 +80,9 @@ class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
 
     def __init__(self, settings: Settings) -> None:
-        choose_processes()
+        self._llm = start_vllm(settings)
         import vllm
-        from vllm import EngineArgs
-        from vllm.v1.engine.llm_engine import LLMEngine
 
-        from .vllm_options import engine_arguments
-
-        before = set(multiprocessing.active_children())
-        self._llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
-        end_with(set(multiprocessing.active_children()) - before)
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())

@@ -148,7 +148,9 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     """What we set where the user did not."""
     arguments.setdefault("disable_log_stats", True)
     # Without it a model that cannot generate would start, and every request fail.
-    arguments.setdefault("runner", "generate")
+    arguments.setdefault("runner", "pooling" if settings.embeds else "generate")
+    if settings.embeds:
+        arguments.setdefault("convert", "embed")
     arguments.setdefault("tensor_parallel_size", _devices(settings))
     cache = _cpu_cache(settings)
     if cache is not None:
