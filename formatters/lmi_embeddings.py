@@ -16,7 +16,7 @@ from ..model.generation import Embedding, Generation
 from ..model.options import Settings
 from .base import Answer, Call, Payload, Request, encode
 from .embedding_reply import EmbeddingReply, numbers
-from .fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, read_rows
+from .fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
 from .lmi_parameters import TABLE as GENERATION_TABLE
 
 __all__ = ["TABLE", "parse"]
@@ -57,6 +57,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("truncation_direction", Side(), "right", "cut"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
     Parameter("prompt_name", Anything(), None, only=True),
+    # Hugging Face's client has it for other services.
+    Parameter("encoding_format", Text(("float", "base64")), "float", only=True),
 )
 ROWS = {row.name: row for row in TABLE}
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()

@@ -156,5 +156,13 @@ def _arguments(settings: Settings) -> list[str]:
 
 
 def _shown(arguments: Mapping[str, object]) -> str:
-    names = ("dtype", "max_model_len", "max_num_seqs", "tensor_parallel_size", "kv_cache_memory_bytes")
+    names = (
+        "runner",
+        "convert",
+        "dtype",
+        "max_model_len",
+        "max_num_seqs",
+        "tensor_parallel_size",
+        "kv_cache_memory_bytes",
+    )
     return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

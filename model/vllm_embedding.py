@@ -24,7 +24,7 @@ from .vllm_setup import client_errors, start_vllm
 if TYPE_CHECKING:
     from vllm import PoolingParams
 
-__all__ = ["VllmEmbedding"]
+__all__ = ["VllmEmbedding", "vector_of"]
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,9 @@ class VllmEmbedding:
                 f"{', '.join(tasks) or 'nothing'}",
                 "task",
             )
-        if config.pooler_config.enable_chunked_processing or config.pooler_config.max_embed_len:
-            raise OptionError(
-                "option.pooler_config: enable_chunked_processing and max_embed_len are not supported, expected texts "
-                "within the model's context, or truncate in requests",
-                "pooler_config",
-            )
         self._model_config = config
         self._size: int = config.embedding_size
+        self._vocabulary: int = config.get_vocab_size()
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
@@ -128,7 +123,7 @@ class VllmEmbedding:
             self._running.discard(name)
             number = int(name)
             try:
-                vector = _vector(output)
+                vector = vector_of(output)
             except Exception as error:
                 if not isinstance(error, LmiError):
                     log.error("generation %d failed", number, exc_info=error)
@@ -206,9 +201,12 @@ class VllmEmbedding:
                 f"{len(ids)} tokens",
                 field,
             )
+        # Some tokenizers know more tokens than their model, and vLLM asks the tokenizer.
+        if max(ids) >= self._vocabulary:
+            raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")
 
 
-def _vector(output: Any) -> bytes:
+def vector_of(output: Any) -> bytes:
     """The vector in the form of Delta.vector."""
     import torch
 

@@ -61,6 +61,10 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:
             faults.append((option, _unknown(option, fields.keys())))
+    pooler = arguments.get("pooler_config")
+    if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
+        expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"
+        faults.append(("pooler_config", f"option.pooler_config: {expected}"))
     refuse(faults)
     return _with_defaults(arguments, settings)
 

@@ -41,6 +41,7 @@ DEFAULTS = {
     "pipeline_parallel_degree": 1,
     "dtype": "auto",
     "task": "auto",
+    "normalize": None,
     "unknown_parameters": "ignore",
     "output_formatter": None,
     "device_id": None,
@@ -71,6 +72,16 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("merge_records", "true", "merge_records", True),
     ("enable_streaming", "huggingface", "enable_streaming", True),
     ("task", "text-generation", "task", "generate"),
+    ("task", "text-generation", "engine", "vllm"),
+    ("task", "text-embedding", "task", "embed"),
+    ("task", "feature-extraction", "task", "embed"),
+    ("task", "embed", "task", "embed"),
+    ("task", "text-embedding", "engine", "vllm-embedding"),
+    ("runner", "pooling", "task", "embed"),
+    ("convert", "embed", "task", "embed"),
+    ("runner", "auto", "task", "auto"),
+    ("normalize", "false", "normalize", False),
+    ("normalize", "True", "normalize", True),
     ("device_id", "-1", "device_id", None),
     ("device_id", "1", "device_id", 1),
     ("cluster_size", "2", "cluster_size", 2),
@@ -142,8 +153,12 @@ WRONG = [
     ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
     ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
     ("backend", "transformers", "the transformers engine"),
-    ("task", "text-embedding", "embeddings"),
-    ("runner", "pooling", "embeddings"),
+    ("task", "classify", "does not support classification"),
+    ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed"),
+    ("convert", "classify", "does not support classification"),
+    ("runner", "draft", "does not support draft models on their own"),
+    ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
+    ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "true", "TGI"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
@@ -206,6 +221,41 @@ def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
 
 def test_dynamic_batches_exclude_rolling_batch() -> None:
     assert "option.rolling_batch: expected disable" in refused(rolling_batch="vllm", batch_size="8")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"task": "text-generation", "runner": "pooling"},
+            "option.task: expected text-embedding with option.runner=pooling, got 'text-generation'",
+        ),
+        (
+            {"task": "generate", "convert": "embed"},
+            "option.task: expected text-embedding with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "text-embedding", "runner": "generate"},
+            "option.runner: expected pooling with option.task=text-embedding, got 'generate'",
+        ),
+        (
+            {"convert": "embed", "runner": "generate"},
+            "option.runner: expected pooling with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "embed", "speculative_draft_model": "ngram"},
+            "option.speculative_draft_model: expected no such option with task=text-embedding: nothing is generated",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_the_task(given: dict[str, str], message: str) -> None:
+    assert refused(**given) == message
+
+
+def test_normalize_means_nothing_to_a_model_that_generates() -> None:
+    assert "option.normalize=false has no effect" in settings(normalize="false").notes[0]
+    assert settings(normalize="true").notes == settings(normalize="false", task="embed").notes == ()
 
 
 def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
