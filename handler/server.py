@@ -8,7 +8,7 @@ and with those that clients written for one dialect call:
 
     GET  /health               as /ping
     GET  /v1/models            OpenAI's list of models
-    POST /v1/chat/completions, /v1/completions
+    POST /v1/chat/completions, /v1/completions, /v1/embeddings
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 

@@ -15,7 +15,7 @@ WIDTH = 64
 CONTEXT = 64
 
 
-def build_bert(target: Path) -> Path:
+def build_bert(target: Path, width: int = WIDTH, layers: int = 2) -> Path:
     """A BERT, whose vector is by default that of its first token."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -35,7 +35,7 @@ def build_bert(target: Path) -> Path:
     )  # fmt: skip
     torch.manual_seed(1)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2,
+        vocab_size=len(vocabulary), hidden_size=width, num_hidden_layers=layers, num_attention_heads=width // 32,
         intermediate_size=128, max_position_embeddings=CONTEXT,
     )  # fmt: skip
     fast.save_pretrained(target)
