@@ -215,4 +215,5 @@ def vector_of(output: Any) -> bytes:
         raise GenerationError("the engine failed while embedding")
     if not bool(torch.isfinite(data).all()):
         raise GenerationError("the vector is not finite; a wider type may help (option.dtype=bf16 or fp32)")
-    return data.numpy().astype("<f4", copy=False).tobytes()
+    vector: bytes = data.numpy().astype("<f4", copy=False).tobytes()
+    return vector

@@ -23,7 +23,7 @@ from lmi.model.events import Delta, Event, Failed, Finish, Started
 from lmi.model.generation import Embedding
 from lmi.model.options import Settings
 
-NAMES = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
+NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
 SETTINGS = Settings(**NAMES, task="embed")
 DYNAMIC = Settings(**NAMES, task="embed", rolling_batch="disable")
 STRICT = Settings(**NAMES, task="embed", unknown_parameters="error")
@@ -120,6 +120,7 @@ def test_fields(fields: dict[str, Any], embedding: Embedding, beside: bool) -> N
     body = {"inputs": "a", **fields} if beside else {"inputs": "a", "parameters": fields}
     (generation,) = call(body, STRICT).generations
     assert generation.embedding == embedding
+    assert generation.embedding is not None
     # 1 and true are equal, but not the same.
     assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
 
@@ -260,6 +261,7 @@ def test_forms_of_input(given: Any, prompts: list[Any], names: list[str]) -> Non
 def test_openai_fields(fields: dict[str, Any], embedding: Embedding) -> None:
     (generation,) = call({"input": "a", **fields}, STRICT, PATH).generations
     assert generation.embedding == embedding
+    assert generation.embedding is not None
     assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
 
 
