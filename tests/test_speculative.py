@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lmi.model.demo_model import QUESTIONS
-from lmi.model.events import Delta, Event
+from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
+from lmi.model.remote import RemoteEngine
 
 from .endpoints import model_directory
 
@@ -46,32 +48,41 @@ def small_draft(demo: Path, target: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["ngram", "itself", "random"])
-def engine(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def engine(
+    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RemoteEngine]:
     """By looking up n-grams, with the model as its own draft (all is accepted), and with a draft that knows nothing."""
-    from lmi.model.vllm_engine import VllmEngine
-
     folder = tmp_path_factory.mktemp("speculative")
     drafts = {"ngram": "ngram", "itself": str(demo_model)}
     draft = drafts.get(request.param) or str(small_draft(demo_model, folder / "draft"))
     directory = model_directory(demo_model, folder / "model", {})
     options = {"speculative_draft_model": draft, "speculative_length": "3", "rolling_batch": "lmi-dist"}
-    running = VllmEngine(load_settings(directory, environment={}, overrides=options))
-    running.drafts = request.param
-    yield running
-    running.close()
+    running = RemoteEngine(load_settings(directory, environment={}, overrides=options))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
 
 
-def run(engine: Any, *generations: Generation) -> list[list[Event]]:
-    for number, one in enumerate(generations):
-        engine.add(engine.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
-    while engine.busy:
-        for number, event in engine.step():
-            events[number].append(event)
-    return events
+def run(engine: RemoteEngine, *generations: Generation) -> list[list[Delta]]:
+    """What comes of each generation, all of them run at once."""
+    answers: list[list[Delta]] = [[] for _ in generations]
+    ended = threading.Semaphore(0)
+
+    def take(deltas: list[Delta], event: Event) -> None:
+        if isinstance(event, Delta):
+            deltas.append(event)
+        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish):
+            ended.release()
+
+    for one, deltas in zip(generations, answers, strict=True):
+        engine.submit(one, partial(take, deltas))
+    assert all(ended.acquire(timeout=120) for _ in generations)
+    return answers
 
 
-def test_every_token_and_the_same_text(engine: Any) -> None:
+def test_every_token_and_the_same_text(engine: RemoteEngine, request: pytest.FixtureRequest) -> None:
     """The demo model's answers word for word, all of its questions at once; each token's piece, joined, is the text."""
     asked = [one for one in QUESTIONS if not one.endless]
     sampling = Sampling(temperature=0.0, max_tokens=200, logprobs=0)
@@ -83,8 +94,7 @@ def test_every_token_and_the_same_text(engine: Any) -> None:
         ),
     )
     most = 0
-    for one, events in zip(asked, answers, strict=True):
-        deltas = [event for event in events if isinstance(event, Delta)]
+    for one, deltas in zip(asked, answers, strict=True):
         tokens = [token for delta in deltas for token in delta.tokens]
         assert "".join(token.text for token in tokens) == one.answer
         assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)
@@ -92,10 +102,10 @@ def test_every_token_and_the_same_text(engine: Any) -> None:
         assert finish is not None
         assert (finish.generated_tokens, finish.reason) == (len(tokens), "eos")
         most = max(most, *(len(delta.tokens) for delta in deltas))
-    assert most > 1 or engine.drafts == "random"
+    assert most > 1 or "random" in request.node.name
 
 
-def test_a_stop_string_leaves_no_surplus_token(engine: Any) -> None:
+def test_a_stop_string_leaves_no_surplus_token(engine: RemoteEngine) -> None:
     one = next(one for one in QUESTIONS if one.kind == "long")
     stop = one.answer[20:25]
     generation = Generation(
@@ -105,8 +115,7 @@ def test_a_stop_string_leaves_no_surplus_token(engine: Any) -> None:
         stream=True,
         tokens=True,
     )
-    (events,) = run(engine, generation)
-    deltas = [event for event in events if isinstance(event, Delta)]
+    (deltas,) = run(engine, generation)
     assert "".join(token.text for delta in deltas for token in delta.tokens) == one.answer[: one.answer.find(stop)]
     finish = deltas[-1].finish
     assert finish is not None
