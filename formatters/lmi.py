@@ -27,7 +27,9 @@ __all__ = [
     "NAME",
     "ROUTES",
     "framing_of",
+    "inputs_of",
     "matches",
+    "parameters_of",
     "parse",
     "refuse",
     "refuse_what_is_to_come",
@@ -53,17 +55,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     refuse_what_is_to_come(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
-    inputs = _inputs(payload)
+    inputs = inputs_of(payload)
     framing = framing_of(stream_of(payload), settings)
-    for name, value in payload.items():
-        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
-            meet_unknown(name, FIELDS, settings)
-    given = payload.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise PayloadError.of("parameters", given, "an object")
-    parameters = read_parameters(cast(dict[str, Any], given), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
+    if framing is not None and parameters.several:
+        raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
@@ -104,7 +100,8 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     )
 
 
-def _inputs(payload: Payload) -> str:
+def inputs_of(payload: Payload) -> str:
+    """The prompt."""
     expected = "a non-empty string"
     if "inputs" not in payload:
         raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
@@ -116,6 +113,19 @@ def _inputs(payload: Payload) -> str:
     return inputs
 
 
+def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
+    """The object `parameters`, not looked into; what else is in the body and is not known is met."""
+    for name, value in payload.items():
+        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    return cast(dict[str, Any], given)
+
+
 def stream_of(payload: Payload) -> bool | None:
     """What the body says; None where it says nothing."""
     stream = payload.get("stream")
@@ -124,8 +134,8 @@ def stream_of(payload: Payload) -> bool | None:
     return stream
 
 
-def framing_of(stream: bool | None, settings: Settings) -> Framing | None:
-    """How the answer is streamed; None: whole.
+def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) -> Framing | None:
+    """How the answer is streamed; None: whole. `usual` is for endpoints whose output_formatter does not say.
 
     The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
     An endpoint with output_formatter=json answers whole whatever the body says, as LMI's own handlers do.
@@ -134,7 +144,7 @@ def framing_of(stream: bool | None, settings: Settings) -> Framing | None:
     streams = formatter in ("jsonlines", "sse") if stream is None else stream
     if not streams or formatter == "json":
         return None
-    return EVENTS if formatter == "sse" else LINES
+    return {"sse": EVENTS, "jsonlines": LINES}.get(formatter or "", usual)
 
 
 def refuse_what_is_to_come(payload: Payload, request: Request) -> None:

@@ -19,6 +19,9 @@ from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Paramet
 
 __all__ = ["CHOICE_KEYS", "DEFAULTS", "TABLE", "Parameters", "read_parameters"]
 
+SEQUENCES = 128
+"""Sequences of one request: each is an engine's request of its own."""
+
 TABLE: tuple[Parameter, ...] = (
     # Common to every rolling batch back end.
     Parameter("do_sample", Boolean(), None, "do_sample"),
@@ -40,8 +43,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("min_p", Number(0, 1), 0.0, "min_p"),
     Parameter("presence_penalty", Number(-2, 2), 0.0, "presence_penalty"),
     Parameter("frequency_penalty", Number(-2, 2), 0.0, "frequency_penalty"),
-    Parameter("n", Integer(1), 1, "n", only=True),
-    Parameter("best_of", Integer(1), 1, only=True),
+    Parameter("n", Integer(1, SEQUENCES), 1, "n"),
+    Parameter("best_of", Integer(1, SEQUENCES), 1, "best_of"),
     Parameter("num_beams", Integer(1), 1, only=True),
     Parameter("length_penalty", Number(-100, 100), 1.0, only=True),
     Parameter("early_stopping", Boolean(words=("never",)), False, only=True),
@@ -79,6 +82,8 @@ class Parameters:
     details: bool
     prefill: bool
     return_full_text: bool
+    several: str | None = None
+    """The field that asks for more than one sequence, if one does."""
 
 
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
@@ -89,12 +94,27 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)
     if not _samples(values, temperature_given="temperature" in names):
         values.update(temperature=0.0, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
+    several = _rank(values, names)
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         details=values["details"],
         prefill=values["details"] and values["decoder_input_details"],
         return_full_text=values["return_full_text"],
+        several=several,
     )
+
+
+def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:
+    """Sets how many sequences are generated and how many of them come, likeliest first; names the field that asks.
+
+    The answer has all of n, or of best_of where that is given alone (specs 002, BestOfSequence).
+    """
+    n, best_of = values["n"], values["best_of"]
+    if "best_of" in names and best_of < n:
+        raise ParameterError.of(names["best_of"], best_of, f"an integer from n, {n}, to {SEQUENCES}")
+    most = max(n, best_of)
+    values["n"], values["best_of"] = (most if n == 1 else n), (most if most > 1 else None)
+    return None if most == 1 else names["best_of" if best_of > 1 else "n"]
 
 
 def _samples(values: dict[str, Any], temperature_given: bool) -> bool:

@@ -18,7 +18,19 @@ from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadErr
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
 
-__all__ = ["EVENTS", "LINES", "OWN_STATUS", "Framing", "Shape", "StreamReply", "WholeReply", "refusal", "unreadable"]
+__all__ = [
+    "EVENTS",
+    "FINISH_REASONS",
+    "LINES",
+    "OWN_STATUS",
+    "Framing",
+    "Shape",
+    "StreamReply",
+    "WholeReply",
+    "aborted",
+    "refusal",
+    "unreadable",
+]
 
 REFUSED = 424
 """The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""
@@ -39,6 +51,15 @@ class TokenObject(msgspec.Struct, frozen=True, gc=False):
     special_token: bool | UnsetType = UNSET
 
 
+class BestOfSequence(msgspec.Struct, frozen=True):
+    """Specs 002: BestOfSequence."""
+
+    generated_text: str
+    finish_reason: str
+    generated_tokens: int
+    tokens: list[TokenObject]
+
+
 class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Specs 002: Details. Null in errors; `tokens` only in whole answers, `prefill` only with decoder_input_details."""
 
@@ -47,6 +68,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     inputs: str | None = None
     tokens: list[TokenObject] | UnsetType | None = UNSET
     prefill: list[TokenObject] | UnsetType = UNSET
+    best_of_sequences: list[BestOfSequence] | UnsetType = UNSET
+    """All but the likeliest, likeliest first."""
 
 
 class WholeBody(msgspec.Struct, frozen=True):
@@ -138,11 +161,10 @@ class _Reply:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     failure: LmiError | None = None
     finished: bool = False
-    texts: list[str] = field(default_factory=list[str])
     prefill: tuple[Token, ...] = ()
 
-    def generated_text(self) -> str:
-        text = "".join(self.texts)
+    def full_text(self, texts: list[str]) -> str:
+        text = "".join(texts)
         return self.shape.inputs + text if self.shape.return_full_text else text
 
     def details(self, reason: str, count: int, tokens: list[TokenObject] | UnsetType) -> Details | UnsetType:
@@ -158,28 +180,50 @@ class _Reply:
 
 
 @dataclass(slots=True)
-class WholeReply(_Reply):
-    """One JSON body, once the sequence has ended."""
+class _Sequence:
+    """One of the sequences of a whole answer."""
 
+    texts: list[str] = field(default_factory=list[str])
     tokens: list[TokenObject] = field(default_factory=list[TokenObject])
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class WholeReply(_Reply):
+    """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/ranking.py)."""
+
+    sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         if isinstance(event, Delta):
-            self.texts.append(event.text)
+            sequence = self.sequences.get(event.index)
+            if sequence is None:
+                sequence = self.sequences[event.index] = _Sequence()
+            sequence.texts.append(event.text)
             if self.shape.details:
-                self.tokens += _objects(event.tokens)
-            return [] if event.finish is None else self._end(event.finish)
+                sequence.tokens += _objects(event.tokens)
+            return [] if event.finish is None else self._end(sequence, event.finish)
         if isinstance(event, Started):
             self.prefill = event.prefill
             return []
         return self._fail(event.error)
 
-    def _end(self, finish: Finish) -> list[bytes]:
+    def _end(self, sequence: _Sequence, finish: Finish) -> list[bytes]:
         reason = FINISH_REASONS.get(finish.reason)
         if reason is None:
             return self._fail(aborted())
+        sequence.reason = reason
+        if not finish.last:
+            return []
         self.finished = True
-        return [encode(WholeBody(self.generated_text(), self.details(reason, len(self.tokens), self.tokens)))]
+        best, *others = (self.sequences[index] for index in sorted(self.sequences))
+        details = self.details(best.reason, len(best.tokens), best.tokens)
+        if others and details is not UNSET:
+            details = msgspec.structs.replace(details, best_of_sequences=[self._other(other) for other in others])
+        return [encode(WholeBody(self.full_text(best.texts), details))]
+
+    def _other(self, sequence: _Sequence) -> BestOfSequence:
+        return BestOfSequence(self.full_text(sequence.texts), sequence.reason, len(sequence.tokens), sequence.tokens)
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure, self.status = True, error, REFUSED
@@ -192,6 +236,7 @@ class StreamReply(_Reply):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = LINES
+    texts: list[str] = field(default_factory=list[str])
     count: int = 0
     """Token lines so far."""
 
@@ -225,7 +270,7 @@ class StreamReply(_Reply):
         details = self.details(reason, self.count, UNSET)
         return [
             *(record(TokenLine(token)) for token in objects),
-            record(LastLine(last, self.generated_text(), details)),
+            record(LastLine(last, self.full_text(self.texts), details)),
         ]
 
     def _fail(self, error: LmiError) -> list[bytes]:

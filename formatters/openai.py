@@ -13,10 +13,10 @@ from __future__ import annotations
 from ..model.errors import LmiError, PayloadError
 from ..model.options import Settings
 from . import openai_chat, openai_completions, openai_embeddings
-from .base import Answer, Call, Payload, Request, Route, encode
+from .base import Answer, Call, Payload, Request, Route
 from .fields import refuse_headers
-from .openai_bodies import error_body
 from .openai_models import models
+from .openai_reply import answer_of
 
 __all__ = ["CHAT_PATH", "EMBEDDINGS_PATH", "MARK", "NAME", "ROUTES", "TEXT_PATH", "matches", "parse", "refuse"]
 
@@ -61,4 +61,4 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error as JSON, with its status."""
-    return Answer(encode(error_body(error)), error.status, failure=error)
+    return answer_of(error)

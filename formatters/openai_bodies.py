@@ -10,7 +10,7 @@ that may be UNSET.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -161,7 +161,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: None = None
     usage: Usage
     prompt_logprobs: PromptLogprobs | None = None
-    kv_transfer_params: None = None
+    kv_transfer_params: dict[str, Any] | None = None
 
 
 class FunctionChunk(msgspec.Struct, frozen=True, gc=False):
@@ -242,7 +242,7 @@ class TextBody(msgspec.Struct, frozen=True, kw_only=True):
     service_tier: None = None
     system_fingerprint: None = None
     usage: Usage
-    kv_transfer_params: None = None
+    kv_transfer_params: dict[str, Any] | None = None
 
 
 class TextChunkChoice(msgspec.Struct, frozen=True):

@@ -23,11 +23,17 @@ from .openai_messages import read_messages
 from .openai_parameters import read_fields, read_streaming, sampling_of
 from .openai_tools import Tools, read_tools
 
-__all__ = ["parse"]
+__all__ = ["parse", "read_chat"]
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation of a conversation; raises RequestError."""
+    generation, shape = read_chat(payload, request, settings)
+    return Call((generation,), chat_reply(settings.model_name, shape, streams=generation.stream))
+
+
+def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ChatShape]:
+    """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError."""
     messages = read_messages(payload.get("messages"), settings)
     values = read_fields(payload, settings, chat=True)
     _check_modalities(payload.get("modalities"))
@@ -57,10 +63,12 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         sampling=sampling,
         stream=streams,
         tokens=logprobs is not None,
+        token_bytes=logprobs is not None,
         overflow="refuse",
         prompt_field="messages",
+        kv_transfer_params=values.get("kv_transfer_params"),
     )
-    return Call((generation,), chat_reply(settings.model_name, shape, streams=streams))
+    return generation, shape
 
 
 def _conversation(
@@ -97,6 +105,7 @@ def _conversation(
         continue_final_message=continues,
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
+        tools_field="functions" if tools.legacy else "tools",
     )
 
 

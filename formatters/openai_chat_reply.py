@@ -104,14 +104,14 @@ class WholeChat(OpenAIReply):
 
     def _close(self) -> list[bytes]:
         identity = self.identity
-        prefill = self.started[0].prefill if 0 in self.started else ()
         body = ChatBody(
             id=identity.id,
             created=identity.created,
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
             usage=self.usage(),
-            prompt_logprobs=prompt_logprobs(prefill) if self.shape.prompt_logprobs else None,
+            prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
+            kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model.errors import ParameterError, PayloadError, UnsupportedError
+from ..model.errors import ParameterError, PayloadError
 from ..model.generation import Generation
 from ..model.options import Settings
 from .base import Call, Payload, Request
@@ -36,11 +36,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     values = read_fields(payload, settings, chat=False)
     streams, usage = read_streaming(values, settings)
     n = values.get("n", 1)
-    best_of = values.get("best_of", n)
-    if best_of not in (1, n) or best_of < n:
-        raise UnsupportedError.of("best_of", best_of, f"the value of n, {n}, the only one that is supported")
-    if len(prompts) * n > CHOICES:
-        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n", "prompt")
+    if len(prompts) * max(n, values.get("best_of", n)) > CHOICES:
+        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
     echo = values.get("echo", False)
     max_tokens = values.get("max_tokens", MAX_TOKENS)
     silent = max_tokens == 0
@@ -56,6 +53,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         logprobs=None if silent else logprobs,
         guide=read_guide(payload, settings),
         **({"prompt_logprobs": max(logprobs, asked_prefill or 0)} if echo and logprobs is not None else {}),
+        **({"best_of": None} if silent else {}),
     )
     generations = tuple(
         Generation(
@@ -67,6 +65,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
             overflow="refuse",
             prompt_field="prompt" if len(prompts) == 1 else f"prompt[{number}]",
             echo=echo and not isinstance(prompt, str),
+            add_special_tokens=values.get("add_special_tokens", True),
+            kv_transfer_params=values.get("kv_transfer_params"),
         )
         for number, prompt in enumerate(prompts)
     )
@@ -96,7 +96,7 @@ def _prompts(given: Any) -> tuple[TextPrompt, ...]:
     if isinstance(given[0], int):
         return (_ids(given, "prompt"),)
     if len(given) > CHOICES:
-        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n", "prompt")
+        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
     # All are of the first one's kind, as in OpenAI's schema.
     texts = isinstance(given[0], str)
     return tuple(_prompt(one, f"prompt[{index}]", texts) for index, one in enumerate(given))

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from ..model.errors import LmiError, ParameterError, PayloadError
+from ..model.errors import ParameterError, PayloadError
 from ..model.generation import Embedding, Generation
 from ..model.options import Settings
-from .base import Answer, Call, Payload, Request, encode
+from .base import Call, Payload, Request, encode
 from .embedding_reply import EmbeddingReply, numbers
 from .fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
-from .openai_bodies import error_body
+from .openai_reply import answer_of
 
 __all__ = ["TABLE", "parse"]
 
@@ -38,7 +38,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("normalize", Boolean(), None, "normalize"),
     Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", same={-1: True}),
     Parameter("truncation_side", Text(("left", "right")), "right", "cut"),
-    Parameter("add_special_tokens", Boolean(), True, only=True),
+    Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
     Parameter("embed_dtype", Text(), "float32", only=True),
     Parameter("endianness", Text(("native", "little")), None),
     Parameter("priority", Integer(-LARGEST), 0, only=True),
@@ -114,22 +114,19 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
             request_id=request.request_id,
             prompt=prompt,
             embedding=embedding,
+            add_special_tokens=values["add_special_tokens"],
             prompt_field="input" if len(inputs) == 1 else f"input[{number}]",
         )
         for number, prompt in enumerate(inputs)
     )
     reply = Embeddings(
         count=len(inputs),
-        refuse=_refuse,
+        refuse=answer_of,
         sliced=not settings.dynamic_batch,
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )
     return Call(tuple(generations), reply)
-
-
-def _refuse(error: LmiError) -> Answer:
-    return Answer(encode(error_body(error)), error.status, failure=error)
 
 
 EXPECTED = "a non-empty string, a list of token ids, or a list of either"

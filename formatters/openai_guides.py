@@ -18,7 +18,7 @@ from ..model.options import Settings
 from .base import Payload, encode
 from .fields import Object, Text, Texts, Tree, meet_unknown
 
-__all__ = ["read_guide"]
+__all__ = ["json_guide", "read_guide", "regex_guide"]
 
 
 def read_guide(payload: Payload, settings: Settings) -> Guide | None:
@@ -45,7 +45,7 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return Guide(json_object=True)
+        return Guide(json_object=True, field=name)
     inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
     for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
         value = inner.get(key)
@@ -55,7 +55,7 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
     for key in inner:
         if key not in SCHEMA_KEYS:
             meet_unknown(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
-    return _json(f"{name}.json_schema.schema", inner.get("schema"), settings)
+    return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
 
 
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
@@ -78,8 +78,8 @@ def _structured(name: str, given: Any, settings: Settings) -> Guide:
 UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
-def _json(name: str, given: Any, settings: Settings) -> Guide:
-    """A schema, as an object or as text."""
+def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that conforms to a schema, which is given as an object or as text."""
     expected = "a JSON schema, a non-empty object"
     schema = given
     if isinstance(given, str):
@@ -91,21 +91,22 @@ def _json(name: str, given: Any, settings: Settings) -> Guide:
         raise PayloadError.of(name, given, expected)
     if not schema:
         raise ParameterError.of(name, given, expected)
-    return Guide(json_schema=encode(Tree().read(name, schema)).decode())
+    return Guide(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
 
 
 def _json_object(name: str, given: Any, settings: Settings) -> Guide:
     if given is not True:
         raise ParameterError.of(name, given, "true")
-    return Guide(json_object=True)
+    return Guide(json_object=True, field=name)
 
 
-def _regex(name: str, given: Any, settings: Settings) -> Guide:
-    return Guide(regex=_text(name, given))
+def regex_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that matches an expression."""
+    return Guide(regex=_text(name, given), field=name)
 
 
 def _grammar(name: str, given: Any, settings: Settings) -> Guide:
-    return Guide(grammar=_text(name, given))
+    return Guide(grammar=_text(name, given), field=name)
 
 
 def _choice(name: str, given: Any, settings: Settings) -> Guide:
@@ -113,7 +114,7 @@ def _choice(name: str, given: Any, settings: Settings) -> Guide:
         raise PayloadError.of(name, given, "a list of non-empty strings")
     if not given:
         raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
-    return Guide(choice=Texts().read(name, given))
+    return Guide(choice=Texts().read(name, given), field=name)
 
 
 def _whitespace(name: str, given: Any, settings: Settings) -> Guide | None:
@@ -130,8 +131,8 @@ def _text(name: str, given: Any) -> str:
 Read = Callable[[str, Any, Settings], Guide]
 
 KINDS: dict[str, Read] = {
-    "json": _json,
-    "regex": _regex,
+    "json": json_guide,
+    "regex": regex_guide,
     "choice": _choice,
     "grammar": _grammar,
     "json_object": _json_object,
@@ -141,9 +142,9 @@ KINDS: dict[str, Read] = {
 FIELDS: dict[str, Callable[[str, Any, Settings], Guide | None]] = {
     "response_format": _response_format,
     "structured_outputs": _structured,
-    "guided_json": _json,
+    "guided_json": json_guide,
     "guided_json_object": _json_object,
-    "guided_regex": _regex,
+    "guided_regex": regex_guide,
     "guided_choice": _choice,
     "guided_grammar": _grammar,
     "guided_whitespace_pattern": _whitespace,

@@ -10,9 +10,9 @@ of a character that never came. Where reasoning or tool calls are split off, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ..model.events import LOWEST_LOGPROB, Token
+from ..model.events import LOWEST_LOGPROB, Started, Token
 from .openai_bodies import PromptLogprob, PromptLogprobs, TextLogprobs, TokenLogprob, TopLogprob
 
 __all__ = ["ShownTokens", "TextColumns", "chat_entries", "prompt_logprobs"]
@@ -87,6 +87,27 @@ class TextColumns:
             self._offset += len(token.text)
         return columns
 
+    def echo(self, prefill: Sequence[Token], text: str) -> TextLogprobs:
+        """The columns of a prompt's tokens, where the choice's text begins with `text`.
+
+        A token that the tokenizer has put before a text prompt (a beginning of sequence) has an entry but no place in
+        the text: its offset is that of the next token. What was cut off a prompt has a place but no entry. (vLLM's
+        server counts characters from the first token on, and is off by the length of what is not in the text.)
+        """
+        added = 0
+        shown = "".join(token.text for token in prefill)
+        while not text.endswith(shown) and added < len(prefill) and prefill[added].special:
+            shown = shown.removeprefix(prefill[added].text)
+            added += 1
+        columns = self.take(prefill)
+        place = max(0, len(text) - len(shown))
+        for index, token in enumerate(prefill):
+            columns.text_offset[index] = place
+            if index >= added:
+                place = min(place + len(token.text), len(text))
+        self._offset = len(text)
+        return columns
+
 
 def _by_text(token: Token) -> dict[str, float] | None:
     """The chosen token and the most likely ones; null for the first token of an echoed prompt."""
@@ -100,16 +121,18 @@ def _by_text(token: Token) -> dict[str, float] | None:
     return entries
 
 
-def prompt_logprobs(tokens: Iterable[Token]) -> PromptLogprobs:
+def prompt_logprobs(started: Started | None) -> PromptLogprobs:
     """A prompt's tokens, each with the most likely ones in its place, in vLLM's form: the prompt's own first."""
     entries: PromptLogprobs = []
-    for token in tokens:
+    if started is None:
+        return entries
+    ranks = started.ranks or (None,) * len(started.prefill)
+    for token, own_rank in zip(started.prefill, ranks, strict=True):
         if token.logprob is None:
             entries.append(None)
             continue
-        ranks = {top.id: rank for rank, top in enumerate(token.top, 1)}
-        entry = {str(token.id): PromptLogprob(token.logprob, ranks.get(token.id), token.text)}
-        for top in token.top:
-            entry.setdefault(str(top.id), PromptLogprob(top.logprob, ranks[top.id], top.text))
+        entry = {str(token.id): PromptLogprob(token.logprob, own_rank, token.text)}
+        for rank, top in enumerate(token.top, 1):
+            entry.setdefault(str(top.id), PromptLogprob(top.logprob, rank, top.text))
         entries.append(entry)
     return entries

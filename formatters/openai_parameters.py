@@ -79,6 +79,8 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("temperature", Number(0, 2), None, "temperature"),
     Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
     Parameter("n", Integer(1, SEQUENCES), None, "n"),
+    # OpenAI has it for text completions, vLLM had it for chat too.
+    Parameter("best_of", Integer(1, SEQUENCES), None, "best_of"),
     # Sequence i gets seed + i, which must still be an integer of 64 bits.
     Parameter("seed", Integer(-LARGEST, LARGEST - SEQUENCES), None, "seed"),
     Parameter("stop", Texts(), None, "stop"),
@@ -104,10 +106,14 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
     Parameter("length_penalty", Number(-100, 100), 1.0, only=True),
     Parameter("priority", Integer(-LARGEST), 0, only=True),
+    Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
     *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
+    *_off("watermarking"),
+    Parameter("routed_experts_prompt_start", Integer(0), 0, only=True),
     *_unserved(
-        "kv_transfer_params",
+        "ec_transfer_params",
         "cache_salt",
+        "logprob_token_ids",
         "allowed_token_ids",
         "logits_processors",
         "thinking_token_budget",
@@ -118,7 +124,9 @@ COMMON: tuple[Parameter, ...] = (
         "adapter",
         "adapters",
     ),
-    *_harmless("user", "request_id", "guided_decoding_backend"),
+    *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
+    # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.
+    *_harmless("return_token_offsets", "mm_payload", "return_mm_kwargs", "stream_interval"),
 )
 
 CHAT_TABLE: tuple[Parameter, ...] = (
@@ -160,10 +168,9 @@ TEXT_TABLE: tuple[Parameter, ...] = (
     # With echo none is allowed: the answer is the prompt with its log-probabilities.
     Parameter("max_tokens", Integer(0), None, "max_tokens"),
     Parameter("logprobs", Integer(0, TOP_LOGPROBS), None, "logprobs"),
-    Parameter("best_of", Integer(1), None, "best_of"),
     Parameter("echo", Boolean(), None, "echo"),
     Parameter("suffix", Text(), "", only=True),
-    Parameter("add_special_tokens", Boolean(), True, only=True),
+    Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
     *_unserved("prompt_embeds"),
 )
 TEXT_FORMS = ("prompt",)
@@ -246,4 +253,17 @@ def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | N
     if max_tokens is not None and least > max_tokens:
         raise ParameterError.of("min_tokens", least, f"an integer up to max_tokens, {max_tokens}")
     given = {key: value for key, value in values.items() if key in SAMPLING_KEYS}
+    given["best_of"] = _best_of(values, streams)
     return Sampling(**{**given, "prompt_logprobs": prompt_logprobs, "max_tokens": max_tokens, **more})
+
+
+def _best_of(values: Mapping[str, Any], streams: bool) -> int | None:
+    """How many sequences to choose from; None where there is nothing to choose."""
+    n, best_of = values.get("n", 1), values.get("best_of")
+    if best_of is None or best_of == n:
+        return None
+    if best_of < n:
+        raise ParameterError.of("best_of", best_of, f"an integer from n, {n}, to {SEQUENCES}")
+    if streams:
+        raise UnsupportedError(f"best_of: above n, {n}, it is not supported with stream: true", "best_of")
+    return int(best_of)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,10 @@ import msgspec
 
 from ..model.errors import GenerationError, LmiError
 from ..model.events import Delta, Event, Finish, FinishReason, Started
-from .base import JSON, encode, event_record
+from .base import JSON, Answer, encode, event_record
 from .openai_bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame"]
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame", "Tell", "answer_of"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -44,6 +44,15 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
+Tell = Callable[[LmiError], Answer]
+"""The answer that tells of an error where nothing has been sent yet."""
+
+
+def answer_of(error: LmiError) -> Answer:
+    """OpenAI's: the error as JSON, with its status."""
+    return Answer(encode(error_body(error)), error.status, failure=error)
+
+
 @dataclass(slots=True)
 class OpenAIReply:
     """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
@@ -52,6 +61,7 @@ class OpenAIReply:
     n: int = 1
     """Choices of each prompt."""
     prompts: int = 1
+    tell: Tell = answer_of
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -99,20 +109,29 @@ class OpenAIReply:
         self.finished, self.failure = True, error
         if self.begun:
             return [event_record(error_body(error)), DONE]
-        self.status, self.content_type = error.status, JSON
-        return [encode(error_body(error))]
+        answer = self.tell(error)
+        self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
+        return [answer.body]
 
     def usage(self) -> Usage:
         """Of all choices together; a prompt counts once."""
         prompt_tokens = sum(started.prompt_tokens for started in self.started.values())
-        generated = sum(finish.generated_tokens for finish in self.finishes.values())
+        finishes = self.finishes.values()
+        # What best_of discards has been generated too.
+        generated = sum(finish.generated_tokens + finish.discarded_tokens for finish in finishes)
+        reasoning = sum(finish.reasoning_tokens + finish.discarded_reasoning_tokens for finish in finishes)
         return Usage(
             prompt_tokens,
             generated,
             prompt_tokens + generated,
             PromptDetails(sum(started.cached_tokens for started in self.started.values())),
-            CompletionDetails(sum(finish.reasoning_tokens for finish in self.finishes.values())),
+            CompletionDetails(reasoning),
         )
+
+    def kv_transfer_params(self) -> dict[str, Any] | None:
+        """Those of the first choice that has any (vLLM's server takes the first prompt's)."""
+        told = (self.finishes[choice].kv_transfer_params for choice in sorted(self.finishes))
+        return next((params for params in told if params is not None), None)
 
 
 class StreamFrame:

@@ -74,7 +74,9 @@ class _TextReply(OpenAIReply):
         started = self.started.get(number) or Started(0)
         prompt = self.shape.prompts[number]
         text = prompt if isinstance(prompt, str) else started.text
-        return text, None if self.shape.logprobs is None else state.columns.take(_cut(started.prefill, self.shape))
+        if self.shape.logprobs is None:
+            return text, None
+        return text, state.columns.echo(_cut(started.prefill, self.shape), text)
 
     def _new(self, state: _Choice, delta: Delta) -> tuple[str, TextLogprobs | None]:
         """What is new of a choice."""
@@ -128,18 +130,19 @@ class WholeText(_TextReply):
             model=identity.model,
             choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
             usage=self.usage(),
+            kv_transfer_params=self.kv_transfer_params(),
         )
         return [encode(body)]
 
     def _choice(self, index: int, state: _Choice) -> TextChoice:
-        started = self.started.get(index // self.n) or Started(0)
+        started = self.started.get(index // self.n)
         return TextChoice(
             index,
             "".join(state.texts),
             None if self.shape.logprobs is None else _joined(state.logprobs),
             state.word,
             self.finishes[index].stop,
-            prompt_logprobs(started.prefill) if self.shape.prompt_logprobs else None,
+            prompt_logprobs(started) if self.shape.prompt_logprobs else None,
         )
 
 

@@ -1,4 +1,4 @@
-"""The command `lmi`: serve, check, package, demo-model."""
+"""The command `lmi`: serve, check, package, demo-model, bench."""
 
 from __future__ import annotations
 
@@ -67,6 +67,13 @@ def package(arguments: argparse.Namespace) -> None:
     package_directory(arguments.model_dir, arguments.output)
 
 
+def bench(arguments: argparse.Namespace) -> None:
+    """Measures how much of the engine's speed arrives at the client."""
+    from .bench import bench as run
+
+    run(arguments, _set(arguments.set))
+
+
 def demo_model(arguments: argparse.Namespace) -> None:
     """Makes the demo model."""
     from ..model.demo_model import build
@@ -76,6 +83,8 @@ def demo_model(arguments: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
+    from .bench import add_arguments
+
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
     )
@@ -103,6 +112,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("directory", type=Path)
     command.add_argument("--seed", type=int, default=0)
     command.set_defaults(run=demo_model)
+    command = commands.add_parser("bench", help="measure throughput and latency from the engine alone to the client")
+    add_arguments(command)
+    command.set_defaults(run=bench)
     return root
 
 
@@ -117,3 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (LmiError, OSError) as error:
         print(f"lmi: {one_line(str(error))}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -58,7 +58,7 @@ class Frame:
 NOTHING = Frame()
 
 JAVAS_OWN = {"Content-Type": JSON}
-"""The headers of an error that Java gives a body of its own."""
+"""What an error that Java gives a body of its own has instead of the dialect's; other headers stay."""
 
 CODES = {415: 424}
 """Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
@@ -82,7 +82,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     headers = headers_of(reply) if first else {}
     if first and finished and (exchange.failure is not None) and reply.status >= 400:
         records.clear()
-        return Frame(b"", True, dict(JAVAS_OWN), exchange.failure, reply.status)
+        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, reply.status)
     if merge:
         data = b"".join(records)
         records.clear()
@@ -95,4 +95,5 @@ def frame_of_answer(answer: Answer) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
     if answer.failure is None or answer.status < 400:
         return Frame(answer.body, True, headers_of(answer))
-    return Frame(b"", True, dict(JAVAS_OWN), answer.failure, CODES.get(answer.status, answer.status))
+    headers = {**headers_of(answer), **JAVAS_OWN}
+    return Frame(b"", True, headers, answer.failure, CODES.get(answer.status, answer.status))

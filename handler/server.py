@@ -6,9 +6,13 @@
 
 and with those that clients written for one dialect call:
 
-    GET  /health               as /ping
+    GET  /health               as /ping, with TGI's error
     GET  /v1/models            OpenAI's list of models
     POST /v1/chat/completions, /v1/completions, /v1/embeddings
+    POST /chat/completions     Azure's with `api-version`, the minimal one without it
+    POST, GET /chat/sse        the minimal one as server-sent events
+    POST /generate, /generate_stream, /   TGI's
+    GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 
@@ -110,6 +114,12 @@ class LocalServer:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503)
 
+    async def health(self, _request: HttpRequest) -> Response:
+        """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
+        if self._service.engine.healthy:
+            return JSONResponse({"status": "Healthy"})
+        return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
+
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
         request = Request(
@@ -117,7 +127,7 @@ class LocalServer:
             headers=dict(http.headers),
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
-            path=http.url.path,
+            path=_path(http.url.path),
             method="GET" if http.method == "HEAD" else http.method,
             request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
         )
@@ -126,6 +136,9 @@ class LocalServer:
             request = replace(request, body=request.query.get(parameter, "").encode())
         if not self._admitted(http):
             return _answer(refusal(UNAUTHORIZED, request, self._service.settings))
+        if found is None and request.path != INVOCATIONS:
+            # A path that is a dialect's with some query parameter only.
+            return Response("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
             return _answer(page(request, self._service.settings, self._service.info))
         opened = self._streams.open(request)
@@ -140,6 +153,14 @@ class LocalServer:
         return hmac.compare_digest(given.encode(), self._key)
 
 
+INVOCATIONS = "/invocations"
+
+
+def _path(path: str) -> str:
+    """The path as dialects know it."""
+    return INVOCATIONS if path.startswith("/predictions/") else path
+
+
 UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
 
 
@@ -150,13 +171,13 @@ def _answer(answer: Answer) -> Response:
 def application(service: Service, key: str | None = None) -> Starlette:
     """The ASGI application for a service that has been started; with `key`, for those who have it."""
     server = LocalServer(service, key)
-    methods: dict[str, set[str]] = {"/invocations": {"POST"}, "/predictions/{name}": {"POST"}}
+    methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
     for known in FORMATS:
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
-        Route("/health", server.ping, methods=["GET"]),
+        Route("/health", server.health, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

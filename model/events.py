@@ -9,7 +9,7 @@ are msgspec structs in array form because they cross a process boundary once a t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,8 @@ class TopToken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     text: str
     logprob: float
     raw: bytes = b""
-    """The token's own bytes; unlike `text` exact for a part of a character."""
+    """The token's own bytes, where Generation.token_bytes asked for them; exact for a part of a character."""
+    special: bool = False
 
 
 class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
@@ -45,7 +46,7 @@ class Token(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     top: tuple[TopToken, ...] = ()
     """As many as Sampling.logprobs asked for, most likely first."""
     raw: bytes = b""
-    """The token's own bytes, when logprobs above 0 or raw bytes are shown; empty otherwise."""
+    """The token's own bytes, where Generation.token_bytes and log-probabilities were asked for; empty otherwise."""
 
 
 class CallDelta(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
@@ -71,6 +72,12 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """How many of the tokens belong to the reasoning."""
     last: bool = True
     """Whether nothing more comes of this request (False while other sequences of it run)."""
+    discarded_tokens: int = 0
+    """Generated in sequences that are no part of the answer (Sampling.best_of); told with the last finish."""
+    discarded_reasoning_tokens: int = 0
+    """How many of these belong to reasoning."""
+    kv_transfer_params: dict[str, Any] | None = None
+    """What the connector tells of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
 
 
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):
@@ -82,7 +89,10 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     prefill: tuple[Token, ...] = ()
     """The prompt's tokens, where Sampling.prompt_logprobs asked for them."""
     text: str = ""
-    """The prompt as text, where Generation.echo asked for it."""
+    """The prompt as text, special tokens included, where Generation.echo asked for it."""
+    ranks: tuple[int | None, ...] = ()
+    """Of each token of `prefill` among the whole vocabulary, 1 being the likeliest; None for the first. Empty where the
+    engine does not know them."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):

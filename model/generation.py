@@ -38,14 +38,16 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     add_special_tokens: bool = False
     """Whether the tokenizer adds its special tokens to what the template made."""
     include_reasoning: bool = True
+    tools_field: Literal["tools", "functions"] = "tools"
+    """What the client calls the tools, for errors about them."""
 
 
 Prompt = str | tuple[int, ...] | Conversation
-"""Text, tokenized with the model's special tokens; token ids, taken as they are; or messages."""
+"""Text, which the tokenizer turns into tokens; token ids, taken as they are; or messages."""
 
 
 class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the text must conform to: exactly one of the fields is set."""
+    """What the text must conform to: exactly one of the fields but `field` is set."""
 
     json_schema: str | None = None
     """A JSON schema, as JSON text."""
@@ -54,7 +56,9 @@ class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     regex: str | None = None
     choice: tuple[str, ...] = ()
     grammar: str | None = None
-    """In EBNF, as xgrammar reads it."""
+    """In EBNF, as xgrammar reads it, or in Lark's form."""
+    field: str = "guide"
+    """What the client calls it, for errors about it."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,6 +78,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None is random; sequence i of n uses seed + i."""
     n: int = 1
     """How many sequences."""
+    best_of: int | None = None
+    """How many to generate for the n likeliest of them (model/ranking.py); above n, and not streamed. None: n."""
     max_tokens: int | None = None
     """Tokens to generate at most, per sequence; None is the rest of the context."""
     min_tokens: int = 0
@@ -122,6 +128,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False
     """Whether the answer shows single tokens; otherwise a Delta carries text only."""
+    token_bytes: bool = False
+    """Whether Token.raw and TopToken.raw are wanted."""
+    add_special_tokens: bool = True
+    """Whether the tokenizer adds its special tokens (a beginning of sequence) to a text prompt."""
     overflow: Literal["clip", "refuse"] = "clip"
     """When prompt and max_tokens exceed the context: end the answer at the context, or refuse the request. A prompt
     that leaves no room for a single token is refused either way."""
@@ -131,3 +141,5 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the client calls the prompt, for errors about it."""
     adapter: str | None = None
     """The LoRA adapter to use, by its registered name."""
+    kv_transfer_params: dict[str, Any] | None = None
+    """What the connector that brings KV caches from elsewhere is told of this prompt; without one it has no effect."""

@@ -96,6 +96,7 @@ OPTIONS: tuple[Option, ...] = (
         default="by the request", choices=("json", "jsonlines", "sse"),
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
+    Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
     Option(
         "unknown_parameters", "choice", "What to do with generation parameters that nobody knows.",
         default="ignore", choices=("ignore", "error"),
@@ -155,7 +156,6 @@ OPTIONS: tuple[Option, ...] = (
         later={"transformers": _ACCELERATE},
     ),
     # What this version does not do.
-    *_planned("TGI compatibility", tgi_compat="false"),
     *_planned("Bedrock compatibility", bedrock_compat="false"),
     *_planned("formatters of requests", input_formatter=""),
     *_planned("content filters", content_filter=""),

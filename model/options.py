@@ -65,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
+    """Whether a body with `inputs` is TGI's rather than LMI's."""
     enable_streaming: bool = False
     task: str = "auto"
     """auto, generate (which auto is too), or embed."""
@@ -243,6 +244,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         dtype=dtype,
         output_formatter=values.get("output_formatter"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
+        tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
         task=task,
         normalize=values.get("normalize"),

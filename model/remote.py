@@ -29,6 +29,7 @@ from .errors import LmiError, StartError, UnavailableError, error_of_kind
 from .events import Delta, Failed
 from .generation import Generation
 from .options import Settings
+from .ranking import ranked
 from .wire import Abort, Add, Broken, Channel, FromEngine, Ready, Setup, Step
 
 __all__ = ["RemoteEngine"]
@@ -158,6 +159,7 @@ class RemoteEngine:
         if link is None:
             raise self._why_down
         number = next(self._numbers)
+        generation, sink = ranked(generation, sink)
         link.sinks[number] = sink
         try:
             with link.sending:

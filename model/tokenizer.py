@@ -19,7 +19,10 @@ class Tokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._fast: Any = getattr(tokenizer, "_tokenizer", None) if getattr(tokenizer, "is_fast", False) else None
-        self.special_ids = frozenset[int](tokenizer.all_special_ids)
+        added = self._fast.get_added_tokens_decoder() if self._fast is not None else {}
+        # An added token may be special without being in the list: decoders skip it all the same.
+        more = (token_id for token_id, token in added.items() if token.special)
+        self.special_ids = frozenset[int]((*tokenizer.all_special_ids, *more))
         self._pieces: dict[int, str] = {}
         self._raw: dict[int, bytes] = {}
         self._added: dict[int, str] | None = None

@@ -1,132 +1,31 @@
-"""Conversations on vLLM: the model's chat template, and the splitting of answers into reasoning, text and tool calls.
+"""Conversations on vLLM: the model's chat template, and the parsers that its answers are split by.
 
-    Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt
-    token, token, ... --Splitter.feed--> reasoning, text, calls
-
-vLLM's parsers see one token at a time, streamed or not and however many tokens came in a step: what several tokens at
-once do to them is theirs to get wrong, and a whole answer could differ from the streamed one.
+Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter (vllm_splitter.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import OptionError, ParameterError
-from .events import CallDelta, Token
+from .events import Token
 from .generation import Conversation
 from .options import Settings
+from .vllm_splitter import Reasoning, Splitter
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ChatSide", "Part", "Splitter"]
+__all__ = ["ChatSide"]
 
 FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
 decoding lays down, and are read alike by every parser."""
 
 
-@dataclass(slots=True)
-class Part:
-    """What some tokens brought."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: list[CallDelta] = field(default_factory=list[CallDelta])
-
-
-class Reasoning:
-    """Whether the answer to a prompt begins with reasoning.
-
-    vLLM's parsers for models that think between two tokens take an answer for reasoning until the second token comes,
-    and so all of an answer that has none. But a model that thinks has the first token in its prompt or writes it first.
-    """
-
-    def __init__(self, start: int | None, end: int | None, prompt_ids: list[int]) -> None:
-        self.ids = prompt_ids
-        self._start = start
-        self._end = end
-        self.known = start is not None and end is not None
-        """Whether it can be told at all: some models mark their reasoning in other ways."""
-
-    @property
-    def open(self) -> bool:
-        """Whether the prompt ends within the reasoning."""
-        for token_id in reversed(self.ids):
-            if token_id in (self._start, self._end):
-                return token_id == self._start
-        return False
-
-    def may_begin_with(self, ids: list[int]) -> bool:
-        """Whether an answer that begins with `ids` may begin with reasoning."""
-        return not self.known or self.open or ids[:1] == [self._start]
-
-
-class Splitter:
-    """Splits one sequence's answer as its tokens come."""
-
-    def __init__(
-        self, thinking: Any, plain: Any, request: Any, reasoning: Reasoning, *, one_call: bool, show_reasoning: bool
-    ) -> None:
-        self._thinking = thinking
-        self._plain = plain
-        self._parser: Any = None
-        self._begun = False
-        self._request = request
-        self._prompt = reasoning
-        self._one_call = one_call
-        self._show_reasoning = show_reasoning
-        self._named: set[int] = set()
-        self._ids: list[int] = []
-
-    def feed(self, tokens: Iterable[Token], *, ended: bool) -> Part:
-        """Takes the next tokens; with `ended` they are the last, and nothing is held back any more."""
-        part = Part()
-        tokens = list(tokens)
-        for position, token in enumerate(tokens, 1):
-            self._take(part, token.text, [token.id], ended and position == len(tokens))
-        if ended and not tokens:
-            self._take(part, "", [], True)
-        return part
-
-    @property
-    def reasoning_tokens(self) -> int:
-        """How many of the tokens so far belong to the reasoning."""
-        parser = getattr(self._parser, "reasoning_parser", None)
-        return int(parser.count_reasoning_tokens(self._ids)) if parser is not None else 0
-
-    def _take(self, part: Part, text: str, ids: list[int], last: bool) -> None:
-        if not self._begun:
-            self._begun = True
-            self._parser = self._thinking if self._prompt.may_begin_with(ids) else self._plain
-        self._ids += ids
-        if self._parser is None:
-            part.text += text
-            return
-        message = self._parser.parse_delta(text, ids, self._request, self._prompt.ids, finished=last)
-        if message is None:
-            return
-        part.text += message.content or ""
-        if self._show_reasoning:
-            part.reasoning += message.reasoning or ""
-        part.calls += [new for call in message.tool_calls or () if (new := self._call(call)) is not None]
-
-    def _call(self, call: Any) -> CallDelta | None:
-        """One of vLLM's deltas. Clients join what they get: id and name are given once a call."""
-        if self._one_call and call.index > 0:
-            return None
-        function = call.function
-        arguments = (function.arguments or "") if function else ""
-        name = function.name if function else None
-        if call.index in self._named:
-            return CallDelta(call.index, arguments=arguments) if arguments else None
-        if name is None:
-            return CallDelta(call.index, arguments=arguments) if arguments else None
-        self._named.add(call.index)
-        return CallDelta(call.index, call.id, name, arguments)
+TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
+"""A tool, to try parsers with."""
 
 
 class ChatSide:
@@ -136,12 +35,14 @@ class ChatSide:
         self._llm = llm
         self._settings = settings
         self._template = _template(settings)
-        # Fails at start, not at the first request that needs a parser.
-        _parser(settings.tool_call_parser, settings.reasoning_parser, settings)
-        reasoner = getattr(self._new(None, settings.reasoning_parser, None, {}), "reasoning_parser", None)
+        # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
+        self._try("tool_call_parser", settings.tool_call_parser, None)
+        reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
         vocabulary = llm.get_tokenizer().get_vocab() if reasoner is not None else {}
         self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        if settings.tool_call_parser:
+            self._feed_once(settings.tool_call_parser)
 
     def request(self, conversation: Conversation) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
@@ -208,6 +109,27 @@ class ChatSide:
         reasoner = self._settings.reasoning_parser if reasoning else None
         return self._new(self._tool_parser(conversation), reasoner, request.tools, request.chat_template_kwargs or {})
 
+    def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
+        """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
+        try:
+            return self._new(tool_parser, reasoning_parser, None, {})
+        except OptionError:
+            raise
+        except Exception as error:
+            name = tool_parser or reasoning_parser
+            raise OptionError(f"option.{option}: {name!r} does not go with this model: {error}", option) from error
+
+    def _feed_once(self, tool_parser: str) -> None:
+        """Raises OptionError for a parser that vLLM lists without being able to use it so (gpt-oss's, `openai`)."""
+        conversation = Conversation(messages=({"role": "user", "content": "a"},), tools=(TRIAL,), tool_choice="auto")
+        try:
+            splitter = self.splitter(conversation, self.request(conversation), [])
+            if splitter is not None:
+                splitter.feed([Token(0, "a")], ended=True)
+        except NotImplementedError as error:
+            message = f"option.tool_call_parser: {tool_parser!r} is not supported: {error}"
+            raise OptionError(message, "tool_call_parser") from error
+
     def _new(self, tool_parser: str | None, reasoning_parser: str | None, tools: Any, arguments: dict[str, Any]) -> Any:
         parser = _parser(tool_parser, reasoning_parser, self._settings)
         if parser is None:
@@ -242,8 +164,8 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
             model_name=settings.model_id,
         )
     except Exception as error:
-        option = "tool_call_parser" if "tool" in str(error).lower() else "reasoning_parser"
-        raise OptionError(f"option.{option}: {error}", option) from error
+        option = "reasoning_parser" if tool_parser is None else "tool_call_parser"
+        raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
 
 
 def _strict(tool: dict[str, Any]) -> dict[str, Any]:

@@ -87,9 +87,10 @@ class VllmEmbedding:
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )
         try:
-            prompt = self._render(generation.prompt)
+            special = generation.add_special_tokens
+            prompt = self._render(generation.prompt, special)
             ids: list[int] = list(prompt["prompt_token_ids"])
-            cut = self._cut(ids, wanted, around=isinstance(generation.prompt, str))
+            cut = self._cut(ids, wanted, around=special and isinstance(generation.prompt, str))
             if len(cut) < len(ids):
                 prompt = self._render(tuple(cut))
         except self._client_errors as error:
@@ -140,14 +141,14 @@ class VllmEmbedding:
         if shutdown is not None:
             shutdown()
 
-    def _render(self, given: Any) -> Any:
-        """The prompt as vLLM takes it; text gets the tokenizer's special tokens."""
+    def _render(self, given: Any, special: bool = False) -> Any:
+        """The prompt as vLLM takes it; with `special`, text gets the tokenizer's special tokens."""
         from vllm.renderers.inputs.preprocess import parse_model_prompt
         from vllm.renderers.params import TokenizeParams
 
         said: dict[str, Any] = {"prompt": given} if isinstance(given, str) else {"prompt_token_ids": [*given]}
         # No limit here: vLLM's message for a long prompt would not name the client's field.
-        tokenize = TokenizeParams(max_total_tokens=None, do_lower_case=self._lower_case)
+        tokenize = TokenizeParams(max_total_tokens=None, do_lower_case=self._lower_case, add_special_tokens=special)
         rendered: list[Any] = self._llm.renderer.render_cmpl([parse_model_prompt(self._model_config, said)], tokenize)
         (prompt,) = rendered
         return prompt

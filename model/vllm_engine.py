@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from .engine import EngineInfo
-from .errors import ContextError, GenerationError, LmiError, ParameterError
+from .errors import GenerationError, LmiError, ParameterError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
 from .options import Settings
 from .tokenizer import Tokenizer
-from .vllm_chat import ChatSide, Splitter
+from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
-from .vllm_sampling import sampling_params
+from .vllm_sampling import room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
+from .vllm_splitter import Splitter
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -49,6 +50,8 @@ class _Prepared:
     splitters: list[Splitter | None]
     skip_special_tokens: bool
     guided_at_once: bool
+    guide_field: str | None
+    """The client's field that asked for guided decoding."""
 
 
 @dataclass(slots=True)
@@ -85,6 +88,8 @@ class VllmEngine:
 
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
+        self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
+        self._connected = self._llm.vllm_config.kv_transfer_config is not None
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
         self._chat = ChatSide(self._llm, settings)
@@ -111,10 +116,9 @@ class VllmEngine:
             request = self._chat.request(conversation) if conversation else None
             prompt = self._chat.render(request) if request else self._render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
-            max_tokens = self._room(generation, len(ids))
-            guided = structured_outputs(sampling.guide, request)
-            step_by_step = generation.stream or bool(sampling.stop)
-            params = sampling_params(sampling, self._defaults, max_tokens, guided, step_by_step=step_by_step)
+            max_tokens = room(generation, len(ids), self._info.context)
+            guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
+            params = sampling_params(generation, self._defaults, max_tokens, guided, connected=self._connected)
         except self._client_errors as error:
             raise _refused(error) from error
         except template_errors() as error:
@@ -122,8 +126,8 @@ class VllmEngine:
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        at_once = guided is not None and conversation is not None and self._chat.guided_at_once(ids)
-        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once)
+        at_once = guided is not None and self._chat.guided_at_once(ids)
+        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once, guide_field)
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
@@ -144,9 +148,10 @@ class VllmEngine:
                 self._llm.add_request(request_id=name, prompt=self._input(name, prepared, params), params=params)
             except self._client_errors as error:
                 self._drop(group)
-                raise _refused(error) from error
+                raise _refused(error, prepared.guide_field) from error
             group.running.add(name)
-            text = self._reader.text(sampling, prepared.prompt_ids, generation.tokens or splitter is not None)
+            keep_tokens = generation.tokens or splitter is not None
+            text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
             self._sequences[name] = _Sequence(name, index, group, text, splitter)
         self._groups[prepared.number] = group
 
@@ -204,31 +209,16 @@ class VllmEngine:
             given = {"prompt_token_ids": [*cast("tuple[int, ...]", generation.prompt)]}
         # No limit here: vLLM's message for a long prompt would not name the client's field.
         truncate = generation.sampling.truncate
-        tokenize = TokenizeParams(max_total_tokens=None, truncate_prompt_tokens=truncate, truncation_side="left")
+        tokenize = TokenizeParams(
+            max_total_tokens=None,
+            truncate_prompt_tokens=truncate,
+            truncation_side="left",
+            add_special_tokens=generation.add_special_tokens,
+        )
         parsed = parse_model_prompt(self._model_config, given)
         rendered: list[Any] = self._llm.renderer.render_cmpl([parsed], tokenize)
         (prompt,) = rendered
         return prompt
-
-    def _room(self, generation: Generation, prompt_tokens: int) -> int:
-        """How many tokens may be generated; raises ContextError."""
-        field = generation.prompt_field
-        context = self._info.context
-        room = context - prompt_tokens
-        if prompt_tokens < 1 or room < 1:
-            raise ContextError(
-                f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
-                f"got {prompt_tokens} tokens",
-                field,
-            )
-        wanted = generation.sampling.max_tokens
-        if wanted is not None and wanted > room and generation.overflow == "refuse":
-            raise ContextError(
-                f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
-                f"of {context} tokens",
-                field,
-            )
-        return room if wanted is None else min(wanted, room)
 
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""
@@ -254,7 +244,11 @@ class VllmEngine:
         self._forget(sequence)
         new, tokens = text.finish()
         ended, stop = self._reader.how(text.stop, reason, completion.stop_reason)
-        finish = Finish(ended, stop, text.count, sequence.text.cumulative, last=not group.running)
+        # vLLM's own form: lists, numbers, strings.
+        transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
+        finish = Finish(
+            ended, stop, text.count, sequence.text.cumulative, last=not group.running, kv_transfer_params=transfer
+        )
         events.append(self._delta(sequence, new, tokens, finish))
         return events
 
@@ -287,6 +281,8 @@ class VllmEngine:
             self._llm.abort_request(names)
 
 
-def _refused(error: Exception) -> ParameterError:
-    """What vLLM found wrong with a request's values."""
-    return ParameterError(str(error), getattr(error, "parameter", None))
+def _refused(error: Exception, guide_field: str | None = None) -> ParameterError:
+    """What vLLM found wrong with a request's values. Where it names none, the fault is that of the guided decoding."""
+    param = getattr(error, "parameter", None) or guide_field
+    named = param is None or param in str(error)
+    return ParameterError(str(error) if named else f"{param}: {error}", param)

@@ -5,12 +5,16 @@ What a request asks for is compiled here first: a grammar that vLLM's core canno
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import ParameterError, one_line
-from .generation import Guide
+from .generation import Conversation, Guide
+
+if TYPE_CHECKING:
+    from vllm.sampling_params import StructuredOutputsParams
 
 __all__ = ["structured_outputs", "template_errors"]
 
@@ -19,48 +23,73 @@ PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 """Where in its own sources xgrammar found the fault."""
 
 
-def structured_outputs(guide: Guide | None, request: Any) -> Any:
-    """vLLM's StructuredOutputsParams, or None; raises ParameterError where it cannot be compiled.
+def structured_outputs(
+    guide: Guide | None, conversation: Conversation | None, request: Any, backend: str
+) -> tuple[StructuredOutputsParams | None, str | None]:
+    """What vLLM is to be guided by, and the client's field that asked for it; raises ParameterError, naming the field.
 
-    A tool call that must be made (`request`, in vLLM's form) goes before a guide of the request's own.
+    A tool call that must be made (`request`, the conversation in vLLM's form) goes before a guide of the request's own.
+    What is not for xgrammar (`backend`, vLLM's name for it) vLLM checks when it is given the request.
     """
     forced = getattr(request, "structured_outputs", None)
-    if forced is None and guide is None:
-        return None
-    import xgrammar
+    if forced is not None and conversation is not None:
+        return _of_tools(forced, conversation, backend), conversation.tools_field
+    if guide is None:
+        return None, None
     from vllm.sampling_params import StructuredOutputsParams
 
-    if forced is not None:
-        if forced.structural_tag is not None:
-            _compiled("tools", xgrammar.Grammar.from_structural_tag, forced.structural_tag)
-        schema = forced.json
-        if schema is not None:
-            _compiled(
-                "tools", xgrammar.Grammar.from_json_schema, schema if isinstance(schema, str) else json.dumps(schema)
-            )
-        return forced
-    assert guide is not None
     if guide.json_schema is not None:
-        _compiled("response_format", xgrammar.Grammar.from_json_schema, guide.json_schema)
-        return StructuredOutputsParams(json=guide.json_schema)
-    if guide.json_object:
-        return StructuredOutputsParams(json_object=True)
-    if guide.regex is not None:
-        _compiled("regex", xgrammar.Grammar.from_regex, guide.regex)
-        return StructuredOutputsParams(regex=guide.regex)
-    if guide.grammar is not None:
-        _compiled("grammar", xgrammar.Grammar.from_ebnf, guide.grammar)
-        return StructuredOutputsParams(grammar=guide.grammar)
-    return StructuredOutputsParams(choice=list(guide.choice))
+        made = StructuredOutputsParams(json=guide.json_schema)
+    elif guide.json_object:
+        made = StructuredOutputsParams(json_object=True)
+    elif guide.regex is not None:
+        made = StructuredOutputsParams(regex=guide.regex)
+    elif guide.grammar is not None:
+        made = StructuredOutputsParams(grammar=guide.grammar)
+    else:
+        made = StructuredOutputsParams(choice=list(guide.choice))
+    _check(guide.field, made, backend)
+    return made, guide.field
 
 
-def _compiled(param: str, compile_: Any, source: str) -> None:
-    """Raises ParameterError where `source` cannot be compiled."""
+def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backend: str) -> StructuredOutputsParams:
+    """`forced` again; raises ParameterError, naming the tool whose schema is at fault where it is one's alone."""
+    from vllm.sampling_params import StructuredOutputsParams
+
     try:
-        compile_(source)
+        _check(conversation.tools_field, forced, backend)
+    except ParameterError:
+        for index, tool in enumerate(conversation.tools):
+            schema = tool["function"].get("parameters")
+            inner = ".function" if conversation.tools_field == "tools" else ""
+            if schema:
+                _check(
+                    f"{conversation.tools_field}[{index}]{inner}.parameters",
+                    StructuredOutputsParams(json=json.dumps(schema)),
+                    backend,
+                )
+        raise
+    return forced
+
+
+def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
+    """Raises ParameterError where vLLM could not compile it, by vLLM's own check."""
+    from vllm import SamplingParams
+    from vllm.v1.structured_output.backend_xgrammar import validate_xgrammar_grammar
+
+    try:
+        # The check lets these pass, and the core ends with them.
+        for name in ("json", "grammar"):
+            source = getattr(made, name)
+            if isinstance(source, str) and not source.strip():
+                raise ValueError("it is empty")
+        if backend != "xgrammar":
+            return
+        # It writes what it makes of a grammar into what it is given.
+        validate_xgrammar_grammar(SamplingParams(structured_outputs=copy.copy(made)))
     except Exception as error:
-        reason = PLACE.sub("", one_line(str(error)))[:300]
-        raise ParameterError(f"{param}: it cannot be compiled: {reason}", param) from error
+        reason = PLACE.sub("", one_line(str(error.__cause__ or error)))[:300]
+        raise ParameterError(f"{field}: it cannot be compiled: {reason}", field) from error
 
 
 def template_errors() -> tuple[type[Exception], ...]:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
 from .generation import Sampling
 from .text import TextStream
@@ -25,12 +27,13 @@ __all__ = ["OutputReader", "SequenceText"]
 class SequenceText:
     """One sequence's text in the making, and what is wanted of its tokens."""
 
-    __slots__ = ("cumulative", "include_stop", "logprobs", "stream")
+    __slots__ = ("cumulative", "include_stop", "logprobs", "stream", "token_bytes")
 
-    def __init__(self, stream: TextStream, sampling: Sampling) -> None:
+    def __init__(self, stream: TextStream, sampling: Sampling, token_bytes: bool) -> None:
         self.stream = stream
         self.include_stop = sampling.include_stop
         self.logprobs = sampling.logprobs
+        self.token_bytes = token_bytes
         self.cumulative: float | None = None if sampling.logprobs is None else 0.0
         """The sum of the tokens' log-probabilities."""
 
@@ -42,7 +45,7 @@ class OutputReader:
         self._tokenizer = tokenizer
         self._eos_ids = eos_ids
 
-    def text(self, sampling: Sampling, prompt_ids: Sequence[int], keep_tokens: bool) -> SequenceText:
+    def text(self, sampling: Sampling, prompt_ids: Sequence[int], keep_tokens: bool, token_bytes: bool) -> SequenceText:
         """An empty text that follows `prompt_ids`."""
         decode = self._tokenizer.stream(
             prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
@@ -54,17 +57,23 @@ class OutputReader:
             min_tokens=sampling.min_tokens,
             keep_tokens=keep_tokens,
         )
-        return SequenceText(stream, sampling)
+        return SequenceText(stream, sampling, token_bytes)
 
     def prompt_text(self, prompt_ids: Sequence[int]) -> str:
-        """A prompt as text, with its special tokens left out."""
-        decode = self._tokenizer.stream([], True, True)
+        """A prompt as text, special tokens included: the texts of `Started.prefill`, joined."""
+        decode = self._tokenizer.stream([], False, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
     def started(self, prompt_ids: Sequence[int], output: RequestOutput, text: str, wanted: int) -> Started:
         """The event of a request's first output."""
-        prefill = self._prefill(prompt_ids, output.prompt_logprobs, wanted) if output.prompt_logprobs else ()
-        return Started(len(prompt_ids), output.num_cached_tokens or 0, prefill, text)
+        started = Started(len(prompt_ids), output.num_cached_tokens or 0, (), text)
+        known = output.prompt_logprobs
+        if not known:
+            return started
+        ranks = tuple(
+            entry[token_id].rank if entry else None for token_id, entry in zip(prompt_ids, known, strict=True)
+        )
+        return replace(started, prefill=self._prefill(prompt_ids, known, wanted), ranks=ranks)
 
     def read(self, text: SequenceText, completion: CompletionOutput) -> None:
         """Adds the new tokens to the text."""
@@ -85,10 +94,11 @@ class OutputReader:
             logprob = finite(entry[token_id].logprob)
             text.cumulative += logprob
             special = token_id in special_ids
-            if text.logprobs == 0:
+            if text.logprobs == 0 and not text.token_bytes:
                 stopped = push(token_id, logprob, special, hidden=position == hidden_at)
             else:
-                top, raw = self._top(entry, text.logprobs), self._tokenizer.raw(token_id)
+                top = self._top(entry, text.logprobs, text.token_bytes)
+                raw = self._tokenizer.raw(token_id) if text.token_bytes else b""
                 stopped = push(token_id, logprob, special, top, raw, hidden=position == hidden_at)
             if stopped:
                 return
@@ -107,12 +117,20 @@ class OutputReader:
         # vLLM can be told to end a sequence that repeats itself.
         return ("stop", None) if reason == "repetition" else ("abort", None)
 
-    def _top(self, entry: Mapping[int, Any], wanted: int) -> tuple[TopToken, ...]:
+    def _top(self, entry: Mapping[int, Any], wanted: int, token_bytes: bool = False) -> tuple[TopToken, ...]:
         """The `wanted` most likely tokens of a position."""
+        if not wanted:
+            return ()
         best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
         tokenizer = self._tokenizer
         return tuple(
-            TopToken(token_id, tokenizer.piece(token_id), finite(logprob.logprob), tokenizer.raw(token_id))
+            TopToken(
+                token_id,
+                tokenizer.piece(token_id),
+                finite(logprob.logprob),
+                tokenizer.raw(token_id) if token_bytes else b"",
+                token_id in tokenizer.special_ids,
+            )
             for token_id, logprob in best
         )
 
@@ -122,7 +140,7 @@ class OutputReader:
         tokens: list[Token] = []
         for token_id, entry in zip(ids, logprobs, strict=True):
             logprob = finite(entry[token_id].logprob) if entry else None
-            top = self._top(entry, wanted) if entry and wanted else ()
+            top = self._top(entry, wanted) if entry else ()
             special = token_id in self._tokenizer.special_ids
             tokens.append(Token(token_id, decode(token_id), logprob, special, top))
         return tuple(tokens)

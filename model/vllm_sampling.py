@@ -1,16 +1,17 @@
-"""Sampling in vLLM's terms."""
+"""Sampling in vLLM's terms, and the room that a prompt leaves for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .generation import Sampling
+from .errors import ContextError
+from .generation import Generation
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["sampling_params"]
+__all__ = ["room", "sampling_params"]
 
 DEFAULTED = (
     "temperature",
@@ -25,15 +26,19 @@ DEFAULTED = (
 
 
 def sampling_params(
-    sampling: Sampling, defaults: Mapping[str, Any], max_tokens: int, guided: Any, *, step_by_step: bool
+    generation: Generation, defaults: Mapping[str, Any], max_tokens: int, guided: Any, *, connected: bool
 ) -> list[SamplingParams]:
     """SamplingParams for each of the n sequences; raises what vLLM raises for values that it refuses.
 
-    `defaults` are the model's own. Without `step_by_step` vLLM reports once, when a sequence has ended.
+    `defaults` are the model's own. `connected`: whether vLLM has a connector that reads kv_transfer_params; without one
+    it would ignore them, and what no connector has checked need not reach vLLM at all.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
+    sampling = generation.sampling
+    # Reports once, when a sequence has ended, unless stop strings must be looked for or the answer is streamed.
+    step_by_step = generation.stream or bool(sampling.stop)
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         "min_tokens": min(sampling.min_tokens, max_tokens),
@@ -53,8 +58,27 @@ def sampling_params(
         if value is not None:
             arguments[name] = value
     arguments["structured_outputs"] = guided
-    return [SamplingParams(**arguments, seed=_seed(sampling, index)) for index in range(sampling.n)]
+    if generation.kv_transfer_params and connected:
+        arguments["extra_args"] = {"kv_transfer_params": generation.kv_transfer_params}
+    seeds = [None if sampling.seed is None else sampling.seed + index for index in range(sampling.n)]
+    return [SamplingParams(**arguments, seed=seed) for seed in seeds]
 
 
-def _seed(sampling: Sampling, index: int) -> int | None:
-    return None if sampling.seed is None else sampling.seed + index
+def room(generation: Generation, prompt_tokens: int, context: int) -> int:
+    """How many tokens may be generated after a prompt of so many; raises ContextError."""
+    field = generation.prompt_field
+    left = context - prompt_tokens
+    if prompt_tokens < 1 or left < 1:
+        raise ContextError(
+            f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
+            f"got {prompt_tokens} tokens",
+            field,
+        )
+    wanted = generation.sampling.max_tokens
+    if wanted is not None and wanted > left and generation.overflow == "refuse":
+        raise ContextError(
+            f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
+            f"of {context} tokens",
+            field,
+        )
+    return left if wanted is None else min(wanted, left)

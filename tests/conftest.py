@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .djl import hosting
-from .endpoints import Host, model_directory, start
+from .endpoints import Host, Server, model_directory, start
+
+# The machine may be busy with other tests: what takes long there says nothing.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
@@ -36,6 +41,22 @@ def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pyt
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp(kind)
     running = start(kind, model_directory(demo_model, folder / "model", {}), folder / "log")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def chat_server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The local server with the demo model's parsers of tool calls and of reasoning."""
+    folder = tmp_path_factory.mktemp("chat")
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.reasoning_parser": "qwen3",
+        "option.served_model_name": "demo",
+        # The model was taught to write JSON, but not to stop putting spaces between.
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+    }
+    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log")
     yield running
     running.stop()
 

@@ -265,6 +265,17 @@ def test_openai_fields(fields: dict[str, Any], embedding: Embedding) -> None:
     assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
 
 
+@pytest.mark.parametrize("given", [True, False, None])
+def test_special_tokens_may_be_left_out(given: bool | None) -> None:
+    (generation,) = call({"input": "a", "add_special_tokens": given}).generations
+    assert generation.add_special_tokens is (given is not False)
+
+
+def test_tgi_compat_is_for_generated_text() -> None:
+    settings = Settings(**NAMES, task="embed", tgi_compat=True)
+    assert call({"inputs": "a"}, settings).generations[0].embedding == Embedding()
+
+
 WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({}, "input", "input: expected a non-empty string, a list of token ids, or a list of either, got None"),
     ({"input": ""}, "input", "input: expected a non-empty string, got ''"),
@@ -284,7 +295,6 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({"input": "a", "embed_dtype": "int8"}, "embed_dtype", "embed_dtype: expected float32"),
     ({"input": "a", "endianness": "big"}, "endianness", "endianness: expected one of native, little"),
     ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "truncate_prompt_tokens: expected an"),
-    ({"input": "a", "add_special_tokens": False}, "add_special_tokens", "add_special_tokens: expected True"),
     ({"input": "a", "cache_salt": "x"}, "cache_salt", "cache_salt: not supported"),
 ]
 

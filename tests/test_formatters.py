@@ -10,7 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, detect, lmi, openai, read_json, receive
+from lmi.formatters import (
+    FORMATS,
+    Answer,
+    Call,
+    Format,
+    Request,
+    azure,
+    detect,
+    lmi,
+    minimal,
+    openai,
+    read_json,
+    receive,
+    tgi,
+)
 from lmi.formatters.lmi_parameters import TABLE
 from lmi.model.errors import PayloadError
 from lmi.model.options import Settings
@@ -120,6 +134,27 @@ def test_no_values_raise(inputs: Any, stream: Any, parameters: dict[str, Any]) -
         assert received.status == 424
 
 
+FIELDS = ["model", "messages", "prompt", "inputs", "stream", "tools", "tool_choice", "response_format", "stop", "n"]
+part = st.dictionaries(st.sampled_from(["type", "text", "content", "image_url", "detail"]), json_values, max_size=3)
+message = st.dictionaries(st.sampled_from(["role", "content", "tool_calls"]), json_values | st.lists(part), max_size=3)
+role = st.sampled_from(["user", "assistant", "tool"])
+messages = st.lists(st.builds(lambda one, given: {**one, "role": given}, message, role) | message, max_size=2)
+payloads = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4)
+
+
+@pytest.mark.parametrize("dialect", [known.NAME for known in FORMATS])
+@given(payloads, messages)
+def test_no_values_raise_in_any_dialect(dialect: str, payload: dict[str, Any], messages: Any) -> None:
+    body = json.dumps({"model": "m", "messages": messages, **payload}).encode()
+    attributes = {"dialect": dialect, "extra-parameters": "pass-through"}
+    received = receive(Request(body, attributes=attributes), SETTINGS)
+    if isinstance(received, Call):
+        assert msgspec.msgpack.encode(received.generations)
+    else:
+        assert received.status >= 400
+        assert json.loads(received.body)
+
+
 def test_a_call() -> None:
     received = receive(Request(b'{"inputs": "a"}', request_id="7"), SETTINGS)
     assert isinstance(received, Call)
@@ -149,6 +184,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
+COMPATIBLE = msgspec.structs.replace(SETTINGS, tgi_compat=True)
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
@@ -168,7 +204,17 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, openai),
         ({"text": "a"}, {}, SETTINGS, NO_DIALECT),
+        ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
+        ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
         ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
+        ({"inputs": "a"}, {}, COMPATIBLE, tgi),
+        ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
+        ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
+        ({"messages": []}, {}, COMPATIBLE, openai),
+        ({"requestType": "CLOSE"}, {}, COMPATIBLE, lmi),
+        ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
+        ({}, {}, COMPATIBLE, NO_DIALECT),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
@@ -188,6 +234,31 @@ def test_paths_of_one_dialect(path: str) -> None:
     answer = receive(Request(b"{", path=path), SETTINGS)
     assert isinstance(answer, Answer)
     assert (answer.status, list(json.loads(answer.body))) == (400, ["error"])
+
+
+VERSION = {"api-version": "2024-05-01-preview"}
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "found"),
+    [
+        ("/chat/completions", VERSION, azure),
+        ("/chat/completions", {"api-version": ""}, azure),
+        ("/chat/completions", {}, minimal),
+        ("/chat/completions", {"version": "1"}, minimal),
+        ("/chat/sse", {}, minimal),
+        ("/chat/sse", VERSION, minimal),
+        ("/v1/chat/completions", VERSION, openai),
+        ("/invocations", VERSION, azure),
+        ("/invocations", {}, openai),
+    ],
+)
+def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Format) -> None:
+    """Wire decisions, Which dialect a request is, 1 to 3."""
+    assert detect({"messages": []}, Request(b"", path=path, query=query), SETTINGS) is found
+    assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
+    named = Request(b"", path=path, query=query, attributes={"dialect": "openai"})
+    assert detect({"messages": []}, named, EXPLICIT) is openai
 
 
 def test_formats_have_names_of_their_own() -> None:

@@ -131,6 +131,10 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     # Values that have no effect pass.
     ({"typical_p": 1}, {}),
     ({"n": 1, "best_of": 1, "num_beams": 1}, {}),
+    # The likeliest comes first; the answer has all of n, or of best_of alone.
+    ({"n": 3}, {"n": 3, "best_of": 3}),
+    ({"best_of": 4}, {"n": 4, "best_of": 4}),
+    ({"n": 2, "best_of": 4}, {"n": 2, "best_of": 4}),
     ({"length_penalty": 1, "early_stopping": False, "top_n_tokens": 0, "watermark": False}, {}),
     ({"logprobs": 5, "prompt_logprobs": 5}, {}),
 ]
@@ -272,9 +276,9 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         "parameters.typical_p: expected 1.0, the only value that is supported, got 0.5",
     ),
     ({"typical_p": 0}, ParameterError, "parameters.typical_p: expected a number above 0 and up to 1, got 0"),
-    ({"n": 2}, UnsupportedError, "parameters.n: expected 1, the only value that is supported, got 2"),
     ({"n": 0}, ParameterError, "parameters.n: expected an integer >= 1, got 0"),
-    ({"best_of": 3}, UnsupportedError, "parameters.best_of: expected 1, the only value that is supported, got 3"),
+    ({"n": 129}, ParameterError, "parameters.n: expected an integer from 1 to 128, got 129"),
+    ({"n": 3, "best_of": 2}, ParameterError, "parameters.best_of: expected an integer from n, 3, to 128, got 2"),
     ({"num_beams": 4}, UnsupportedError, "parameters.num_beams: expected 1, the only value that is supported, got 4"),
     (
         {"length_penalty": 2},

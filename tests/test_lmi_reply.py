@@ -17,9 +17,12 @@ from lmi.model.errors import (
     ContextError,
     GenerationError,
     PayloadError,
+    UnsupportedError,
 )
-from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token
+from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token
 from lmi.model.options import Settings
+
+from .answers import feed
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep ", -0.052432529628276825)
@@ -40,20 +43,39 @@ def delta(tokens: Sequence[Token] = (), finish: FinishReason | None = None) -> D
     return Delta(0, "".join(token.text for token in tokens), tuple(tokens), ended)
 
 
-def feed(answer: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not answer.finished
-        records += answer.feed(event)
-    assert all(records)
-    return records
-
-
 def document(record: bytes) -> Any:
     return json.loads(record.removeprefix(b"data: "))
 
 
 # --- The samples of specs 002, Rolling Batch ---
+
+
+def test_best_of_sequences() -> None:
+    """002, BestOfSequence: all but the likeliest, each with text, finish_reason, generated_tokens and tokens."""
+    answer = reply({"n": 2, "details": True, "return_full_text": True})
+    best = Delta(0, "Deep ", (DEEP,), Finish("eos", generated_tokens=1, last=False))
+    other = Delta(1, " is", (IS,), Finish("length", generated_tokens=1))
+    (body,) = feed(answer, Started(5), best, other)
+    told = json.loads(body)
+    assert told["generated_text"] == PROMPT + "Deep "
+    assert list(told["details"])[-1] == "best_of_sequences"
+    assert (told["details"]["finish_reason"], told["details"]["generated_tokens"]) == ("eos_token", 1)
+    assert told["details"]["best_of_sequences"] == [
+        {
+            "generated_text": PROMPT + " is",
+            "finish_reason": "length",
+            "generated_tokens": 1,
+            "tokens": [{"id": 278, "text": " is", "log_prob": IS.logprob}],
+        }
+    ]
+
+
+@pytest.mark.parametrize("name", ["n", "best_of"])
+def test_several_sequences_are_not_streamed(name: str) -> None:
+    """002: "only works with non-streaming case"."""
+    with pytest.raises(UnsupportedError) as caught:
+        reply({name: 2}, stream=True)
+    assert caught.value.message == f"parameters.{name}: above 1 it is not supported with streaming"
 
 
 def test_sample_whole() -> None:

@@ -2,93 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lmi.formatters.base import JSON, SSE, Reply, Request
+from lmi.formatters.base import Request
 from lmi.formatters.openai import parse
 from lmi.model.errors import ContextError, GenerationError, OverloadedError
-from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
+from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from lmi.model.options import Settings
 
-SETTINGS = Settings(model_dir="/opt/ml/model", model_id="/opt/ml/model", model_name="/opt/ml/model")
-REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="deepseek_r1")
-DONE = b"data: [DONE]\n\n"
-TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
-USAGE = {"stream_options": {"include_usage": True}}
-
-
-def reply(settings: Settings = SETTINGS, **fields: Any) -> Reply:
-    return parse({"messages": [{"role": "user", "content": "hi"}], **fields}, Request(b""), settings).reply
-
-
-def feed(answer: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not answer.finished
-        records += answer.feed(event)
-    assert all(records)
-    return records
-
-
-def whole(answer: Reply, *events: Event) -> Any:
-    (body,) = feed(answer, *events)
-    assert answer.content_type == JSON
-    return json.loads(body)
-
-
-def chunks(answer: Reply, *events: Event) -> list[Any]:
-    """The chunks of a stream, which ends with [DONE], once."""
-    records = feed(answer, *events)
-    assert answer.finished
-    assert answer.content_type == SSE
-    assert records[-1] == DONE
-    for record in records:
-        assert record.startswith(b"data: ")
-        assert record.endswith(b"\n\n")
-        assert record.count(b"\n") == 2
-    return [json.loads(record.removeprefix(b"data: ")) for record in records[:-1]]
-
-
-def end(reason: FinishReason = "eos", count: int = 1, **more: Any) -> Finish:
-    return Finish(reason, generated_tokens=count, **more)
-
-
-def same_shape(given: Any, documented: Any, place: str = "") -> None:
-    """Asserts the same keys, in the same order, with the same types and nulls, as deep as the document goes."""
-    if isinstance(documented, dict):
-        assert isinstance(given, dict), place
-        assert list(given) == list(documented), place
-        for key, value in documented.items():
-            same_shape(given[key], value, f"{place}.{key}")
-    elif isinstance(documented, list):
-        assert isinstance(given, list), place
-        assert bool(given) == bool(documented), place
-        for one in given:
-            same_shape(one, documented[0], f"{place}[]")
-    else:
-        assert type(given) is type(documented), place
-
+from .answers import end, same_shape
+from .openai_answers import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
 
 # --- The examples of specs 000 and 001 ---
-
-DETAILS = {
-    "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
-    "completion_tokens_details": {
-        "reasoning_tokens": 0,
-        "audio_tokens": 0,
-        "accepted_prediction_tokens": 0,
-        "rejected_prediction_tokens": 0,
-    },
-}
-"""Specs 001, Final Chunk with Usage; 000 has null for the first (wire-decisions: usage details are 001's)."""
 
 EXAMPLE_WHOLE: dict[str, Any] = {
     "id": "chatcmpl-30c3dbfa9f8b4208bff3f8db99e04a31",
@@ -269,6 +197,97 @@ def test_example_error_in_a_stream() -> None:
     assert (answer.status, type(answer.failure)) == (200, GenerationError)
 
 
+FULL_CHUNK: dict[str, Any] = {
+    "id": "chatcmpl-123",
+    "object": "chat.completion.chunk",
+    "created": 1677652288,
+    "model": "gpt-3.5-turbo",
+    "system_fingerprint": "fp_44709d6fcb",
+    "service_tier": "default",
+    "choices": [
+        {
+            "index": 0,
+            "delta": {
+                "role": "assistant",
+                "content": "Hello",
+                "refusal": None,
+                "function_call": {"name": "get_weather", "arguments": '{"location":'},
+                "tool_calls": [EXAMPLE_CALLS[0]],
+            },
+            "logprobs": FULL_CHUNK_LOGPROBS,
+            "finish_reason": None,
+        }
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **DETAILS},
+}
+"""Specs 001, Full Chunk Format with All Fields (its two details of usage in 000's order)."""
+
+
+def _places(value: Any, place: str = "") -> dict[str, type]:
+    """The type of every value, by its place."""
+    if isinstance(value, dict):
+        inner = [_places(one, f"{place}.{key}") for key, one in value.items()]
+    elif isinstance(value, list):
+        inner = [_places(one, f"{place}[]") for one in value]
+    else:
+        return {place: type(value)}
+    return {place: type(value), **{name: kind for one in inner for name, kind in one.items()}}
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_example_full_chunk(legacy: bool) -> None:
+    """What comes is documented and of the documented type; what never comes is optional (wire-decisions: Chunks)."""
+    asked: dict[str, Any] = {"functions": [TOOLS[0]["function"]]} if legacy else {"tools": TOOLS}
+    made = chunks(
+        reply(stream=True, logprobs=True, top_logprobs=1, **asked, **USAGE),
+        Started(9),
+        Delta(0, "Hello", (HELLO,), calls=(CallDelta(0, "call_abc123", "get_weather", '{"location":'),)),
+        Delta(0, "", (), end(count=12)),
+    )
+    documented = _places(FULL_CHUNK)
+    came = {name: kind for chunk in made for name, kind in _places(chunk).items() if kind is not type(None)}
+    # The one key that 000 adds is null here.
+    assert {name: documented[name] for name in came if name != ".choices[].finish_reason"} == {
+        name: kind for name, kind in came.items() if name != ".choices[].finish_reason"
+    }
+    assert made[-2]["choices"][0]["finish_reason"] == ("function_call" if legacy else "tool_calls")
+    never = {".system_fingerprint", ".service_tier", ".choices[].delta.refusal", ".choices[].logprobs.refusal"}
+    other = ".choices[].delta.tool_calls" if legacy else ".choices[].delta.function_call"
+    left_out = {name for name in documented if not name.startswith(other)} - set(came)
+    assert left_out == never
+
+
+EXAMPLE_FIRST_CHUNKS: list[dict[str, Any]] = [
+    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+    {"index": 0, "delta": {"content": "The weather today"}, "finish_reason": None},
+]
+"""Specs 001, Basic Content Streaming, choices."""
+
+
+def test_example_basic_content() -> None:
+    """The role comes once; 000 adds `logprobs` and `stop_reason`, both null."""
+    made = chunks(reply(stream=True), Started(5), Delta(0, "The weather today"), Delta(0, "", (), end()))
+    choices = [chunk["choices"][0] for chunk in made]
+    assert choices[:2] == [{**one, "logprobs": None, "stop_reason": None} for one in EXAMPLE_FIRST_CHUNKS]
+    assert [("role" in choice["delta"]) for choice in choices] == [True, False, False]
+    assert all(list(chunk) == ["id", "object", "created", "model", "choices"] for chunk in made)
+
+
+def test_kv_transfer_params() -> None:
+    """Specs 000: an object or null, at the root of whole answers; chunks have no such field."""
+    given: dict[str, Any] = {"do_remote_decode": True}
+    told = end(kv_transfer_params={"remote_block_ids": [1, 2]})
+    for asked, answer in (
+        (CHAT, whole(reply(kv_transfer_params=given), Started(1), Delta(0, "a", (), told))),
+        (TEXT, whole(call(kv_transfer_params=given).reply, Started(1), Delta(0, "a", (), told))),
+    ):
+        assert answer["kv_transfer_params"] == {"remote_block_ids": [1, 2]}
+        (made,) = parse({**asked, "kv_transfer_params": given}, Request(b""), SETTINGS).generations
+        assert made.kv_transfer_params == given
+    made_chunks = chunks(reply(kv_transfer_params=given, stream=True), Delta(0, "a", (), told))
+    assert not any("kv_transfer_params" in chunk for chunk in made_chunks)
+
+
 # --- Errors and endings ---
 
 
@@ -367,192 +386,3 @@ def test_n_choices() -> None:
         own = [choice for choice in made if choice["index"] == index]
         assert own[0]["delta"] == {"role": "assistant", "content": ""}
         assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + [word]
-
-
-def test_prompt_logprobs() -> None:
-    """As vLLM has them: by token id, the prompt's own token first."""
-    top = (TopToken(8, " was", -0.1), TopToken(2, " is", -2.5))
-    prefill = (Token(1, "What"), Token(2, " is", -2.5, top=top), Token(3, "?", -7.0, top=(TopToken(8, " was", -0.1),)))
-    body = whole(reply(prompt_logprobs=2), Started(3, prefill=prefill), Delta(0, "a", (), end()))
-    assert body["prompt_logprobs"] == [
-        None,
-        {
-            "2": {"logprob": -2.5, "rank": 2, "decoded_token": " is"},
-            "8": {"logprob": -0.1, "rank": 1, "decoded_token": " was"},
-        },
-        {
-            "3": {"logprob": -7.0, "rank": None, "decoded_token": "?"},
-            "8": {"logprob": -0.1, "rank": 1, "decoded_token": " was"},
-        },
-    ]
-
-
-# --- Log-probabilities: the bytes, joined, are the text ---
-
-FOX = "🦊".encode()
-
-
-def _part(number: int, text: str, raw: bytes) -> Token:
-    return Token(number, text, -1.0, raw=raw)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "text", "entries"),
-    [
-        # A character in three tokens: each has its own bytes, the last one the text.
-        (
-            [_part(1, "", FOX[:1]), _part(2, "", FOX[1:3]), _part(3, "🦊!", FOX[3:] + b"!")],
-            "🦊!",
-            [("", FOX[:1]), ("", FOX[1:3]), ("🦊!", FOX[3:] + b"!")],
-        ),
-        # An end of sequence that is not shown, and one that is.
-        (
-            [_part(1, "漢", "漢".encode()), Token(2, "", -1.0, special=True, raw=b"</s>")],
-            "漢",
-            [("漢", "漢".encode())],
-        ),
-        ([Token(2, "</s>", -1.0, special=True, raw=b"</s>")], "</s>", [("</s>", b"</s>")]),
-        # A special token that is skipped within a character.
-        (
-            [_part(1, "", FOX[:2]), Token(2, "", -1.0, special=True, raw=b"<x>"), _part(3, "🦊", FOX[2:])],
-            "🦊",
-            [("", FOX[:2]), ("🦊", FOX[2:])],
-        ),
-        # What a stop string cuts, and a stop token.
-        ([_part(1, "fo", b"foEN"), _part(2, "", b"D")], "fo", [("fo", b"fo")]),
-        # The beginning of a character at the end of the answer.
-        ([_part(1, "a", b"a"), _part(2, "", FOX[:2])], "a", [("a", b"a")]),
-        # Bytes that are no character, and a first token that loses its space.
-        (
-            [_part(1, "", b"\xf0"), _part(2, "\ufffda", b"a")],
-            "\ufffda",
-            [("", b""), ("\ufffda", b"\xef\xbf\xbda")],
-        ),
-        ([_part(1, "Hello", b" Hello")], "Hello", [("Hello", b"Hello")]),
-        # No bytes are known.
-        ([Token(1, "", -1.0), Token(2, "🦊", -1.0)], "🦊", [("", b""), ("🦊", FOX)]),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("one_by_one", [True, False])
-def test_bytes_join_to_the_text(
-    tokens: list[Token], text: str, entries: list[tuple[str, bytes]], one_by_one: bool
-) -> None:
-    deltas = [Delta(0, token.text, (token,)) for token in tokens] if one_by_one else [Delta(0, text, tuple(tokens))]
-    made = chunks(reply(stream=True, logprobs=True), *deltas, Delta(0, "", (), end()))
-    content = [entry for chunk in made for entry in chunk["choices"][0]["logprobs"]["content"]]
-    assert [(entry["token"], bytes(entry["bytes"])) for entry in content] == entries
-    assert b"".join(bytes(entry["bytes"]) for entry in content) == text.encode()
-    body = whole(reply(logprobs=True), *deltas, Delta(0, "", (), end()))
-    assert body["choices"][0]["logprobs"]["content"] == content
-
-
-def test_the_chosen_token_is_written_alike_among_the_likely_ones() -> None:
-    top = (TopToken(1, " Hello", -1.0, b" Hello"), TopToken(2, "", -2.0, FOX[:2]))
-    token = Token(1, "Hello", -1.0, raw=b" Hello", top=top)
-    body = whole(reply(logprobs=True, top_logprobs=2), Delta(0, "Hello", (token,), end()))
-    assert body["choices"][0]["logprobs"]["content"][0]["top_logprobs"] == [
-        {"token": "Hello", "logprob": -1.0, "bytes": list(b"Hello")},
-        {"token": "", "logprob": -2.0, "bytes": list(FOX[:2])},
-    ]
-
-
-# --- Any split ---
-
-letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-
-
-def _token(text: str) -> Token:
-    return Token(5, text, -1.5, top=(TopToken(5, text, -1.5, text.encode()),), raw=text.encode())
-
-
-def _step(kind: str, text: str, number: int) -> Delta:
-    """What one token brings: of the reasoning, the text, or a call."""
-    tokens = (_token(text),)
-    if kind == "call":
-        first = number % 2 == 0
-        call = CallDelta(number // 2, f"call_{number}" if first else None, "f" if first else None, text)
-        return Delta(0, "", tokens, calls=(call,))
-    return Delta(0, "", tokens, reasoning=text) if kind == "reasoning" else Delta(0, text, tokens)
-
-
-def _merged(deltas: Sequence[Delta]) -> Delta:
-    return Delta(
-        0,
-        "".join(delta.text for delta in deltas),
-        tuple(token for delta in deltas for token in delta.tokens),
-        deltas[-1].finish,
-        "".join(delta.reasoning for delta in deltas),
-        tuple(call for delta in deltas for call in delta.calls),
-    )
-
-
-def _assembled(made: list[Any]) -> Any:
-    """A message as clients put it together, the logprobs, the endings and the usage."""
-    message: dict[str, Any] = {"content": "", "reasoning_content": "", "tool_calls": []}
-    entries: list[Any] = []
-    words: list[str] = []
-    for chunk in made:
-        for choice in chunk["choices"]:
-            delta = choice["delta"]
-            for name in ("content", "reasoning_content"):
-                message[name] += delta.get(name, "")
-            for call in delta.get("tool_calls", ()):
-                if call["index"] == len(message["tool_calls"]):
-                    message["tool_calls"].append({"id": call["id"], "type": call["type"], "function": call["function"]})
-                else:
-                    assert set(call) == {"index", "function"}
-                    message["tool_calls"][call["index"]]["function"]["arguments"] += call["function"]["arguments"]
-            entries += choice["logprobs"]["content"]
-            if choice["finish_reason"]:
-                words.append(choice["finish_reason"])
-    assert len(words) == 1
-    return message, entries, words[0], made[-1]["usage"]
-
-
-@given(
-    st.lists(st.tuples(st.just("reasoning"), letters), max_size=4),
-    st.lists(st.tuples(st.just("text"), letters), max_size=6),
-    st.lists(st.tuples(st.just("call"), letters), max_size=5),
-    st.lists(st.booleans(), min_size=16, max_size=16),
-    st.sampled_from(["eos", "stop", "length"]),
-)
-def test_any_split_gives_the_same_answer(
-    reasoning: list[tuple[str, str]],
-    text: list[tuple[str, str]],
-    calls: list[tuple[str, str]],
-    cuts: list[bool],
-    reason: FinishReason,
-) -> None:
-    steps = [
-        _step(kind, piece, number) for kinds in (reasoning, text, calls) for number, (kind, piece) in enumerate(kinds)
-    ]
-    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
-    groups: list[list[Delta]] = [[]]
-    for step, cut in zip(steps, cuts, strict=False):
-        groups[-1].append(step)
-        if cut:
-            groups.append([])
-    events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
-    asked = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
-    body = whole(reply(REASONING, **asked), *events)
-    assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), _merged(steps))["choices"]
-    message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
-    (choice,) = body["choices"]
-    for name, value in message.items():
-        assert (choice["message"][name] or type(value)()) == value
-    assert choice["logprobs"]["content"] == entries
-    assert (choice["finish_reason"], body["usage"]) == (word, usage)
-    assert "".join(piece for _, piece in text) == message["content"]
-
-
-@given(st.lists(letters, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
-def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) -> None:
-    events: list[Delta] = []
-    for text, join in zip(texts, merged, strict=False):
-        if join and events:
-            events[-1] = Delta(0, events[-1].text + text)
-        else:
-            events.append(Delta(0, text))
-    made = chunks(reply(stream=True), *events, Delta(0, "", (), end()))
-    assert len(made) == 2 + sum(1 for event in events if event.text)
-    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in made) == "".join(texts)

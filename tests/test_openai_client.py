@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import openai
 import pytest
 from pydantic import BaseModel
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
+from .answers import join_calls
 from .djl import hosting
 from .endpoints import Host, model_directory, start
 
@@ -110,29 +112,21 @@ def test_parallel_tool_calls(client: openai.OpenAI) -> None:
     request: Any = {"model": "any", "messages": user(asked.prompt), "tools": asked.tools, "temperature": 0}
     whole = client.chat.completions.create(**request).choices[0]
     assert whole.finish_reason == "tool_calls"
-    calls = {
-        index: (call.function.name, json.loads(call.function.arguments))
-        for index, call in enumerate(whole.message.tool_calls or [])
+    calls = [
+        (call.function.name, json.loads(call.function.arguments))
+        for call in whole.message.tool_calls or []
         if call.type == "function"
-    }
+    ]
     assert len(calls) == 2
-    streamed: dict[int, list[str]] = {}
-    pieces: dict[int, int] = {}
-    finish = None
-    for chunk in client.chat.completions.create(**request, stream=True):
-        choice = chunk.choices[0]
-        finish = choice.finish_reason or finish
-        for call in choice.delta.tool_calls or []:
-            assert call.function is not None
-            one = streamed.setdefault(call.index, ["", "", ""])
-            one[0] += call.id or ""
-            one[1] += call.function.name or ""
-            one[2] += call.function.arguments or ""
-            pieces[call.index] = pieces.get(call.index, 0) + bool(call.function.arguments)
-    assert finish == "tool_calls"
-    assert {index: (name, json.loads(arguments)) for index, (_, name, arguments) in streamed.items()} == calls
-    assert all(count > 1 for count in pieces.values())
-    assert len({call_id for call_id, _, _ in streamed.values()}) == 2
+    choices = [chunk.choices[0] for chunk in client.chat.completions.create(**request, stream=True)]
+    assert [choice.finish_reason for choice in choices if choice.finish_reason] == ["tool_calls"]
+    deltas = [(call, call.function) for choice in choices for call in choice.delta.tool_calls or []]
+    streamed = join_calls(
+        (call.index, call.id, function.name, function.arguments) for call, function in deltas if function is not None
+    )
+    assert [(call.name, call.arguments) for call in streamed] == calls
+    assert all(call.pieces > 1 for call in streamed)
+    assert len({call.id for call in streamed}) == 2
 
 
 PICK: Any = {
@@ -197,6 +191,46 @@ def test_structured_output_is_parsed(client: openai.OpenAI) -> None:
     assert set(JSON_SCHEMA["properties"]) == set(Person.model_fields)
 
 
+def test_structured_output_streamed_is_that_of_the_whole_answer(client: openai.OpenAI) -> None:
+    schema: Any = {"type": "json_schema", "json_schema": {"name": "person", "schema": JSON_SCHEMA, "strict": True}}
+    request: Any = {"model": "any", "messages": user(question("json").prompt), "response_format": schema}
+    whole = client.chat.completions.create(**request, temperature=0).choices[0].message.content or ""
+    chunks = client.chat.completions.create(**request, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
+    jsonschema.validate(json.loads(whole), JSON_SCHEMA)
+
+
+def test_cached_and_reasoning_tokens_are_told(client: openai.OpenAI) -> None:
+    request: Any = {"model": "any", "temperature": 0, "messages": user("word " * 400 + question("plain").prompt)}
+    _, usage = [client.chat.completions.create(**request, max_tokens=2).usage for _ in range(2)]
+    assert usage is not None
+    assert usage.prompt_tokens_details is not None
+    assert 0 < (usage.prompt_tokens_details.cached_tokens or 0) < usage.prompt_tokens
+    request = {"model": "any", "temperature": 0, "messages": user(question("reasoning").prompt)}
+    whole = client.chat.completions.create(**request).usage
+    *_, last = client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True})
+    for told in (whole, last.usage):
+        assert told is not None
+        assert told.completion_tokens_details is not None
+        assert 0 < (told.completion_tokens_details.reasoning_tokens or 0) < told.completion_tokens
+
+
+def test_functions_are_answered_in_kind(client: openai.OpenAI) -> None:
+    """The deprecated fields."""
+    asked = question("tool_call")
+    functions: Any = [tool["function"] for tool in asked.tools or ()]
+    request: Any = {"model": "any", "messages": user(asked.prompt), "functions": functions, "temperature": 0}
+    whole = client.chat.completions.create(**request).choices[0]
+    assert (whole.finish_reason, whole.message.tool_calls or []) == ("function_call", [])
+    assert whole.message.function_call is not None
+    choices = [chunk.choices[0] for chunk in client.chat.completions.create(**request, stream=True)]
+    parts = [choice.delta.function_call for choice in choices if choice.delta.function_call]
+    assert "".join(part.name or "" for part in parts) == whole.message.function_call.name
+    assert "".join(part.arguments or "" for part in parts) == whole.message.function_call.arguments
+    assert json.loads(whole.message.function_call.arguments)
+    assert choices[-1].finish_reason == "function_call"
+
+
 def test_three_choices(client: openai.OpenAI) -> None:
     request: Any = {"model": "any", "messages": user("Tell me"), "n": 3, "seed": 5, "temperature": 2, "max_tokens": 20}
     whole = client.chat.completions.create(**request)
@@ -222,6 +256,29 @@ def test_text_completions(client: openai.OpenAI) -> None:
     assert streamed == [one.answer for one in asked]
 
 
+def test_the_best_of_several(client: openai.OpenAI) -> None:
+    """The likeliest of the sequences that n gives, likeliest first; all of them are counted."""
+    request: Any = {"model": "any", "prompt": "Tell me", "seed": 5, "temperature": 2, "max_tokens": 12}
+    # So that every token is in the text, and has an entry.
+    shown: Any = {"extra_body": {"ignore_eos": True, "skip_special_tokens": False}}
+    every = client.completions.create(**request, **shown, n=5, logprobs=0)
+    likelihood = [
+        sum(logprob for logprob in (choice.logprobs.token_logprobs or []) if logprob is not None)
+        for choice in every.choices
+        if choice.logprobs is not None
+    ]
+    best = sorted(range(5), key=lambda index: -likelihood[index])[:2]
+    chosen = client.completions.create(**request, **shown, n=2, best_of=5)
+    assert [choice.text for choice in chosen.choices] == [every.choices[index].text for index in best]
+    assert [(choice.index, choice.logprobs) for choice in chosen.choices] == [(0, None), (1, None)]
+    assert chosen.usage is not None
+    assert every.usage is not None
+    assert chosen.usage.completion_tokens == every.usage.completion_tokens
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.completions.create(**request, n=2, best_of=5, stream=True)
+    assert "best_of" in caught.value.response.text
+
+
 NONSENSE = {"name": "x", "schema": {"type": "nonsense"}}
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": -1}, "temperature"),
@@ -229,7 +286,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True, "top_logprobs": 99}, "top_logprobs"),
     ({"max_tokens": 5000}, "messages"),
     ({"messages": [{"role": "user"}]}, "messages[0]"),
-    ({"response_format": {"type": "json_schema", "json_schema": NONSENSE}}, "response_format"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": NONSENSE}},
+        "response_format.json_schema.schema",
+    ),
+    ({"extra_body": {"guided_regex": "("}}, "guided_regex"),
+    ({"extra_body": {"structured_outputs": {"grammar": "root ::= ("}}}, "structured_outputs.grammar"),
 ]
 
 

@@ -159,7 +159,7 @@ WRONG = [
     ("runner", "draft", "does not support draft models on their own"),
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
-    ("tgi_compat", "true", "TGI"),
+    ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),

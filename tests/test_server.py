@@ -12,6 +12,7 @@ import pytest
 from lmi.model.demo_model import question
 
 from .endpoints import Server, model_directory
+from .scripts import run_client
 
 pytestmark = pytest.mark.engine
 
@@ -21,7 +22,11 @@ KEY = "a-key-of-some-length"
 @pytest.fixture(scope="module")
 def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("key")
-    running = Server(model_directory(demo_model, folder / "model", {}), folder / "log", ["--api-key", KEY])
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+    }
+    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log", ["--api-key", KEY])
     yield running
     running.stop()
 
@@ -48,6 +53,21 @@ def test_without_the_key_each_dialect_says_so_in_its_own_form(http: httpx.Client
     assert http.get("/v1/models", headers=headers).status_code == 401
 
 
+def test_without_the_key_azures_and_the_minimal_form(http: httpx.Client) -> None:
+    version = {"api-version": "2024-05-01-preview"}
+    refused = [http.post("/chat/completions", params=version, json={}), http.get("/info", params=version)]
+    for answer in refused:
+        assert (answer.status_code, answer.headers["x-ms-error-code"]) == (401, "unauthorized")
+        assert list(answer.json()) == ["error", "message", "status"]
+    whole = http.post("/chat/completions", json={})
+    line = http.post("/chat/completions", json={"stream": True})
+    assert (whole.status_code, list(whole.json())) == (401, ["error"])
+    assert (line.status_code, list(line.json())) == (401, ["error", "done"])
+    for events in (http.post("/chat/sse", json={}), http.get("/chat/sse", params={"request": "{}"})):
+        assert events.text.startswith("event: error\ndata: ")
+        assert events.text.endswith("\n\ndata: [END]\n\n")
+
+
 @pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"api-key": KEY}], ids=["bearer", "api-key"])
 def test_with_the_key_requests_are_served(http: httpx.Client, headers: dict[str, str]) -> None:
     asked = question("plain")
@@ -63,3 +83,9 @@ def test_openai_raises_its_own_class(server: Server) -> None:
     with right:
         (model,) = right.models.list()
         assert model.object == "model"
+
+
+def test_azure_raises_its_own_class(server: Server) -> None:
+    seen = run_client("azure_client.py", server.url, KEY)
+    assert seen["without_the_key"]["status"] == 401
+    assert seen["streamed"]["updates"] > 10

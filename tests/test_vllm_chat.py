@@ -15,6 +15,7 @@ from lmi.model.events import Delta, Event
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
 from lmi.model.options import load_settings
 
+from .answers import join_calls
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -61,13 +62,10 @@ def run(backend: Any, one: Generation) -> list[Delta]:
 
 def joined(deltas: list[Delta]) -> tuple[str, str, list[tuple[str, Any]]]:
     """Text, reasoning, and the calls with their arguments decoded."""
-    calls: dict[int, list[str]] = {}
-    for delta in deltas:
-        for call in delta.calls:
-            name, arguments = calls.setdefault(call.index, ["", ""])
-            calls[call.index] = [name + (call.name or ""), arguments + call.arguments]
+    parts = [call for delta in deltas for call in delta.calls]
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for call in parts)
     text, reasoning = "".join(delta.text for delta in deltas), "".join(delta.reasoning for delta in deltas)
-    return text, reasoning, [(name, json.loads(arguments)) for _, (name, arguments) in sorted(calls.items())]
+    return text, reasoning, [(call.name, call.arguments) for call in calls]
 
 
 PLAIN = [asked for asked in QUESTIONS if asked.kind in {"plain", "unicode", "json"}]
@@ -161,6 +159,14 @@ def test_guides_are_followed(backend: Any) -> None:
         (Guide(grammar='root ::= "one" | "two"'), {"one", "two"}),
     ]:
         assert joined(run(backend, generation(asking(question("plain")), stream=False, guide=guide)))[0] in wanted
+
+
+@pytest.mark.parametrize("prompt", ["Is it?", "Is it?<think>\nPerhaps.\n</think>\n"])
+def test_a_guide_of_a_plain_prompt_is_followed_where_there_is_a_reasoning_parser(backend: Any, prompt: str) -> None:
+    """No reasoning comes that vLLM would have to wait for."""
+    sampling = Sampling(temperature=0.0, max_tokens=10, guide=Guide(regex="(yes|no)"))
+    one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False, prompt_field="prompt")
+    assert joined(run(backend, one))[0] in {"yes", "no"}
 
 
 BROKEN = [

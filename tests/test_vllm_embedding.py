@@ -129,6 +129,16 @@ def test_token_ids_are_taken_as_they_are(model: Model) -> None:
     assert part == near(model.reference.vector(ids[2:5]))
 
 
+def test_without_special_tokens(model: Model) -> None:
+    ids = model.reference.ids(TEXTS[0])
+    bare = ids[model.before : len(ids) - model.after]
+    generation = Generation(request_id="", prompt=TEXTS[0], embedding=Embedding(), add_special_tokens=False)
+    model.backend.add(model.backend.prepare(1, generation))
+    events = [event for _ in range(9) if model.backend.busy for _, event in model.backend.step()]
+    assert events[0] == Started(len(bare))
+    assert [*struct.unpack(f"<{len(events[1].vector) // 4}f", events[1].vector)] == near(model.reference.vector(bare))
+
+
 @pytest.mark.parametrize("cut", ["left", "right"])
 @pytest.mark.parametrize("wanted", [True, 10])
 def test_truncate_keeps_the_special_tokens(model: Model, cut: str, wanted: int | bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -141,7 +142,8 @@ def test_a_stop_token_id_ends_the_sequence_without_text(backend: Any) -> None:
 
 def test_the_most_likely_tokens_and_their_bytes(backend: Any) -> None:
     asked = question("unicode")
-    (events,) = run(backend, generation(asked.prompt, max_tokens=200, logprobs=4))
+    wanted = msgspec.structs.replace(generation(asked.prompt, max_tokens=200, logprobs=4), token_bytes=True)
+    (events,) = run(backend, wanted)
     tokens = [token for delta in deltas(events) for token in delta.tokens]
     assert b"".join(token.raw for token in tokens[:-1]).decode() == asked.answer
     for token in tokens:

@@ -1,0 +1,85 @@
+"""The dialect of Azure AI Model Inference: chat completions (specs 004; wire-decisions: Azure).
+
+    azure_request.py   api-version, extra-parameters, deployments, the forms of parts
+    azure_reply.py     the answers
+    azure_errors.py    the errors
+
+The query parameter `api-version` tells it, on its own paths and on /invocations, as far as the host hands it over:
+DJL's rolling batch does not. What the body says is read as OpenAI's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from ..model.engine import EngineInfo
+from ..model.errors import LmiError, NotFoundError, RequestError
+from ..model.options import Settings
+from .azure_errors import error_answer
+from .azure_reply import azure_reply
+from .azure_request import API_VERSION, check_deployment, check_version, read_payload
+from .base import Answer, Call, Payload, Request, Route, encode
+from .fields import refuse_headers
+from .openai_chat import read_chat
+
+__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "azure"
+MARK: str = ""
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """What Azure's client reads from /info (ModelInfo of azure-ai-inference)."""
+
+    model_name: str
+    model_type: str = "chat_completion"
+    model_provider_name: str = "lmi"
+
+
+def model_info(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+    """What is served."""
+    try:
+        check_version(request)
+    except RequestError as error:
+        return refuse(error, None, request, settings)
+    return Answer(encode(ModelInfo(settings.model_name)))
+
+
+def not_served(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+    """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
+    message = f"{request.path}: not supported by the model, which serves /chat/completions"
+    return refuse(NotFoundError(message), None, request, settings)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("/chat/completions", query=API_VERSION),
+    Route("/invocations", query=API_VERSION),
+    Route("/info", ("GET",), query=API_VERSION, page=model_info),
+    *(
+        Route(path, query=API_VERSION, page=not_served)
+        for path in ("/completions", "/embeddings", "/images/embeddings", "/images/generations")
+    ),
+)
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Nothing in a body tells that it is Azure's; ROUTES have what does."""
+    return False
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation of a conversation."""
+    check_version(request)
+    refuse_headers(request)
+    check_deployment(request, settings)
+    payload = read_payload(payload, request)
+    generation, shape = read_chat(payload, request, settings)
+    tell = partial(error_answer, payload=payload, headers=request.headers)
+    return Call((generation,), azure_reply(settings.model_name, shape, tell, streams=generation.stream))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error as JSON with its status and code, for streamed requests too."""
+    return error_answer(error, payload, request.headers)

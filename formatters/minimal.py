@@ -1,0 +1,104 @@
+"""The minimal chat API: `{"model", "messages", "stream"}` (specs 003; wire-decisions: Minimal chat).
+
+    POST /chat/completions             one body, or with `stream: true` JSON lines
+    POST /chat/sse                     server-sent events
+    GET  /chat/sse?request={...}       the same, for a browser's EventSource
+    POST /invocations                  as /chat/completions where the request says `dialect=minimal`; its stream is
+                                       server-sent events where the request says `Accept: text/event-stream`
+
+minimal_reply.py has the answers. The fields of sampling are OpenAI's, read by its reader.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model.errors import LmiError, PayloadError, UnsupportedError
+from ..model.generation import Conversation, Generation
+from ..model.options import Settings
+from .base import JSON, SSE, Answer, Call, Payload, Request, Route
+from .fields import Boolean, Text, refuse_headers
+from .minimal_reply import EVENTS, LINES, STREAM_HEADERS, WHOLE, Form, MinimalReply, error_records, status_of
+from .openai_chat import read_chat
+from .openai_chat_reply import ChatShape
+from .openai_reply import Identity
+
+__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "minimal"
+MARK: str = ""
+
+CHAT_PATH = "/chat/completions"
+SSE_PATH = "/chat/sse"
+
+ROUTES: tuple[Route, ...] = (
+    Route(CHAT_PATH),
+    Route(SSE_PATH, ("GET", "POST"), body="request"),
+)
+
+ROLES = ("system", "user", "assistant")
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Never: a body with `messages` is OpenAI's, unless the path or the request says otherwise."""
+    return False
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation of a conversation."""
+    refuse_headers(request)
+    if payload.get("stream") is not None:
+        Boolean().read("stream", payload["stream"])
+    model = payload.get("model")
+    if not isinstance(model, str) or not model:
+        raise PayloadError.of("model", model, "the name of a model, a non-empty string")
+    _check_roles(payload.get("messages"))
+    form = _form(payload, request)
+    generation, shape = read_chat({**payload, "stream": form != WHOLE}, request, settings)
+    _check_shown(generation, shape)
+    return Call((generation,), MinimalReply(Identity.new("cmpl-", model), form))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    form = _form(payload or {}, request)
+    return Answer(
+        b"".join(error_records(error, form)),
+        status_of(error, form),
+        SSE if form == EVENTS else JSON,
+        {} if form == WHOLE else STREAM_HEADERS,
+        failure=error,
+    )
+
+
+def _form(payload: Payload, request: Request) -> Form:
+    """/chat/sse streams whatever the body says."""
+    if request.path == SSE_PATH:
+        return EVENTS
+    if payload.get("stream") is not True:
+        return WHOLE
+    # /chat/completions has a sister for events; hosts with one path have none.
+    wanted = request.path != CHAT_PATH and SSE in request.headers.get("accept", "").lower()
+    return EVENTS if wanted else LINES
+
+
+def _check_roles(messages: Any) -> None:
+    """Of what is a message at all; the rest of it OpenAI's reader judges."""
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict) and isinstance(role := message.get("role"), str):
+            Text(ROLES).read(f"messages[{index}].role", role)
+
+
+def _check_shown(generation: Generation, shape: ChatShape) -> None:
+    """What OpenAI's reader takes and these answers have no place for."""
+    tools = isinstance(generation.prompt, Conversation) and bool(generation.prompt.tools)
+    unshown = {
+        "functions" if shape.legacy else "tools": tools,
+        "n": shape.n > 1,
+        "logprobs": shape.logprobs,
+        "prompt_logprobs": shape.prompt_logprobs,
+        "stream_options.include_usage": shape.usage,
+    }
+    for name, wanted in unshown.items():
+        if wanted:
+            raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)

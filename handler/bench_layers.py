@@ -1,0 +1,293 @@
+"""The things that the bench measures, each of them brought up, asked and ended in the same way.
+
+FloorLayer    the engine alone: what all others are compared with
+CoreLayer     our core with its formatters, without a host
+UrlLayer      a server that runs already
+CommandLayer  a server that a command starts, which prints its URL
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ..formatters import Answer, Request
+from ..model.errors import StartError
+from ..model.options import Settings
+from .bench_load import run_load
+from .bench_work import Figures, Timed, Workload, figures
+from .exchange import Exchange
+from .service import Service
+
+__all__ = ["CommandLayer", "CoreLayer", "FloorLayer", "Layer", "UrlLayer"]
+
+
+class Layer(Protocol):
+    """Something to measure."""
+
+    name: str
+
+    def start(self) -> None:
+        """Brings it up; raises StartError."""
+        ...
+
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
+        """Asks for so many tokens for each prompt, so many requests at once."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class FloorLayer:
+    """vLLM's AsyncLLM in a process of its own (model/vllm_floor.py)."""
+
+    name = "engine alone"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Waits until the engine is up."""
+        command = [sys.executable, "-m", "lmi.model.vllm_floor"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._ask(base64.b64encode(msgspec.msgpack.encode(self._settings)).decode())
+
+    def _ask(self, line: str) -> dict[str, object]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        for answer in process.stdout:
+            if answer.startswith("RESULT "):
+                result: dict[str, object] = json.loads(answer[7:])
+                return result
+        raise StartError(f"the engine alone ended with code {process.wait()}")
+
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
+        """The same prompts as token by token or whole, with log-probabilities where the workload shows them."""
+        job = {
+            "prompts": prompts,
+            "connections": connections,
+            "tokens": tokens,
+            "stream": workload.stream,
+            "logprobs": workload.logprobs,
+        }
+        with measured(self._process.pid if self._process else None) as cpu:
+            result = self._ask(json.dumps(job))
+        answers = [Timed(0.0, times, tokens) for times in msgspec.convert(result["times"], list[list[float]])]
+        seconds = msgspec.convert(result["seconds"], float)
+        return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=seconds, cpu=cpu)
+
+    def stop(self) -> None:
+        """Ends the process and its engine."""
+        process = self._process
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            end(process)
+
+
+class CoreLayer:
+    """Service and Exchange as every host uses them, drained as soon as there is something."""
+
+    name = "core, no host"
+
+    def __init__(self, settings: Settings) -> None:
+        self._service = Service(settings)
+
+    def start(self) -> None:
+        """Starts the engine's process."""
+        self._service.start()
+
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
+        """Keeps so many exchanges open."""
+        ended: queue.SimpleQueue[tuple[Timed, Exchange]] = queue.SimpleQueue()
+
+        def begin(prompt: str) -> None:
+            timed = Timed(time.perf_counter(), [], tokens)
+            opened = self._service.open(Request(json.dumps(workload.body(prompt, tokens)).encode()), follow(timed))
+            if isinstance(opened, Answer):
+                raise StartError(f"the bench's request was refused: {opened.failure}")
+
+        def follow(timed: Timed) -> _Follower:
+            return _Follower(timed, ended)
+
+        waiting = iter(prompts)
+        answers: list[Timed] = []
+        with measured() as cpu:
+            start = time.perf_counter()
+            for prompt, _ in zip(waiting, range(connections), strict=False):
+                begin(prompt)
+            while len(answers) < len(prompts):
+                timed, exchange = ended.get()
+                if exchange.failure is not None:
+                    raise exchange.failure
+                answers.append(timed)
+                if (following := next(waiting, None)) is not None:
+                    begin(following)
+            seconds = time.perf_counter() - start
+        return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=seconds, cpu=cpu)
+
+    def stop(self) -> None:
+        """Ends the engine's process."""
+        self._service.close()
+
+
+class _Follower:
+    """Takes an exchange's records as they come, on the engine's thread."""
+
+    def __init__(self, timed: Timed, ended: queue.SimpleQueue[tuple[Timed, Exchange]]) -> None:
+        self._timed = timed
+        self._ended = ended
+
+    def __call__(self, exchange: Exchange) -> None:
+        now = time.perf_counter()
+        finished = exchange.finished
+        while exchange.records:
+            exchange.records.popleft()
+            self._timed.records.append(now)
+        if finished:
+            self._ended.put((self._timed, exchange))
+
+
+class UrlLayer:
+    """Whatever answers at a URL; what its processes cost is not known."""
+
+    def __init__(self, name: str, url: str, headers: dict[str, str] | None = None) -> None:
+        self.name = name
+        self.url = url
+        self._headers = headers or {}
+
+    process_id: int | None = None
+
+    def start(self) -> None:
+        """It runs already."""
+
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
+        """Posts the workload's bodies over so many connections."""
+        bodies = [workload.body(prompt, tokens) for prompt in prompts]
+        with measured(self.process_id, whole=False) as cpu:
+            load = run_load(self.url, bodies, connections, self._headers)
+        cpu["load generator"] = load.cpu
+        refused = next((answer for answer in load.answers if answer.status != 200), None)
+        if refused is not None:
+            raise StartError(f"{self.name} answered {refused.status}: {refused.body()[:300].decode(errors='replace')}")
+        answers = [
+            Timed(answer.sent, answer.times(workload.mark), workload.tokens(answer.body(), tokens))
+            for answer in load.answers
+        ]
+        return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=load.seconds, cpu=cpu)
+
+    def stop(self) -> None:
+        """It is not ours to end."""
+
+
+class CommandLayer(UrlLayer):
+    """A server that a command starts: it prints a line with its http:// URL once it serves."""
+
+    def __init__(self, name: str, command: Sequence[str] | str, log: Path) -> None:
+        super().__init__(name, "")
+        self._command = shlex.split(command) if isinstance(command, str) else list(command)
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Waits for the URL."""
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        while not (found := re.search(r"http://\S+", self._log.read_text(errors="replace"))):
+            if self._process.poll() is not None:
+                said = self._log.read_text(errors="replace")[-300:]
+                raise StartError(f"{self.name}: the command ended with code {self._process.returncode}: {said}")
+            time.sleep(0.1)
+        self.url = found[0].rstrip("/") + "/invocations"
+        self.process_id = self._process.pid
+        self._await_health(found[0])
+
+    def _await_health(self, url: str) -> None:
+        import urllib.request
+
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with suppress(OSError), urllib.request.urlopen(f"{url.rstrip('/')}/ping", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+            time.sleep(0.1)
+        raise StartError(f"{self.name}: {url}/ping is not healthy")
+
+    def stop(self) -> None:
+        """Ends the command."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.terminate()
+            end(self._process)
+
+
+def end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Waits for a process's end, which has been asked for; kills it if it does not come."""
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def measured(process_id: int | None = None, whole: bool = True) -> Iterator[dict[str, float]]:
+    """CPU seconds that a process and its descendants use meanwhile, by what they are; `whole`: None is this process."""
+    import psutil
+
+    def times() -> dict[int, tuple[str, float]]:
+        if process_id is None and not whole:
+            return {}
+        root = psutil.Process(process_id)
+        found: dict[int, tuple[str, float]] = {}
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.Error):
+                spent = process.cpu_times()
+                role = _role(process.cmdline()) or ("ours" if process == root else "engine")
+                found[process.pid] = (role, spent.user + spent.system)
+        return found
+
+    used: dict[str, float] = {}
+    before = times()
+    yield used
+    for pid, (role, seconds) in times().items():
+        spent = seconds - before.get(pid, (role, 0.0))[1]
+        if spent > 0:
+            used[role] = used.get(role, 0.0) + spent
+
+
+def _role(command: Sequence[str]) -> str | None:
+    """What a process is, as far as its command tells."""
+    line = " ".join(command)
+    for sign, role in (
+        ("engine_process", "engine"),
+        ("EngineCore", "engine"),
+        ("vllm_floor", "engine's front"),
+        ("djl_python_engine", "worker"),
+        ("lmi.testhost.Host", "java"),
+    ):
+        if sign in line:
+            return role
+    return None

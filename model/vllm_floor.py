@@ -1,0 +1,96 @@
+"""vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor`, a job a line on standard input.
+
+    {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true}
+      -->  RESULT {"seconds": ..., "times": [[when each output of a request came, ...], ...]}
+
+The first line of input is the Settings, as msgpack in base64; an empty RESULT comes once the engine is up. AsyncLLM has
+its engine core in a process of its own, as in vLLM's own server; answers that are streamed come as deltas, others at
+once when they are complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from .options import Settings
+
+__all__ = ["RESULT", "Floor", "main"]
+
+RESULT = "RESULT "
+"""What our lines on standard output begin with: vLLM's log goes there too."""
+
+
+class Floor:
+    """An AsyncLLM with the engine arguments that the handler would use."""
+
+    def __init__(self, settings: Settings) -> None:
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        from .vllm_options import engine_arguments
+
+        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
+
+    async def run(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Generates for every prompt, so many at once; each next one when one has ended."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=job["tokens"],
+            ignore_eos=True,
+            logprobs=0 if job["logprobs"] else None,
+            output_kind=RequestOutputKind.DELTA if job["stream"] else RequestOutputKind.FINAL_ONLY,
+        )
+        waiting = enumerate(job["prompts"])
+        times: list[list[float]] = []
+        start = time.perf_counter()
+        await asyncio.gather(*(self._connection(waiting, params, times) for _ in range(job["connections"])))
+        return {"seconds": time.perf_counter() - start, "times": times}
+
+    async def _connection(self, waiting: Iterator[tuple[int, str]], params: Any, times: list[list[float]]) -> None:
+        """One request after the other; notes for each when its outputs came, in seconds from its start."""
+        for number, prompt in waiting:
+            start = time.perf_counter()
+            came: list[float] = []
+            count = 0
+            async for output in self._llm.generate(prompt, params, f"{number}-{start}"):
+                came.append(time.perf_counter() - start)
+                count += len(output.outputs[0].token_ids)
+            if count != params.max_tokens:
+                raise RuntimeError(f"the engine alone gave {count} tokens of {params.max_tokens}")
+            times.append(came)
+
+    def close(self) -> None:
+        """Ends the engine."""
+        self._llm.shutdown()
+
+
+def main() -> None:
+    """Serves jobs until standard input ends."""
+    settings = msgspec.msgpack.decode(base64.b64decode(sys.stdin.readline()), type=Settings)
+
+    async def serve() -> None:
+        floor = Floor(settings)
+        try:
+            print(f"{RESULT}{{}}", flush=True)
+            loop = asyncio.get_running_loop()
+            while line := await loop.run_in_executor(None, sys.stdin.readline):
+                print(RESULT + json.dumps(await floor.run(json.loads(line))), flush=True)
+        finally:
+            floor.close()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

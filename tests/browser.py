@@ -1,0 +1,159 @@
+"""A headless Chromium without a driver: its DevTools protocol over a pipe.
+
+    Browser -> fd 3 -> chromium     commands, JSON ended by NUL
+    Browser <- fd 4 <- chromium     answers and events, the same
+
+Chromium is Debian's package of that name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # it does not start as root otherwise
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--no-proxy-server",
+    # Nothing but the test's own requests.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+)
+# The pipe's two ends become the numbers that Chromium reads and writes.
+LAUNCH = """
+import os, sys
+reading, writing, *command = sys.argv[1:]
+os.dup2(int(reading), 3)
+os.dup2(int(writing), 4)
+os.execv(command[0], command)
+"""
+
+
+def program() -> str | None:
+    """The path of Chromium, or None."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class BrowserError(RuntimeError):
+    """The browser did not start, has ended, or refused a command."""
+
+
+class Browser:
+    """A running Chromium with a profile of its own in `folder`; a context manager."""
+
+    def __init__(self, folder: Path, timeout: float = 60.0) -> None:
+        path = program()
+        if path is None:
+            raise BrowserError(f"none of {', '.join(NAMES)} is on PATH")
+        self._timeout = timeout
+        self._log = folder / "log"
+        self._commands = 0
+        self._buffer = b""
+        self._page = ""
+        read, self._out = os.pipe()
+        self._in, write = os.pipe()
+        # Above 4, so that neither is overwritten before it is copied.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read, write)]
+        command = [path, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", LAUNCH, *map(str, ends), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=ends,
+                start_new_session=True,
+            )
+        for end in (read, write, *ends):
+            os.close(end)
+
+    def open(self, url: str) -> None:
+        """Opens a page; returns when it has loaded."""
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self._page = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._ask("Page.enable")
+        if error := self._ask("Page.navigate", url=url).get("errorText"):
+            raise BrowserError(f"{url}: {error}")
+        deadline = time.monotonic() + self._timeout
+        while self._message(deadline).get("method") != "Page.loadEventFired":
+            pass
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page; a promise is waited for."""
+        answer = self._ask("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise BrowserError(json.dumps(answer["exceptionDetails"]))
+        return answer["result"].get("value")
+
+    def close(self) -> None:
+        """Ends the browser and all its processes; may be called twice."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for end in (self._in, self._out):
+            with suppress(OSError):
+                os.close(end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._commands += 1
+        command: dict[str, Any] = {"id": self._commands, "method": method, "params": parameters}
+        if self._page:
+            command["sessionId"] = self._page
+        try:
+            os.write(self._out, json.dumps(command).encode() + b"\0")
+        except BrokenPipeError:
+            raise self._failure(f"{method}: the browser has ended") from None
+        deadline = time.monotonic() + self._timeout
+        while True:
+            message = self._message(deadline)
+            if message.get("id") == self._commands:
+                if "error" in message:
+                    raise BrowserError(f"{method}: {message['error']}")
+                return dict(message["result"])
+
+    def _message(self, deadline: float) -> dict[str, Any]:
+        """The next answer or event."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._in, selectors.EVENT_READ)
+            while b"\0" not in self._buffer:
+                if not selector.select(deadline - time.monotonic()):
+                    raise self._failure(f"the browser said nothing for {self._timeout:.0f} s")
+                read = os.read(self._in, 1 << 16)
+                if not read:
+                    raise self._failure("the browser has ended")
+                self._buffer += read
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return dict(json.loads(message))
+
+    def _failure(self, why: str) -> BrowserError:
+        return BrowserError(f"{why}\n{self._log.read_text(errors='replace')[-3000:]}")

@@ -1,0 +1,62 @@
+"""litellm with an OpenAI-compatible server: a streamed chat that calls tools, and the answer to their results.
+
+python litellm_chat.py URL '{"prompt": ..., "tools": [...], "results": [...]}'  ->  what it saw, as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import litellm
+
+
+def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def stream(messages: list[Any]) -> tuple[list[Any], Any]:
+        chunks = list(
+            litellm.completion(
+                model="openai/any",
+                api_base=f"{url}/v1",
+                api_key="none",
+                messages=messages,
+                tools=asked["tools"],
+                temperature=0,
+                stream=True,
+                stream_options={"include_usage": True},
+                timeout=120,
+                num_retries=0,
+            )
+        )
+        return chunks, litellm.stream_chunk_builder(chunks, messages=messages)
+
+    messages: list[Any] = [{"role": "user", "content": asked["prompt"]}]
+    chunks, whole = stream(messages)
+    (choice,) = whole.choices
+    calls = choice.message.tool_calls or []
+    pieces = [
+        call
+        for chunk in chunks
+        for one in chunk.choices
+        for call in one.delta.tool_calls or []
+        if call.function.arguments
+    ]
+    messages.append(choice.message.model_dump())
+    for call, result in zip(calls, asked["results"], strict=True):
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+    (answer,) = stream(messages)[1].choices
+    return {
+        "calls": [
+            {"name": call.function.name, "arguments": json.loads(call.function.arguments), "id": call.id}
+            for call in calls
+        ],
+        "pieces": len(pieces),
+        "finish": choice.finish_reason,
+        "usage": {name: whole.usage[name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
+        "answer": answer.message.content,
+        "answer_finish": answer.finish_reason,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], json.loads(sys.argv[2]))))

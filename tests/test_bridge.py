@@ -1,0 +1,168 @@
+"""The bridge that other tests call hosts through: what botocore reads of it is what a host sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
+from botocore.exceptions import EventStreamError
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from .bridge import Bridge, cut, frame, payload_part, runtime, serving, stream_error
+
+TEXT = ('data: {"text":"Grüße, 世界 🌍"}\n\n' * 3 + "data: [DONE]\n\n").encode()
+
+
+async def invocations(request: Request) -> Response:
+    """A host that repeats what it was told, or fails as the body asks."""
+    body = await request.body()
+    if body == b"refuse":
+        return JSONResponse({"error": 'no\tsuch "thing"'}, 418)
+    if body == b"break":
+        return StreamingResponse(broken(), media_type="text/event-stream")
+    if body == b"stall":
+        return StreamingResponse(stalled(), media_type="text/event-stream")
+    if body == b"stream":
+        return StreamingResponse(iter([TEXT[:10], TEXT[10:]]), media_type="text/event-stream")
+    told = {name: value for name, value in request.headers.items() if name not in {"host", "user-agent"}}
+    answer = {"headers": told, "body": body.decode(), "path": request.url.path}
+    headers = {"X-Amzn-SageMaker-Custom-Attributes": "answer=1", "X-Other": "not passed on"}
+    return JSONResponse(answer, 201, headers)
+
+
+async def broken() -> AsyncIterator[bytes]:
+    yield b"half a li"
+    raise ConnectionResetError
+
+
+async def stalled() -> AsyncIterator[bytes]:
+    yield b"half a li"
+    await asyncio.sleep(3600)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    host = Starlette(routes=[Route("/invocations", invocations, methods=["POST"])])
+    with serving(host) as url, serving(Bridge(url, seed=1, timeout=1).app) as bridged:
+        client = runtime(bridged)
+        yield client
+        client.close()
+
+
+def test_a_whole_answer_and_the_headers_of_the_api(client: Any) -> None:
+    answer = client.invoke_endpoint(
+        EndpointName="any",
+        Body=b"\xc3\xbc",
+        ContentType="application/json; x=1",
+        Accept="text/plain",
+        CustomAttributes="dialect=lmi,a=b",
+        SessionId="abc-1",
+    )
+    assert answer["ContentType"] == "application/json"
+    assert answer["CustomAttributes"] == "answer=1"
+    assert answer["InvokedProductionVariant"] == "AllTraffic"
+    assert "x-other" not in answer["ResponseMetadata"]["HTTPHeaders"]
+    with answer["Body"] as body:
+        told = json.load(body)
+    assert told["path"] == "/invocations"
+    assert told["body"] == "ü"
+    headers = told["headers"]
+    assert headers["content-type"] == "application/json; x=1"
+    assert headers["accept"] == "text/plain"
+    assert headers["x-amzn-sagemaker-custom-attributes"] == "dialect=lmi,a=b"
+    assert headers["x-amzn-sagemaker-session-id"] == "abc-1"
+    assert "authorization" not in headers
+
+
+def test_an_answer_that_is_not_2xx_is_a_model_error(client: Any) -> None:
+    for call in (client.invoke_endpoint, client.invoke_endpoint_with_response_stream):
+        with pytest.raises(client.exceptions.ModelError) as caught:
+            call(EndpointName="any", Body=b"refuse")
+        told = caught.value.response
+        assert told["ResponseMetadata"]["HTTPStatusCode"] == 424
+        assert told["OriginalStatusCode"] == 418
+        assert json.loads(told["OriginalMessage"]) == {"error": 'no\tsuch "thing"'}
+
+
+def test_a_stream_is_cut_inside_lines_and_characters(client: Any) -> None:
+    answer = client.invoke_endpoint_with_response_stream(
+        EndpointName="any", Body=b"stream", ContentType="application/json", Accept="text/event-stream"
+    )
+    assert answer["ContentType"] == "text/event-stream; charset=utf-8"
+    with closing(answer["Body"]) as events:
+        parts = [event["PayloadPart"]["Bytes"] for event in events]
+    assert b"".join(parts) == TEXT
+    assert any(not part.endswith(b"\n") for part in parts[:-1])
+    assert any(0x80 <= part[0] < 0xC0 for part in parts), "no part begins inside a character"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"break", "the connection to the model was closed"), (b"stall", "the model did not answer in time")],
+    ids=["broken", "stalled"],
+)
+def test_a_stream_that_ends_early_is_a_model_stream_error(client: Any, body: bytes, message: str) -> None:
+    answer = client.invoke_endpoint_with_response_stream(EndpointName="any", Body=body)
+    parts: list[bytes] = []
+    with closing(answer["Body"]) as events, pytest.raises(EventStreamError) as caught:
+        parts.extend(event["PayloadPart"]["Bytes"] for event in events)
+    assert b"".join(parts) == b"half a li"
+    # Of the two members of the error botocore keeps the message.
+    assert caught.value.response["Error"] == {"Code": "ModelStreamError", "Message": message}
+
+
+@given(
+    st.lists(st.binary(max_size=60), max_size=6),
+    st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=30),
+)
+def test_botocore_reads_frames_however_they_arrive(payloads: list[bytes], pieces: list[int]) -> None:
+    written = b"".join([*map(payload_part, payloads), stream_error("StreamBroken", "gone")])
+    buffer = EventStreamBuffer()
+    messages: list[Any] = []
+    position = 0
+    while position < len(written):
+        size = pieces[position % len(pieces)]
+        buffer.add_data(written[position : position + size])
+        messages += list(buffer)
+        position += size
+    *events, error = messages
+    assert [event.payload for event in events] == payloads
+    assert all(event.headers[":event-type"] == "PayloadPart" for event in events)
+    assert error.headers[":exception-type"] == "ModelStreamError"
+    assert json.loads(error.payload) == {"Message": "gone", "ErrorCode": "StreamBroken"}
+
+
+@pytest.mark.parametrize("position", [3, 10, 20, -6, -1], ids=["length", "prelude's CRC", "header", "payload", "CRC"])
+def test_botocore_sees_a_damaged_frame(position: int) -> None:
+    damaged = bytearray(frame({":message-type": "event"}, b"payload"))
+    damaged[position] ^= 1
+    buffer = EventStreamBuffer()
+    buffer.add_data(bytes(damaged))
+    with pytest.raises(ChecksumMismatch):
+        next(buffer)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=10), st.integers(min_value=0, max_value=1000))
+def test_parts_do_not_depend_on_the_chunks(chunks: list[bytes], seed: int) -> None:
+    async def parts(given: list[bytes]) -> list[bytes]:
+        async def arriving() -> AsyncIterator[bytes]:
+            for chunk in given:
+                yield chunk
+
+        return [part async for part in cut(arriving(), seed)]
+
+    whole = b"".join(chunks)
+    seen = asyncio.run(parts(chunks))
+    assert b"".join(seen) == whole
+    assert all(seen)
+    assert seen == asyncio.run(parts([whole]))
