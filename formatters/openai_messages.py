@@ -16,6 +16,7 @@ import msgspec
 from ..model.errors import ParameterError, PayloadError, UnsupportedError
 from ..model.options import Settings
 from .fields import Object, Text, meet_unknown
+from .image_parts import is_image_part, read_image_part
 
 __all__ = ["read_messages"]
 
@@ -44,7 +45,8 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By role, the fields that are known."""
 
-PART_FIELDS = ("type", "text", "refusal", "image_url", "uuid", "cache_control")
+PART_FIELDS = ("type", "text", "refusal", "image_url", "detail", "uuid", "cache_control")
+"""A `uuid` has no effect: as vLLM's name for an image in its cache, one client's would stand for another's image."""
 
 
 def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
@@ -146,7 +148,7 @@ def _content(given: Any, role: str, place: str, settings: Settings) -> str | lis
 
 def _part(given: Any, role: str, place: str, settings: Settings) -> Message:
     part = Object().read(place, given)
-    kind = Text().read(f"{place}.type", part.get("type"))
+    kind = "image_url" if is_image_part(part) else Text().read(f"{place}.type", part.get("type"))
     if kind not in PARTS[role]:
         raise _unsupported(f"{place}.type", kind, " or ".join(map(repr, PARTS[role])) + f" from the role {role!r}")
     for name, value in part.items():
@@ -154,14 +156,7 @@ def _part(given: Any, role: str, place: str, settings: Settings) -> Message:
             meet_unknown(name, PART_FIELDS, settings, "messages[].content[].")
     if kind != "image_url":
         return {"type": "text", "text": Text().read(f"{place}.{kind}", part.get(kind))}
-    image = part.get("image_url")
-    if isinstance(image, str):
-        image = {"url": image}
-    image = Object().read(f"{place}.image_url", image)
-    read: Message = {"url": _filled(image.get("url"), f"{place}.image_url.url")}
-    if image.get("detail") is not None:
-        read["detail"] = Text(("auto", "low", "high")).read(f"{place}.image_url.detail", image["detail"])
-    return {"type": "image_url", "image_url": read}
+    return read_image_part(part, place)
 
 
 def _filled(given: Any, place: str) -> str:

@@ -19,6 +19,7 @@ import msgspec
 
 from .events import Event
 from .generation import Generation
+from .images import Image
 from .options import Settings
 
 __all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "load_backend"]
@@ -37,6 +38,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     context: int
     """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
+    images: int = 0
+    """How many images a prompt may have; 0: the model takes none."""
 
 
 class Engine(Protocol):
@@ -87,10 +90,11 @@ class Backend(Protocol):
         """Whether `step` has something to do."""
         ...
 
-    def prepare(self, number: int, generation: Generation) -> Any:
-        """The slow part of starting a generation (tokenizing, checks): runs on a thread of its own beside `step`.
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+        """The slow part of starting a generation (tokenizing, decoding, checks): runs on a thread beside `step`.
 
-        Raises RequestError.
+        With images, those of the conversation in their order, it may run on several threads at once. Raises
+        RequestError.
         """
         ...
 

@@ -1,6 +1,6 @@
 """The engine's process: `python -m lmi.model.engine_process FD`, FD being one end of a socket pair (model/remote.py).
 
-    intake thread    messages from the host -> Backend.prepare -> inbox
+    intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, intake.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
 The process ends when the backend is beyond use, and when the host goes away, whatever state either is in.
@@ -21,6 +21,8 @@ from typing import Any
 from .engine import Backend, load_backend
 from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
 from .events import Event, Failed
+from .image_rules import ImageRules
+from .intake import Intake
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
@@ -50,9 +52,10 @@ def start_error(error: BaseException) -> StartError:
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
-    def __init__(self, channel: Channel[ToEngine], backend: Backend) -> None:
+    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules) -> None:
         self._channel = channel
         self._backend = backend
+        self._intake = Intake(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
@@ -76,30 +79,34 @@ class EngineProcess:
 
     def _start_and_end(self) -> None:
         """Hands the backend what has come in since the last step."""
+        # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
+        aborts = len(self._aborts)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:
                 self._backend.add(prepared)
             except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
-        while self._aborts:
+        for _ in range(aborts):
             self._backend.abort(self._aborts.popleft())
 
     def _take_in(self) -> None:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
-                try:
-                    self._inbox.append((message.number, self._backend.prepare(message.number, message.generation)))
-                except Exception as error:  # noqa: BLE001 - logged there
-                    self._refuse(message.number, error)
+                self._intake.take(message.number, message.generation)
             elif isinstance(message, Abort):
-                # Behind everything taken in before, so that the generation it ends has been added by then.
+                self._intake.drop(message.numbers)
+                # Behind everything that was ready before, so that the generation it ends has been added by then.
                 self._aborts.append(message.numbers)
-            self._work.set()
+                self._work.set()
         self._gone = True
         self._work.set()
         end_with_host()
+
+    def _ready(self, number: int, prepared: Any) -> None:
+        self._inbox.append((number, prepared))
+        self._work.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, LmiError):
@@ -108,6 +115,7 @@ class EngineProcess:
         elif not isinstance(error, RequestError):
             log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
+        self._work.set()
 
 
 def end_with_host(patience: float = 3.0) -> None:
@@ -148,7 +156,7 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         try:
-            EngineProcess(channel, backend).run()
+            EngineProcess(channel, backend, setup.settings.images).run()
         except Exception as error:
             log.exception("the engine is beyond use")
             channel.send(Broken("GenerationError", f"the engine failed: {error}"))

@@ -10,6 +10,7 @@ its type.
 
 from __future__ import annotations
 
+from .image_rules import LARGEST_IMAGES, MOST_PIXELS
 from .option_row import Kind, Option
 
 __all__ = ["OPTIONS", "find", "options_table"]
@@ -92,8 +93,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # Requests and answers.
     Option(
-        "output_formatter", "choice", "Form of LMI answers: one document, or a stream of lines or of events (SSE).",
+        "output_formatter", "reference", "Form of LMI answers: one document, or a stream of lines or of events (SSE). "
+        "`module:name` is a dialect or formatter of your own.",
         default="by the request", choices=("json", "jsonlines", "sse"),
+    ),
+    Option(
+        "input_formatter", "reference", "A function of your own that makes the payload of each request.",
+        default="model.py's",
+    ),
+    Option("content_filter", "reference", "A function of your own that judges prompts and generated text."),
+    Option(
+        "user_code_threads", "int", "How many threads run your own code at most.",
+        default="max_rolling_batch_size", least=1,
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
     Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
@@ -105,6 +116,28 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
         default="false", choices=("false", "true", "huggingface"),
+    ),
+    # Images.
+    Option(
+        "allowed_media_domains", "list", "Hosts that images may be fetched from: names, `*.example.com` for what is "
+        "under one, `*` for any. Without it images come as data URLs only.",
+    ),
+    Option(
+        "allowed_media_networks", "list", "Networks to fetch from although their addresses are not public, as "
+        "`10.0.0.0/8`.",
+    ),
+    Option("allowed_local_media_path", "str", "Folder that `file://` URLs of images may point into."),
+    Option(
+        "image_fetch_timeout", "float", "Seconds that fetching an image may take, redirects included.", default="5",
+        least=0.001,
+    ),
+    Option(
+        "max_image_bytes", "int", "Bytes that the images of a prompt may have together, as sent or fetched.",
+        default=str(LARGEST_IMAGES), least=1,
+    ),
+    Option(
+        "max_image_pixels", "int", "Pixels that the images of a prompt may have together.", default=str(MOST_PIXELS),
+        least=1,
     ),
     # Conversations.
     Option("chat_template", "str", "Chat template: a file, or Jinja text.", default="the model's"),
@@ -157,8 +190,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # What this version does not do.
     *_planned("Bedrock compatibility", bedrock_compat="false"),
-    *_planned("formatters of requests", input_formatter=""),
-    *_planned("content filters", content_filter=""),
     *_planned(
         "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
         lora_extra_vocab_size="256", long_lora_scaling_factors="", fully_sharded_loras="false", lora_target_modules="",
@@ -221,7 +252,7 @@ def find(name: str) -> Option | None:
 
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
-    values = ", ".join(f"`{choice}`" for choice in option.choices)
+    values = ", ".join(f"`{choice}`" for choice in option.choices if option.kind != "reference")
     return f"| {names} | {option.default or 'none'} | {values or option.expected} | {option.help} |"
 
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import SHOWN, OptionError
+from .image_rules import ImageRules, image_rules
+from .option_faults import refuse, shown
 from .option_row import Option
+from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
@@ -62,6 +64,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     """auto, float32, float16 or bfloat16."""
     output_formatter: Literal["json", "jsonlines", "sse"] | None = None
+    custom_formatter: str | None = None
+    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    input_formatter: str | None = None
+    content_filter: str | None = None
+    user_code_threads: int | None = None
+    """None is max_rolling_batch_size."""
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
@@ -79,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
     merge_records: bool = False
+    images: ImageRules = ImageRules()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1
@@ -102,21 +111,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def dynamic_batch(self) -> bool:
         """Whether the host hands over whole batches and waits for all of their answers."""
         return self.rolling_batch == "disable" and not self.async_mode
-
-
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
-    found = list(faults)
-    if len(found) == 1:
-        raise OptionError(found[0][1], found[0][0])
-    if found:
-        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
-
-
-def shown(text: str) -> str:
-    """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 class _Reading:
@@ -158,7 +152,7 @@ class _Reading:
             self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
         self._names[option.name] = (name, text)
         try:
-            self.values[option.name] = _special(option, text)
+            self.values[option.name] = value_of(option, text)
         except ValueError as error:
             self.fault(name, f"expected {error}, got {shown(text)}")
             return
@@ -174,23 +168,6 @@ class _Reading:
 
 
 _NAMES = [name for option in OPTIONS for name in option.names]
-
-
-def _special(option: Option, text: str) -> object:
-    """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
-    if text.lower() in option.later:
-        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
-    if option.name == "tensor_parallel_degree":
-        if text.lower() == "max":
-            return None
-        if not text.isdecimal() or int(text) < 1:
-            raise ValueError("a number of at least 1, or max")
-        return int(text)
-    if option.name == "dtype" and text.lower() == "int8":
-        raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
-    if option.name == "model_id" and text.startswith("s3://"):
-        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return option.value(text)
 
 
 def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
@@ -209,6 +186,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
     size = values.get("max_rolling_batch_size", 256)
+    formatter = values.get("output_formatter")
+    custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
@@ -221,6 +200,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = _host_number(reading, "device_id", -1)
     cluster = _host_number(reading, "cluster_size", 1)
+    images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
         log.warning("%s", note)
@@ -242,7 +222,11 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tensor_parallel_degree=values.get("tensor_parallel_degree"),
         pipeline_parallel_degree=values.get("pipeline_parallel_degree", 1),
         dtype=dtype,
-        output_formatter=values.get("output_formatter"),
+        output_formatter=None if custom else formatter,
+        custom_formatter=formatter if custom else None,
+        input_formatter=values.get("input_formatter"),
+        content_filter=values.get("content_filter"),
+        user_code_threads=values.get("user_code_threads"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
@@ -254,6 +238,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
+        images=images,
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,

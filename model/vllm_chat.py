@@ -5,13 +5,17 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import OptionError, ParameterError
 from .events import Token
 from .generation import Conversation
+from .images import Image
 from .options import Settings
+from .vllm_images import ImageSide, numbered, processor_faults, with_pictures
 from .vllm_splitter import Reasoning, Splitter
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ class ChatSide:
     def __init__(self, llm: LLMEngine, settings: Settings) -> None:
         self._llm = llm
         self._settings = settings
+        self.images = ImageSide(llm)
+        self._processing = threading.Lock()
         self._template = _template(settings)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
@@ -50,7 +56,7 @@ class ChatSide:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         fields: dict[str, Any] = {
-            "messages": list(conversation.messages),
+            "messages": numbered(conversation.messages),
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
@@ -72,8 +78,9 @@ class ChatSide:
         parser = self._parser_for(conversation, request)
         return request if parser is None else parser.adjust_request(request)
 
-    def render(self, request: Any) -> Any:
+    def render(self, request: Any, images: Sequence[Image] = ()) -> Any:
         """The prompt, as vLLM takes it. Raises what templates raise; see `template_errors`."""
+        pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
@@ -81,7 +88,16 @@ class ChatSide:
         from vllm.renderers.params import TokenizeParams
 
         tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=request.add_special_tokens)
-        _, rendered = self._llm.renderer.render_chat([request.messages], chat, tokenize)
+        render = self._llm.renderer.render_chat
+        if not pictures:
+            _, rendered = render([request.messages], chat, tokenize)
+        else:
+            messages = with_pictures(request.messages, pictures)
+            # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes
+            # by the order of requests, and by none being refused between the two, so it is left out (the core's own
+            # caches are not).
+            with self._processing, processor_faults(images):
+                _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
         (prompt,) = rendered
         return prompt
 

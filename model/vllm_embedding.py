@@ -18,6 +18,7 @@ from .engine import EngineInfo
 from .errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Started
 from .generation import Embedding, Generation
+from .images import Image
 from .options import Settings
 from .vllm_setup import client_errors, start_vllm
 
@@ -75,8 +76,8 @@ class VllmEmbedding:
         """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
         return bool(self._running)
 
-    def prepare(self, number: int, generation: Generation) -> _Prepared:
-        """Tokenizes, cuts and checks; raises RequestError."""
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
+        """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
         from vllm import PoolingParams
 
         field = generation.prompt_field

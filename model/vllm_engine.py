@@ -21,6 +21,7 @@ from .engine import EngineInfo
 from .errors import GenerationError, LmiError, ParameterError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
+from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
 from .vllm_chat import ChatSide
@@ -96,7 +97,8 @@ class VllmEngine:
         self._reader = OutputReader(Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer))
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, _Group] = {}
-        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=self._model_config.max_model_len)
+        context, images = self._model_config.max_model_len, self._chat.images.limit
+        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
 
     @property
     def info(self) -> EngineInfo:
@@ -108,13 +110,13 @@ class VllmEngine:
         """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
         return bool(self._sequences)
 
-    def prepare(self, number: int, generation: Generation) -> _Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
         """Tokenizes and checks; raises RequestError."""
         sampling = generation.sampling
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
             request = self._chat.request(conversation) if conversation else None
-            prompt = self._chat.render(request) if request else self._render(generation)
+            prompt = self._chat.render(request, images) if request else self._render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
@@ -216,9 +218,7 @@ class VllmEngine:
             add_special_tokens=generation.add_special_tokens,
         )
         parsed = parse_model_prompt(self._model_config, given)
-        rendered: list[Any] = self._llm.renderer.render_cmpl([parsed], tokenize)
-        (prompt,) = rendered
-        return prompt
+        return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
 
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from hypothesis import strategies as st
 from lmi.formatters import Answer, Call, Request, receive
 from lmi.formatters.base import Reply
 from lmi.formatters.embedding_reply import SLICE, WHOLE
-from lmi.model.errors import ContextError, GenerationError, LmiError
+from lmi.handler.extensions import load_extensions
+from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
 from lmi.model.events import Delta, Event, Failed, Finish, Started
 from lmi.model.generation import Embedding
-from lmi.model.options import Settings
+from lmi.model.options import Settings, settings_of
 
 NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
 SETTINGS = Settings(**NAMES, task="embed")
@@ -351,6 +353,15 @@ def test_the_dialect_may_be_named() -> None:
         assert asked.generations[0].embedding == Embedding()
     asked = receive(Request(b'{"input": "a"}', attributes={"dialect": "openai"}), SETTINGS)
     assert isinstance(asked, Call)
+
+
+def test_output_formatters_are_for_generated_text(tmp_path: Path) -> None:
+    tmp_path.joinpath("mine_of_vectors.py").write_text("def answer(response):\n    return response\n")
+    settings = settings_of(
+        {"task": "text-embedding", "output_formatter": "mine_of_vectors:answer"}, model_dir=str(tmp_path)
+    )
+    with pytest.raises(OptionError, match="expected none with"):
+        load_extensions(settings)
 
 
 # --- What goes wrong later ---

@@ -78,6 +78,19 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"},
+                    "field": "messages[0].content[0].image_url",
+                },
+            ],
+        },
+    ),
+    # vLLM's form without a type; its uuid would name another client's image in the cache.
+    (
+        {"role": "user", "content": [{"image_url": {"url": "data:image/png;base64,AAAA"}, "uuid": "x"}]},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
     ),
     (
@@ -147,7 +160,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (
         _parts({"type": "image_url", "image_url": {}}),
         PayloadError,
-        "messages[1].content[0].image_url.url: expected a non-empty string, got None",
+        "messages[1].content[0].image_url.url: expected a URL of an image: data:image/...;base64,..., https://",
     ),
     (
         _parts({"type": "image_url", "image_url": {"url": "x", "detail": "best"}}),

@@ -6,10 +6,6 @@ A tool call that is cut off is left out: vLLM's whole answer has it as text, its
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,8 @@ import pytest
 
 from lmi.model.demo_model import QUESTIONS, question
 
-from .endpoints import FAST, START_TIMEOUT, Server, free_port, model_directory
+from .endpoints import Server, model_directory
+from .vllm_server import vllm_server
 
 pytestmark = pytest.mark.engine
 
@@ -36,39 +33,9 @@ def ours(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def theirs(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    port = free_port()
-    arguments = [f"--{name.removeprefix('option.').replace('_', '-')}" for name in FAST]
-    values = [value if value != "true" else None for value in FAST.values()]
-    flags = [text for pair in zip(arguments, values, strict=True) for text in pair if text is not None]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(demo_model)]
-    command += ["--port", str(port), "--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "2048", *flags]
-    command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    log = tmp_path_factory.mktemp("theirs") / "log"
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=dict(os.environ), start_new_session=True)
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
-    try:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not _up(client):
-            assert process.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.2)
+    parser = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    with vllm_server(demo_model, tmp_path_factory.mktemp("theirs") / "log", parser) as client:
         yield client
-    finally:
-        client.close()
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _up(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def told(answer: httpx.Response) -> Any:

@@ -1,0 +1,116 @@
+"""The images of a conversation before the engine sees them: where they stand, how large they are, of what kind.
+
+    Conversation --image_parts--> parts --data URL, or Fetcher--> bytes --check_image--> bytes that may be decoded
+
+A picture of a few kilobytes can ask for gigabytes when it is decoded, so its size is read from its header first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from .errors import ParameterError
+from .generation import Conversation
+from .targets import MediaError
+
+__all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+"""What is decoded, by Pillow's names: what browsers make. Its other readers are many, and seldom looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """One image of a conversation, as the request names it."""
+
+    url: str
+    place: str
+    """The part, as messages[0].content[1]."""
+    field: str
+    """What the client calls the URL, for errors about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image, not yet decoded."""
+
+    data: bytes
+    field: str
+
+
+class Budget:
+    """How much all images of a prompt may have together; several threads may take from it."""
+
+    def __init__(self, most: int, what: str, option: str) -> None:
+        self._most = most
+        self._left = most
+        self._told = f"expected images of at most {most} {what} together (option.{option})"
+        self._lock = threading.Lock()
+
+    def take(self, amount: int) -> None:
+        """Raises MediaError where it is more than is left."""
+        with self._lock:
+            self._left -= amount
+            if self._left < 0:
+                raise MediaError(f"{self._told}, got {self._most - self._left} or more")
+
+
+def image_parts(conversation: Conversation) -> list[ImagePart]:
+    """The images, in their order."""
+    return [
+        _part(part, f"messages[{number}].content[{index}]")
+        for number, message in enumerate(conversation.messages)
+        if isinstance(content := message.get("content"), list)
+        for index, part in enumerate(content)
+        if part.get("type") == "image_url"
+    ]
+
+
+def _part(part: dict[str, Any], place: str) -> ImagePart:
+    return ImagePart(part["image_url"]["url"], place, part.get("field") or f"{place}.image_url.url")
+
+
+def is_data_url(url: str) -> bool:
+    """Whether the image is in the URL itself."""
+    return url[:5].lower() == "data:"
+
+
+def data_url_bytes(url: str, budget: Budget) -> bytes:
+    """What a data URL holds (RFC 2397, base64 only); raises MediaError."""
+    head, comma, data = url[5:].partition(",")
+    kind, *parameters = head.lower().split(";")
+    if not comma or not parameters or parameters[-1].strip() != "base64":
+        raise MediaError("expected a data URL as data:image/png;base64,...")
+    if not kind.strip().startswith("image/"):
+        raise MediaError(f"expected a data URL of an image, as data:image/png;base64,..., got {kind[:60]!r}")
+    budget.take(len(data) // 4 * 3 - data[-2:].count("="))
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise MediaError("expected base64 after the comma of the data URL") from None
+
+
+def check_image(image: Image, pixels: Budget) -> None:
+    """Raises ParameterError where the bytes are no image that may be decoded; looks at the header only."""
+    from PIL import Image as Pillow
+    from PIL import UnidentifiedImageError
+
+    try:
+        with Pillow.open(BytesIO(image.data), formats=FORMATS) as opened:
+            width, height = opened.size
+        pixels.take(width * height)
+    except MediaError as error:
+        raise ParameterError(f"{image.field}: {error}", image.field) from None
+    except Pillow.DecompressionBombError as error:
+        raise ParameterError(f"{image.field}: {error}", image.field) from None
+    except UnidentifiedImageError:
+        expected = f"expected an image of one of the formats {', '.join(FORMATS)}, got something else"
+        raise ParameterError(f"{image.field}: {expected}", image.field) from None
+    # Pillow's readers raise almost anything for a broken file.
+    except Exception as error:
+        raise ParameterError(f"{image.field}: the image cannot be read: {error}", image.field) from error

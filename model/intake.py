@@ -1,0 +1,152 @@
+"""Generations on their way to the backend. Those without images go at once; the others do not hold them up.
+
+    no images ------------------------------------------------------> Backend.prepare --> ready
+    data URLs -------------------------> preparers: check the header, Backend.prepare --> ready
+    other URLs --> fetchers --all there--^
+
+Images are fetched and decoded here, in the engine's process, and not in the host's: a decoder that a hostile file
+brings down takes an engine with it, which is rebuilt, and never the worker; what is fetched need not cross to this
+process; and only here is it known whether the model takes images at all. Fetching is waiting and has many threads;
+preparing is work, and few threads keep few decoded images in memory at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .engine import Backend
+from .errors import ParameterError, UnsupportedError
+from .fetching import Fetcher
+from .generation import Conversation, Generation
+from .image_rules import ImageRules
+from .images import Budget, Image, ImagePart, check_image, data_url_bytes, image_parts, is_data_url
+from .targets import MediaError
+
+__all__ = ["Intake"]
+
+FETCHERS = 16
+PREPARERS = 4
+
+
+class _Pending:
+    """A generation whose images are on their way."""
+
+    def __init__(self, number: int, generation: Generation, parts: Sequence[ImagePart], rules: ImageRules) -> None:
+        self.number = number
+        self.generation = generation
+        self.parts = parts
+        self.bytes = Budget(rules.max_bytes, "bytes", "max_image_bytes")
+        self.pixels = Budget(rules.max_pixels, "pixels", "max_image_pixels")
+        self.fetched: dict[int, bytes] = {}
+        self.missing = sum(not is_data_url(part.url) for part in parts)
+        self.ended = threading.Event()
+        """It has been aborted or refused: nobody waits for what still comes."""
+
+
+class Intake:
+    """Prepares generations; `ready` and `refuse` are told of each by number, on any thread."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        rules: ImageRules,
+        ready: Callable[[int, Any], None],
+        refuse: Callable[[int, Exception], None],
+    ) -> None:
+        self._backend = backend
+        self._rules = rules
+        self._ready = ready
+        self._refuse = refuse
+        self._fetcher = Fetcher(rules)
+        self._fetchers = ThreadPoolExecutor(FETCHERS, "lmi-fetch")
+        self._preparers = ThreadPoolExecutor(PREPARERS, "lmi-prepare")
+        self._pending: dict[int, _Pending] = {}
+        self._lock = threading.Lock()
+
+    def take(self, number: int, generation: Generation) -> None:
+        """Prepares a generation, or sees to it that it will be. Raises nothing that a request can cause."""
+        try:
+            parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
+            if not parts:
+                self._ready(number, self._backend.prepare(number, generation))
+                return
+            self._admit(parts)
+        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+            self._refuse(number, error)
+            return
+        pending = _Pending(number, generation, parts, self._rules)
+        self._pending[number] = pending
+        if not pending.missing:
+            self._preparers.submit(self._guarded, pending, self._prepare)
+        for index, part in enumerate(parts):
+            if not is_data_url(part.url):
+                self._fetchers.submit(self._guarded, pending, self._fetch, index)
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
+        with self._lock:
+            for number in numbers:
+                if (pending := self._pending.pop(number, None)) is not None:
+                    pending.ended.set()
+
+    def _admit(self, parts: Sequence[ImagePart]) -> None:
+        """Raises where the model does not take so many images."""
+        most = self._backend.info.images
+        if not most:
+            field = f"{parts[0].place}.type"
+            raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got 'image_url'", field)
+        if len(parts) > most:
+            place = parts[most].place
+            raise ParameterError(
+                f"{place}: expected at most {most} images in a prompt (option.limit_mm_per_prompt, or the model's own "
+                f"limit), got {len(parts)}",
+                place,
+            )
+
+    def _guarded(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
+        """A step on a thread of a pool; its failure ends this generation alone."""
+        if pending.ended.is_set():
+            return
+        try:
+            step(pending, *arguments)
+        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+            with self._lock:
+                waited_for = self._pending.pop(pending.number, None) is not None
+                pending.ended.set()
+            if waited_for:
+                self._refuse(pending.number, error)
+
+    def _fetch(self, pending: _Pending, index: int) -> None:
+        part = pending.parts[index]
+        try:
+            data = self._fetcher.fetch(part.url, pending.bytes.take, pending.ended)
+        except MediaError as error:
+            raise ParameterError(f"{part.field}: {error}", part.field) from error
+        with self._lock:
+            pending.fetched[index] = data
+            pending.missing -= 1
+            complete = not pending.missing
+        if complete:
+            self._preparers.submit(self._guarded, pending, self._prepare)
+
+    def _prepare(self, pending: _Pending) -> None:
+        images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]
+        for image in images:
+            check_image(image, pending.pixels)
+        prepared = self._backend.prepare(pending.number, pending.generation, images)
+        with self._lock:
+            # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
+            if self._pending.pop(pending.number, None) is not None:
+                self._ready(pending.number, prepared)
+
+
+def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:
+    if index in pending.fetched:
+        return pending.fetched[index]
+    try:
+        return data_url_bytes(part.url, pending.bytes)
+    except MediaError as error:
+        raise ParameterError(f"{part.field}: {error}", part.field) from None

@@ -1,0 +1,113 @@
+"""Images on vLLM: how many a prompt may have, decoding, and their way into its multimodal machinery.
+
+    bytes --vLLM's own image reader--> pictures --in place of the URLs--> messages --vLLM's renderer--> prompt
+
+vLLM never sees a URL that it could fetch: what it renders holds pictures already. Where they stand in the prompt is the
+chat template's and vLLM's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .errors import ParameterError, one_line
+from .images import Image
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+__all__ = ["ImageSide", "numbered", "processor_faults", "with_pictures"]
+
+Message = dict[str, Any]
+
+
+class ImageSide:
+    """What a model's images need."""
+
+    def __init__(self, llm: LLMEngine) -> None:
+        self.limit = _limit(llm)
+        """How many images a prompt may have; 0: the model takes none."""
+        self._io: Any = None
+        if self.limit:
+            from vllm.multimodal.media.image import ImageMediaIO
+
+            config = llm.model_config.multimodal_config
+            given: dict[str, Any] = (config.media_io_kwargs or {}).get("image", {}) if config else {}
+            self._io = ImageMediaIO(**{"image_mode": "RGB", **given})
+
+    def decode(self, images: Iterable[Image]) -> list[Any]:
+        """The pictures, read as vLLM's own server reads them; raises ParameterError."""
+        return [self._decode(image) for image in images]
+
+    def _decode(self, image: Image) -> Any:
+        try:
+            return self._io.load_bytes(image.data)
+        except MemoryError:
+            raise
+        # Pillow's readers raise almost anything for a broken file.
+        except Exception as error:
+            reason = one_line(str(error))[:200]
+            raise ParameterError(f"{image.field}: the image cannot be decoded: {reason}", image.field) from error
+
+
+def _limit(llm: LLMEngine) -> int:
+    processor = getattr(llm.renderer, "mm_processor", None)
+    if processor is None:
+        return 0
+    limits = processor.info.allowed_mm_limits
+    # Some models have one kind for images and videos alike.
+    kind = "vision_chunk" if getattr(llm.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
+    return int(limits.get(kind, 0))
+
+
+@contextmanager
+def processor_faults(images: Sequence[Image]) -> Iterator[None]:
+    """Raises ParameterError for what a model's processor refuses (too narrow an image, say).
+
+    vLLM's own message would repeat the prompt and its settings; the cause says what is wrong.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if error.__cause__ is None or not str(error).startswith("Failed to apply "):
+            raise
+        field = images[0].field if len(images) == 1 else "messages"
+        reason = one_line(str(error.__cause__))[:200]
+        raise ParameterError(f"{field}: the model's image processor refuses it: {reason}", field) from error
+
+
+def numbered(messages: Iterable[Message]) -> list[Message]:
+    """The messages with a number in the place of each image's URL, which may be megabytes long."""
+    count = 0
+    made: list[Message] = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            parts: list[Message] = []
+            for part in content:
+                if part.get("type") == "image_url":
+                    part = {"type": "image_url", "image_url": {"url": str(count)}}
+                    count += 1
+                parts.append(part)
+            message = {**message, "content": parts}
+        made.append(message)
+    return made
+
+
+def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]:
+    """The messages that `numbered` made, after vLLM's validation, with the pictures in their places."""
+    made: list[Any] = []
+    for message in messages:
+        content = message.get("content")
+        if content is not None and not isinstance(content, str):
+            message = {**message, "content": [_with_picture(part, pictures) for part in content]}
+        made.append(message)
+    return made
+
+
+def _with_picture(part: Any, pictures: Sequence[Any]) -> Any:
+    if part.get("type") != "image_url":
+        return part
+    return {"type": "image_pil", "image_pil": pictures[int(part["image_url"]["url"])]}
