@@ -26,6 +26,7 @@ from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
+from .tasks import task_of
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "settings_of"]
 
@@ -77,7 +78,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a body with `inputs` is TGI's rather than LMI's."""
     enable_streaming: bool = False
     task: str = "auto"
-    """auto or generate."""
+    """auto, generate (which auto is too), or embed."""
+    normalize: bool | None = None
+    """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
     chat_template: str | None = None
     """A file, relative to the model directory or not, or Jinja text."""
@@ -104,6 +107,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the model makes vectors of texts, and no text."""
+        return self.task == "embed"
 
     @property
     def dynamic_batch(self) -> bool:
@@ -179,7 +187,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.read(name, str(text).strip())
     values = cast("dict[str, Any]", reading.values)
     rolling_batch, async_mode = _mode(reading)
-    engine = engine_of(values, reading.fault)
+    task = task_of(values, reading.fault, reading.notes)
+    engine = engine_of(values, task, reading.fault)
     directory = str(Path(model_dir).absolute())
     model_id = model_of(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
@@ -228,7 +237,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
-        task="auto" if values.get("task", "auto") == "auto" else "generate",
+        task=task,
+        normalize=values.get("normalize"),
         unknown_parameters=values.get("unknown_parameters", "ignore"),
         chat_template=values.get("chat_template"),
         chat_template_content_format=values.get("chat_template_content_format", "auto"),
