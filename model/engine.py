@@ -37,7 +37,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     version: str
     context: int
-    """The longest prompt plus answer, in tokens."""
+    """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
 
@@ -115,8 +115,11 @@ class Backend(Protocol):
 
 ENGINES = {
     "vllm": "lmi.model.vllm_engine:VllmEngine",
+    "transformers": "lmi.model.transformers_engine:TransformersEngine",
+    "auto": "lmi.model.fallback:first_that_runs",
+    "vllm-embedding": "lmi.model.vllm_embedding:VllmEmbedding",
 }
-"""Name to "module:class" of a Backend. The module is imported in the engine's process only."""
+"""Name to "module:class" of a Backend, or function that returns one. The module is imported in the engine's process."""
 
 
 def load_backend(settings: Settings) -> Backend:

@@ -17,8 +17,9 @@ from .errors import LmiError, error_of_kind
 
 __all__ = ["CallDelta", "Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
 
-FinishReason = Literal["eos", "stop", "length", "abort"]
-"""eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off."""
+FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
+"""eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off.
+content_filter: the user's filter flagged what came next; engines do not give it."""
 
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot carry (the value that OpenAI documents: specs 001, Token object)."""
@@ -109,6 +110,9 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """What is new of the reasoning, which is no part of `text`."""
     calls: tuple[CallDelta, ...] = ()
     """What is new of tool calls, which are no part of `text`."""
+    vector: bytes = b""
+    """The vector, where Generation.embedding asked for it: finite float32, little-endian. It comes whole, with the
+    finish, in the only Delta of its generation."""
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Beams", "Conversation", "Generation", "Guide", "Prompt", "Sampling"]
+__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Guide", "Prompt", "Sampling"]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,6 +86,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_k: int | None = None
     """0 is all tokens."""
     min_p: float | None = None
+    typical_p: float | None = None
+    """In (0, 1]; None is 1, neutral."""
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
@@ -98,8 +100,6 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     beams: Beams | None = None
     """Beam search, whose n best sequences come, best first: not streamed, greedy, and without penalties, logit_bias,
     bad_words, guide and best_of."""
-    typical_p: float | None = None
-    """In (0, 1]; of sampling."""
     max_tokens: int | None = None
     """Tokens to generate at most, per sequence; None is the rest of the context."""
     min_tokens: int = 0
@@ -122,13 +122,28 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guide: Guide | None = None
 
 
+class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the vector of a prompt is to be like."""
+
+    normalize: bool | None = None
+    """Whether its length is 1; None: as the model's pooler is configured, which is yes unless an option says no."""
+    dimensions: int | None = None
+    """How many of its numbers are wanted, of models that are trained for that (Matryoshka); None: all."""
+    truncate: int | bool = False
+    """Whether a prompt that is too long for the model is cut to fit; a number: whether it is cut to so many tokens."""
+    cut: Literal["left", "right"] = "right"
+    """The end at which it is cut."""
+
+
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt and what to do with it."""
+    """One prompt and what to do with it: go on with it, or embed it."""
 
     request_id: str
     """For logs only; need not be unique."""
     prompt: Prompt
-    sampling: Sampling
+    sampling: Sampling = Sampling()
+    embedding: Embedding | None = None
+    """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
     stream: bool = False
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False

@@ -30,8 +30,6 @@ def _host(name: str, help: str, *aliases: str) -> Option:
     return Option(name, "str", help, aliases=aliases, reader="host")
 
 
-_ACCELERATE = "the transformers engine"
-_EMBEDDING = "embeddings"
 _CLASSIFY = "classification"
 
 # fmt: off
@@ -55,22 +53,28 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("quantization",), argument="quantization",
     ),
     Option(
-        "task", "choice", "What the model does.", default="auto", choices=("auto", "text-generation", "generate"),
-        later={
-            "text-embedding": _EMBEDDING, "feature-extraction": _EMBEDDING, "embed": _EMBEDDING, "classify": _CLASSIFY,
-        },
+        "task", "choice", "What the model does: it generates text (`auto` too), or makes vectors of texts.",
+        default="auto",
+        choices=("auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed"),
+        later={"classify": _CLASSIFY},
+    ),
+    Option(
+        "normalize", "bool", "Whether the vectors of `task=text-embedding` have length 1; a request may say otherwise.",
+        default="true",
     ),
     Option("served_model_name", "str", "Name of the model in answers.", default="the model directory"),
     # Batching and devices.
     Option(
-        "rolling_batch", "choice", "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM.",
-        default="auto", choices=("auto", "vllm", "lmi-dist", "disable"),
-        later={"trtllm": "TensorRT-LLM's schema", "scheduler": _ACCELERATE, "hf-accelerate": _ACCELERATE},
+        "rolling_batch", "choice",
+        "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM, `scheduler` and `hf-accelerate` on "
+        "transformers.",
+        default="auto", choices=("auto", "vllm", "lmi-dist", "scheduler", "hf-accelerate", "disable"),
+        later={"trtllm": "TensorRT-LLM's schema"},
     ),
     Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
     Option(
         "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
-        default="256", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
+        default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
     ),
     Option(
         "max_rolling_batch_prefill_tokens", "engine", "How many tokens, prompts included, one step computes at most.",
@@ -90,8 +94,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # Requests and answers.
     Option(
-        "output_formatter", "choice", "Form of LMI answers: one document, or a stream of lines or of events (SSE).",
+        "output_formatter", "reference", "Form of LMI answers: one document, or a stream of lines or of events (SSE). "
+        "`module:name` is a dialect or formatter of your own.",
         default="by the request", choices=("json", "jsonlines", "sse"),
+    ),
+    Option(
+        "input_formatter", "reference", "A function of your own that makes the payload of each request.",
+        default="model.py's",
+    ),
+    Option("content_filter", "reference", "A function of your own that judges prompts and generated text."),
+    Option(
+        "user_code_threads", "int", "How many threads run your own code at most.",
+        default="max_rolling_batch_size", least=1,
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
     Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
@@ -126,6 +140,8 @@ OPTIONS: tuple[Option, ...] = (
         "max_image_pixels", "int", "Pixels that the images of a prompt may have together.", default=str(MOST_PIXELS),
         least=1,
     ),
+    Option("enable_typical_p", "choice", "Take typical_p on vLLM; `auto`: unless it costs other requests speed.",
+           default="auto", choices=("auto", "true", "false")),
     # Conversations.
     Option("chat_template", "str", "Chat template: a file, or Jinja text.", default="the model's"),
     Option(
@@ -162,22 +178,28 @@ OPTIONS: tuple[Option, ...] = (
     _vllm("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _vllm("seed", "int", "The engine's seed."),
     Option(
-        "runner", "choice", "How vLLM runs the model.", default="generate", choices=("auto", "generate"),
-        reader="engine", argument="runner", later={"pooling": _EMBEDDING, "draft": "draft models on their own"},
+        "runner", "choice", "How vLLM runs the model; `pooling` is for embeddings.", default="by the task",
+        choices=("auto", "generate", "pooling"), reader="engine", argument="runner",
+        later={"draft": "draft models on their own"},
     ),
     Option(
-        "convert", "choice", "What vLLM turns the model into.", default="auto", choices=("auto", "none"),
-        reader="engine", argument="convert", later={"embed": _EMBEDDING, "classify": _CLASSIFY},
+        "convert", "choice", "What vLLM turns the model into.", default="by the task",
+        choices=("auto", "none", "embed"), reader="engine", argument="convert", later={"classify": _CLASSIFY},
     ),
+    _vllm("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     Option(
-        "backend", "choice", "Library that runs the model.", default="vllm", choices=("auto", "vllm"),
-        later={"transformers": _ACCELERATE},
+        "backend", "choice",
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
+        default="by rolling_batch", choices=("auto", "vllm", "transformers"),
     ),
+    # The transformers engine's.
+    Option(
+        "device_map", "str", "Where transformers puts the model, as `auto`. It needs accelerate.", default="one device",
+    ),
+    Option("load_in_8bit", "bool", "For transformers; the same as `quantize=bitsandbytes8`.", default="false"),
+    Option("load_in_4bit", "bool", "For transformers; the same as `quantize=bitsandbytes4`.", default="false"),
     # What this version does not do.
     *_planned("Bedrock compatibility", bedrock_compat="false"),
-    *_planned("formatters of requests", input_formatter=""),
-    *_planned("content filters", content_filter=""),
-    *_planned(_EMBEDDING, normalize="true"),
     *_planned(
         "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
         lora_extra_vocab_size="256", long_lora_scaling_factors="", fully_sharded_loras="false", lora_target_modules="",
@@ -187,7 +209,6 @@ OPTIONS: tuple[Option, ...] = (
     *_planned("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_planned("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
     *_planned("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
-    *_planned(_ACCELERATE, device_map="", load_in_4bit="false", load_in_8bit="false", low_cpu_mem_usage="false"),
     *_planned(
         "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
         "accepted)", lmcache_auto_config="false", lmcache_config_file="",
@@ -200,6 +221,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("waiting_steps", "str", "For a scheduler that is no more.", reader="nobody"),
     Option("device", "choice", "vLLM finds the device.", choices=("auto", "cuda", "cpu"), reader="nobody"),
     Option("disable_flash_attn", "str", "vLLM chooses the kernel.", reader="nobody"),
+    Option("low_cpu_mem_usage", "bool", "transformers always loads so.", reader="nobody"),
     # DJL Serving's own: the init call carries them, those that are written without `option.` too.
     _host("engine", "DJL's engine: Python."),
     _host("entryPoint", "Module or file of the handler: lmi.handler."),
@@ -240,7 +262,7 @@ def find(name: str) -> Option | None:
 
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
-    values = ", ".join(f"`{choice}`" for choice in option.choices)
+    values = ", ".join(f"`{choice}`" for choice in option.choices if option.kind != "reference")
     return f"| {names} | {option.default or 'none'} | {values or option.expected} | {option.help} |"
 
 
@@ -265,6 +287,7 @@ def options_table() -> str:
             *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.planned),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
+            "The transformers engine has few of them and refuses the others by name.",
             "",
             f"DJL Serving's own keys keep their meaning: {named['host']}.",
             "",

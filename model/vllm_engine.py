@@ -11,7 +11,6 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,8 +30,9 @@ from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
 from .vllm_sampling import room, sampling_params
-from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
+from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
+from .vllm_typical import Typical
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -88,16 +88,10 @@ class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
 
     def __init__(self, settings: Settings) -> None:
-        choose_processes()
+        self._typical = Typical(settings)
+        self._llm = start_vllm(settings, self._typical.decide)
         import vllm
-        from vllm import EngineArgs
-        from vllm.v1.engine.llm_engine import LLMEngine
 
-        from .vllm_options import engine_arguments
-
-        before = set(multiprocessing.active_children())
-        self._llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
-        end_with(set(multiprocessing.active_children()) - before)
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
@@ -133,7 +127,8 @@ class VllmEngine:
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
-            params = sampling_params(generation, self._defaults, max_tokens, guided, connected=self._connected)
+            extra = self._typical.arguments(sampling)
+            params = sampling_params(generation, self._defaults, max_tokens, guided, extra, connected=self._connected)
         except self._client_errors as error:
             raise refused(error) from error
         except template_errors() as error:

@@ -26,12 +26,19 @@ DEFAULTED = (
 
 
 def sampling_params(
-    generation: Generation, defaults: Mapping[str, Any], max_tokens: int, guided: Any, *, connected: bool
+    generation: Generation,
+    defaults: Mapping[str, Any],
+    max_tokens: int,
+    guided: Any,
+    extra: dict[str, Any],
+    *,
+    connected: bool,
 ) -> list[SamplingParams]:
     """SamplingParams for each of the n sequences; raises what vLLM raises for values that it refuses.
 
-    `defaults` are the model's own. `connected`: whether vLLM has a connector that reads kv_transfer_params; without one
-    it would ignore them, and what no connector has checked need not reach vLLM at all.
+    `defaults` are the model's own, `extra` is for our logits processors. `connected`: whether vLLM has a connector that
+    reads kv_transfer_params; without one it would ignore them, and what no connector has checked need not reach vLLM
+    at all.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -59,7 +66,9 @@ def sampling_params(
             arguments[name] = value
     arguments["structured_outputs"] = guided
     if generation.kv_transfer_params and connected:
-        arguments["extra_args"] = {"kv_transfer_params": generation.kv_transfer_params}
+        extra = {**extra, "kv_transfer_params": generation.kv_transfer_params}
+    if extra:
+        arguments["extra_args"] = extra
     seeds = [None if sampling.seed is None else sampling.seed + index for index in range(sampling.n)]
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
 

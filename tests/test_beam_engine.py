@@ -238,8 +238,8 @@ def test_searches_and_others_side_by_side(backend: Any) -> None:
         steps += 1
         for number, event in backend.step():
             events[number].append(event)
-    for one, together in zip(alone, events, strict=True):
-        assert [delta.text for delta in deltas(together)] == [delta.text for delta in deltas(one)]
+    for lonely, together in zip(alone, events, strict=True):
+        assert [delta.text for delta in deltas(together)] == [delta.text for delta in deltas(lonely)]
     # One after the other they would take 142.
     assert steps < 130
 

@@ -41,6 +41,7 @@ DEFAULTS = {
     "pipeline_parallel_degree": 1,
     "dtype": "auto",
     "task": "auto",
+    "normalize": None,
     "unknown_parameters": "ignore",
     "output_formatter": None,
     "device_id": None,
@@ -66,11 +67,28 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("pipeline_parallel_degree", "2", "pipeline_parallel_degree", 2),
     ("served_model_name", "name", "model_name", "name"),
     ("output_formatter", "jsonlines", "output_formatter", "jsonlines"),
+    ("output_formatter", "SSE", "output_formatter", "sse"),
+    ("output_formatter", "mine:Dialect", "custom_formatter", "mine:Dialect"),
+    ("output_formatter", "my.dialect", "custom_formatter", "my.dialect"),
+    ("output_formatter", "json", "custom_formatter", None),
+    ("input_formatter", "mine:read", "input_formatter", "mine:read"),
+    ("content_filter", "guards.words:judge", "content_filter", "guards.words:judge"),
+    ("user_code_threads", "8", "user_code_threads", 8),
     ("dialect", "LMI", "dialect", "lmi"),
     ("unknown_parameters", "error", "unknown_parameters", "error"),
     ("merge_records", "true", "merge_records", True),
     ("enable_streaming", "huggingface", "enable_streaming", True),
     ("task", "text-generation", "task", "generate"),
+    ("task", "text-generation", "engine", "vllm"),
+    ("task", "text-embedding", "task", "embed"),
+    ("task", "feature-extraction", "task", "embed"),
+    ("task", "embed", "task", "embed"),
+    ("task", "text-embedding", "engine", "vllm-embedding"),
+    ("runner", "pooling", "task", "embed"),
+    ("convert", "embed", "task", "embed"),
+    ("runner", "auto", "task", "auto"),
+    ("normalize", "false", "normalize", False),
+    ("normalize", "True", "normalize", True),
     ("device_id", "-1", "device_id", None),
     ("device_id", "1", "device_id", 1),
     ("cluster_size", "2", "cluster_size", 2),
@@ -132,18 +150,26 @@ WRONG = [
     ("dtype", "int8", "set option.quantize"),
     ("dtype", "fp8", "one of auto, fp32"),
     ("async_mode", "yes", "option.async_mode: expected true or false, got 'yes'"),
-    ("output_formatter", "lmi.mine:formatter", "one of json, jsonlines, sse"),
+    ("output_formatter", "my formatter", "json, jsonlines, sse, or module:name, got 'my formatter'"),
+    ("output_formatter", "mine:1", "json, jsonlines, sse, or module:name"),
+    ("content_filter", "guard", "option.content_filter: expected module:name, got 'guard'"),
+    ("user_code_threads", "0", "an integer of at least 1"),
     ("speculative_config", "{x", "a JSON object"),
     ("speculative_config", "[]", "a JSON object"),
     ("model_id", "s3://bucket/model", "s3://"),
     ("device_id", "gpu", "option.device_id"),
     ("rolling_batch", "trtllm", "does not support TensorRT-LLM's schema"),
-    ("rolling_batch", "scheduler", "does not support the transformers engine"),
-    ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
-    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, disable"),
-    ("backend", "transformers", "the transformers engine"),
-    ("task", "text-embedding", "embeddings"),
-    ("runner", "pooling", "embeddings"),
+    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, scheduler, hf-accelerate, disable"),
+    ("backend", "other", "one of auto, vllm, transformers"),
+    ("device_map", "auto", "option.backend=transformers"),
+    ("load_in_8bit", "true", "option.backend=transformers"),
+    ("load_in_4bit", "true", "option.backend=transformers"),
+    ("task", "classify", "does not support classification"),
+    ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed"),
+    ("convert", "classify", "does not support classification"),
+    ("runner", "draft", "does not support draft models on their own"),
+    ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
+    ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
@@ -152,7 +178,7 @@ WRONG = [
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
     ("speculative_length", "0", "option.speculative_length: expected an integer of at least 1, got '0'"),
     ("draft_model_id", "x", "speculative decoding"),
-    ("input_formatter", "x", "formatters"),
+    ("input_formatter", "x", "module:name"),
     ("mpi_mode", "true", "engine=Python"),
 ]
 
@@ -187,6 +213,39 @@ def test_async_mode_excludes_rolling_batch() -> None:
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
 
 
+# Options, the engine that they choose, and what the batching is resolved to.
+ENGINES: list[tuple[dict[str, str], str, str]] = [
+    ({"backend": "vllm"}, "vllm", "vllm"),
+    ({"backend": "auto"}, "auto", "vllm"),
+    ({"backend": "transformers"}, "transformers", "scheduler"),
+    ({"rolling_batch": "scheduler"}, "transformers", "scheduler"),
+    ({"rolling_batch": "hf-accelerate"}, "transformers", "hf-accelerate"),
+    ({"rolling_batch": "scheduler", "backend": "transformers"}, "transformers", "scheduler"),
+    ({"backend": "transformers", "async_mode": "true"}, "transformers", "disable"),
+    ({"rolling_batch": "vllm", "backend": "auto"}, "auto", "vllm"),
+]
+
+
+@pytest.mark.parametrize(("properties", "engine", "rolling_batch"), ENGINES, ids=str)
+def test_engine(properties: dict[str, str], engine: str, rolling_batch: str) -> None:
+    taken = settings(**properties)
+    assert (taken.engine, taken.rolling_batch) == (engine, rolling_batch)
+
+
+@pytest.mark.parametrize(
+    ("rolling_batch", "backend"),
+    [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm"), ("hf-accelerate", "auto")],
+)
+def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> None:
+    assert f"contradicts option.rolling_batch={rolling_batch}" in refused(rolling_batch=rolling_batch, backend=backend)
+
+
+def test_options_of_the_transformers_engine() -> None:
+    assert settings(backend="transformers").max_rolling_batch_size == 32
+    taken = settings(backend="transformers", device_map="auto", load_in_8bit="true", low_cpu_mem_usage="true")
+    assert (taken.device_map, taken.load_in_8bit, taken.load_in_4bit) == ("auto", True, False)
+
+
 @pytest.mark.parametrize(
     ("given", "dynamic"),
     [
@@ -206,6 +265,41 @@ def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
 
 def test_dynamic_batches_exclude_rolling_batch() -> None:
     assert "option.rolling_batch: expected disable" in refused(rolling_batch="vllm", batch_size="8")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"task": "text-generation", "runner": "pooling"},
+            "option.task: expected text-embedding with option.runner=pooling, got 'text-generation'",
+        ),
+        (
+            {"task": "generate", "convert": "embed"},
+            "option.task: expected text-embedding with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "text-embedding", "runner": "generate"},
+            "option.runner: expected pooling with option.task=text-embedding, got 'generate'",
+        ),
+        (
+            {"convert": "embed", "runner": "generate"},
+            "option.runner: expected pooling with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "embed", "speculative_draft_model": "ngram"},
+            "option.speculative_draft_model: expected no such option with task=text-embedding: nothing is generated",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_the_task(given: dict[str, str], message: str) -> None:
+    assert refused(**given) == message
+
+
+def test_normalize_means_nothing_to_a_model_that_generates() -> None:
+    assert "option.normalize=false has no effect" in settings(normalize="false").notes[0]
+    assert settings(normalize="true").notes == settings(normalize="false", task="embed").notes == ()
 
 
 def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
@@ -427,3 +521,10 @@ def test_conversations() -> None:
     assert taken.chat_template_content_format == "auto"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="false").tool_call_parser is None
+
+
+@pytest.mark.parametrize("given", [{"backend": "transformers"}, {"rolling_batch": "scheduler"}], ids=str)
+def test_embeddings_need_vllm(given: dict[str, str]) -> None:
+    (name, value) = next(iter(given.items()))
+    expected = f"option.{name}: expected vLLM with option.task=text-embedding, got {value!r}"
+    assert expected in refused(task="text-embedding", **given)
