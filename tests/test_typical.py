@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +13,10 @@ import msgspec
 import pytest
 
 from lmi.model.errors import OptionError, UnsupportedError
-from lmi.model.events import Delta
-from lmi.model.generation import Generation, Sampling
+from lmi.model.events import Delta, Event, Failed
+from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import Settings, load_settings
+from lmi.model.remote import RemoteEngine
 from lmi.model.vllm_typical import ARGUMENT, Typical
 
 from .endpoints import model_directory
@@ -103,10 +106,11 @@ def test_like_transformers(mass: float, masked: bool) -> None:
     column = torch.full((6, 1), mass)
     column[2] = 1.0
     column[4] = 0.5
+    warper: Any = TypicalLogitsWarper
     kept = keep_typical(logits.clone(), column)
     for row in range(6):
         own = float(column[row])
-        expected = logits[row : row + 1] if own == 1 else TypicalLogitsWarper(own)(None, logits[row : row + 1])
+        expected = logits[row : row + 1] if own == 1 else warper(own)(None, logits[row : row + 1])
         assert torch.equal(kept[row], expected[0])
         assert torch.isfinite(kept[row]).any()
 
@@ -159,7 +163,7 @@ def test_the_second_runners_processor() -> None:
     made = config(second=True, asynchronous=True, speculative=True)
     assert not decided("auto", made).why_not
     assert made.model_config.logits_processors == ["lmi.model.vllm_typical:V2"]
-    processor = vllm_typical.V2(None, SimpleNamespace(max_num_reqs=8, device=torch.device("cpu")))
+    processor: Any = vllm_typical.V2(None, SimpleNamespace(max_num_reqs=8, device=torch.device("cpu")))
     asked = [params(0.3, 2.0), params(None), params(0.3, 0.0), params(0.6)]
     assert [processor.add_request(slot, one) for slot, one in zip((5, 1, 2, 7), asked, strict=True)] == [
         True,
@@ -224,11 +228,12 @@ def test_every_token_drawn_is_typical(backend: Any, demo_model: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(demo_model, dtype=torch.float32).eval()
     prompt = AutoTokenizer.from_pretrained(demo_model)(PROMPT)["input_ids"]
     typical, free = run(backend, generation(typical_p=0.2, logprobs=0), generation(logprobs=0))
+    warper: Any = TypicalLogitsWarper(0.2)
     outside: list[int] = []
     for ids in (typical, free):
         with torch.no_grad():
             logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / 2.0
-        kept = TypicalLogitsWarper(0.2)(None, logits)
+        kept = warper(None, logits)
         outside.append(sum(not torch.isfinite(kept[place, token]) for place, token in enumerate(ids)))
     assert outside[0] == 0
     assert outside[1] > 5
@@ -257,3 +262,40 @@ def test_greedy_is_greedy(backend: Any) -> None:
         alone,
         alone,
     ]
+
+
+@pytest.mark.engine
+def test_a_core_in_a_process_of_its_own(
+    backend: Any, demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: it loads the processor by its name. Beam search feeds it from outside, too."""
+    asked = [
+        generation(typical_p=0.3),
+        Generation(
+            request_id="test",
+            prompt=PROMPT,
+            sampling=Sampling(temperature=0.0, max_tokens=12, n=3, beams=Beams(width=3)),
+            tokens=True,
+        ),
+    ]
+    alone = [run(backend, one)[0] for one in asked]
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    model_dir = model_directory(demo_model, tmp_path / "model", {})
+    engine = RemoteEngine(load_settings(model_dir, environment={}, overrides={}))
+    ended = [threading.Event() for _ in asked]
+    events: list[list[Event]] = [[] for _ in asked]
+
+    def sink(number: int, event: Event) -> None:
+        events[number].append(event)
+        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
+            ended[number].set()
+
+    try:
+        engine.start()
+        for number, one in enumerate(asked):
+            engine.submit(one, functools.partial(sink, number))
+            assert ended[number].wait(60)
+    finally:
+        engine.close()
+    for expected, found in zip(alone, events, strict=True):
+        assert [token.id for event in found if isinstance(event, Delta) for token in event.tokens] == expected
