@@ -38,6 +38,12 @@ not refused here is left to the engine's side, which knows all names."""
 _DTYPES = {"fp32": "float32", "float": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
 
 
+_MPI = {
+    "trtllm": "DJL Serving turns it on for option.rolling_batch=trtllm, a worker for each device; for one device set "
+    "option.tensor_parallel_degree=1, for more option.rolling_batch=vllm and option.parameter_schema=trtllm"
+}
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory's configuration says. It travels to the engine's process as msgpack."""
 
@@ -52,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist (vLLM too), or disable: in async mode, and for dynamic batches."""
+    """Resolved: vllm, lmi-dist or trtllm (vLLM too), or disable: in async mode, and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -70,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     task: str = "auto"
     """auto or generate."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
+    parameter_schema: Literal["common", "trtllm"] | None = None
+    """None: that of `rolling_batch`."""
     chat_template: str | None = None
     """A file, relative to the model directory or not, or Jinja text."""
     chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
@@ -209,6 +217,10 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    # One device leaves one worker, which is as good as none of MPI.
+    degrees = (values.get("tensor_parallel_degree"), values.get("pipeline_parallel_degree", 1))
+    if values.get("mpi_mode") and degrees != (1, 1):
+        reading.fault("mpi_mode", _MPI.get(rolling_batch, "MPI mode is not supported: set engine=Python"))
     draft = speculative_config(values, directory)
     if draft and "speculative_config" in reading.arguments:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
@@ -241,6 +253,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         enable_streaming=values.get("enable_streaming", "false") != "false",
         task="auto" if values.get("task", "auto") == "auto" else "generate",
         unknown_parameters=values.get("unknown_parameters", "ignore"),
+        parameter_schema=values.get("parameter_schema"),
         chat_template=values.get("chat_template"),
         chat_template_content_format=values.get("chat_template_content_format", "auto"),
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
@@ -277,6 +290,9 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
     if rolling_batch == "lmi-dist":
         reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
+        return rolling_batch, False
+    if rolling_batch == "trtllm":
+        reading.notes.append("option.rolling_batch=trtllm runs on vLLM, with TensorRT-LLM's defaults of parameters")
         return rolling_batch, False
     return "vllm", False
 
