@@ -11,7 +11,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest clients lint lock clean
+.PHONY: serve test test-newest lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -88,6 +88,8 @@ $(CLIENTS): | $(UV)
 	@touch $@
 
 clients: $(CLIENTS)
+
+environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 
 .cache/uv/bin/uv:
 	@echo "uv: not found, installing $(UV_VERSION) into .cache/uv"

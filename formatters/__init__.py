@@ -1,6 +1,7 @@
 """The wire dialects, and which one a request is in.
 
-To add one: write a module of the shape of `base.Format` and put it into FORMATS.
+To add one: write a module of the shape of `base.Format` and put it into FORMATS. A service may know further ones, its
+user's `own`; they are asked before ours.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
-from ..model.errors import MediaTypeError, OptionError, PayloadError, RequestError
+from ..model.errors import LmiError, MediaTypeError, OptionError, PayloadError, RequestError, UserCodeError
 from ..model.options import Settings
 from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
@@ -22,10 +24,13 @@ __all__ = [
     "Answer",
     "Call",
     "Format",
+    "Hooks",
     "Request",
     "Route",
     "check_dialect",
     "detect",
+    "explicit_format",
+    "read_body",
     "read_json",
     "receive",
     "refusal",
@@ -116,45 +121,48 @@ def _path_of(value: Any, wanted: object) -> str | None:
     return None
 
 
-def _explicit(request: Request, settings: Settings) -> Format | None:
+def explicit_format(request: Request, settings: Settings, own: Sequence[Format] = ()) -> Format | None:
     """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
-        found = route_of(request)
+        found = route_of(request, own)
         return found[0] if found else None
-    for candidate in FORMATS:
+    known = (*own, *FORMATS)
+    for candidate in known:
         if name == candidate.NAME:
             return candidate
-    raise PayloadError.of("dialect", name, "one of " + ", ".join(known.NAME for known in FORMATS))
+    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known))
 
 
-def route_of(request: Request) -> tuple[Format, Route] | None:
+def route_of(request: Request, own: Sequence[Format] = ()) -> tuple[Format, Route] | None:
     """The dialect that has a route of its own for the request, and the route."""
-    taking = [(known, route) for known in FORMATS for route in known.ROUTES if route.takes(request)]
+    taking = [(known, route) for known in (*own, *FORMATS) for route in known.ROUTES if route.takes(request)]
     return min(taking, key=lambda found: found[1].query is None, default=None)
 
 
-def check_dialect(settings: Settings) -> None:
+def check_dialect(settings: Settings, own: Sequence[Format] = ()) -> None:
     """Raises OptionError if `option.dialect` names no dialect."""
-    if settings.dialect and all(settings.dialect != known.NAME for known in FORMATS):
-        expected = ", ".join(known.NAME for known in FORMATS)
+    names = [known.NAME for known in (*own, *FORMATS)]
+    if settings.dialect and settings.dialect not in names:
+        expected = ", ".join(names)
         raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
 
 
-def detect(payload: Payload, request: Request, settings: Settings) -> Format:
+def detect(payload: Payload, request: Request, settings: Settings, own: Sequence[Format] = ()) -> Format:
     """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
 
     Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
     """
-    explicit = _explicit(request, settings)
+    explicit = explicit_format(request, settings, own)
     if explicit is not None:
         return explicit
-    for candidate in FORMATS:
+    known = (*own, *FORMATS)
+    for candidate in known:
         if candidate.matches(payload, request, settings):
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {known.MARK: known.NAME for known in reversed(FORMATS) if known.MARK} | {usual.MARK: usual.NAME}
+    marks = {one.MARK: one.NAME for one in reversed(known) if one.MARK} | {usual.MARK: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
     raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
 
@@ -174,39 +182,62 @@ def _check_content_type(request: Request) -> None:
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
-def _check_query(request: Request) -> None:
+def _check_query(request: Request, own: Sequence[Format] = ()) -> None:
     """A GET has its body in the query."""
-    found = route_of(request)
+    found = route_of(request, own)
     if request.method == "GET" and not request.body and found and found[1].body:
         name = found[1].body
         raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
 
 
-def receive(request: Request, settings: Settings) -> Call | Answer:
+def read_body(request: Request) -> Payload:
+    """The JSON object that a request carries; raises RequestError."""
+    _check_content_type(request)
+    return read_json(request.body)
+
+
+class Hooks:
+    """What a service may put around a dialect's `parse`. These change nothing."""
+
+    def read(self, request: Request) -> Payload:
+        """The body, as dialects are to see it; raises RequestError or UserCodeError, as `ready` does."""
+        return read_body(request)
+
+    def ready(self, call: Call, dialect: Format, payload: Payload, request: Request, settings: Settings) -> Call:
+        """The call that is made in place of the one that `dialect` made of `payload`."""
+        return call
+
+
+PLAIN = Hooks()
+
+
+def receive(request: Request, settings: Settings, own: Sequence[Format] = (), hooks: Hooks = PLAIN) -> Call | Answer:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
-        dialect = _explicit(request, settings) or dialect
-        _check_content_type(request)
-        _check_query(request)
-        payload = read_json(request.body)
-        dialect = detect(payload, request, settings)
-        return dialect.parse(payload, request, settings)
-    except RequestError as error:
+        dialect = explicit_format(request, settings, own) or dialect
+        _check_query(request, own)
+        payload = hooks.read(request)
+        dialect = detect(payload, request, settings, own)
+        return hooks.ready(dialect.parse(payload, request, settings), dialect, payload, request, settings)
+    except (RequestError, UserCodeError) as error:
         return dialect.refuse(error, payload, request, settings)
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
         return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
 
 
-def refusal(error: RequestError, request: Request, settings: Settings) -> Answer:
-    """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in."""
+def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
+    """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
+
+    Only of our dialects: a request that is not admitted does not reach code of the user's.
+    """
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
-        dialect = _explicit(request, settings) or dialect
+        dialect = explicit_format(request, settings) or dialect
         payload = read_json(request.body)
         dialect = detect(payload, request, settings)
     except (RequestError, RecursionError):

@@ -28,6 +28,7 @@ __all__ = [
     "Answer",
     "Call",
     "Format",
+    "Page",
     "Payload",
     "Reply",
     "Request",

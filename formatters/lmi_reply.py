@@ -37,7 +37,13 @@ REFUSED = 424
 OWN_STATUS = (MediaTypeError, UnauthorizedError)
 """Errors that have a status of their own, on hosts that can send it (wire-decisions: Content type; API keys)."""
 
-FINISH_REASONS: dict[FinishReason, str] = {"eos": "eos_token", "stop": "stop_sequence", "length": "length"}
+FINISH_REASONS: dict[FinishReason, str] = {
+    "eos": "eos_token",
+    "stop": "stop_sequence",
+    "length": "length",
+    # No word of specs 002; its clients read the reason as text, and one that looks must not take the text for whole.
+    "content_filter": "content_filter",
+}
 """What is not in it, `abort`, is an error."""
 
 

@@ -26,7 +26,12 @@ __all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame", "Te
 
 DONE = b"data: [DONE]\n\n"
 
-FINISH_WORDS: dict[FinishReason, FinishWord] = {"eos": "stop", "stop": "stop", "length": "length"}
+FINISH_WORDS: dict[FinishReason, FinishWord] = {
+    "eos": "stop",
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+}
 """What is not in it, `abort`, is an error."""
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from msgspec import UNSET, UnsetType
 
 from ..model.errors import LmiError
-from ..model.events import Delta, Event, Finish, Started, Token
+from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, encode
-from .lmi_reply import EVENTS, FINISH_REASONS, Framing, aborted
+from .lmi_reply import EVENTS, Framing, aborted
+from .lmi_reply import FINISH_REASONS as LMI_REASONS
 from .tgi_bodies import (
     INCOMPLETE,
     BestOfSequence,
@@ -35,6 +36,9 @@ from .tgi_bodies import (
 )
 
 __all__ = ["Shape", "StreamReply", "WholeReply"]
+
+FINISH_REASONS: dict[FinishReason, str] = {**LMI_REASONS, "content_filter": "stop_sequence"}
+"""TGI's clients refuse a word that they do not know; its own for an end that was not the model's is stop_sequence."""
 
 CLOSING_TOKEN = TokenObject(-1, "", 0.0, special=True)
 """Of the last line when a sequence ends without a further token: every line has a token, and this one adds nothing."""

@@ -1,6 +1,6 @@
 """Requests on an event loop: the local server's and DJL's async mode.
 
-    engine's thread: Exchange._feed -> mark;  Engine.listen -> flush --one hop a step--> loop: wake whoever waits
+    engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: wake whoever waits
 
 However many requests a step serves, the event loop is woken once.
 """
@@ -72,7 +72,7 @@ class AsyncService:
         self.service = service
         self._loop = asyncio.get_running_loop()
         self._fresh: deque[Stream] = deque()
-        service.engine.listen(self._flush)
+        service.listen(self._flush)
 
     def open(self, request: Request) -> Stream | Answer:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits."""
@@ -103,7 +103,7 @@ class AsyncService:
                     return
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step."""
+        """On the engine's thread, after each step, or on one that code of the user's has run on."""
         if self._fresh:
             # The loop may be closed already when the engine tells of its end.
             with contextlib.suppress(RuntimeError):

@@ -1,6 +1,6 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> dialect --> entry point --> files of the model --> arguments of vLLM, where it is installed
+    options --> code of the user's --> dialect --> entry point --> files of the model --> arguments of the engine
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
@@ -13,12 +13,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-from ..formatters import check_dialect
 from ..model.errors import OptionError
 from ..model.options import Settings, load_settings
+from .extensions import load_extensions
 
 __all__ = ["check", "require_directory"]
 
@@ -42,7 +43,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     """
     require_directory(model_dir)
     settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
-    check_dialect(settings)
+    own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
@@ -50,9 +51,32 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         f"options: good; {settings.engine}, {mode}",
         *(f"note: {note}" for note in settings.notes),
         _entry_point(settings),
+        *own,
         _model(settings),
         *_arguments(settings),
     ]
+
+
+def _own_code(settings: Settings) -> list[str]:
+    """Code of the user's, loaded as start-up does; the container alone may have what it imports."""
+    before = list(sys.path)
+    try:
+        extensions = load_extensions(settings)
+    except OptionError as error:
+        cause = error.__cause__
+        if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").partition(".")[0] != "djl_python":
+            raise
+        return [f"note: not checked, as it needs djl_python, which only the container has: {error.message}"]
+    finally:
+        sys.path[:] = before
+    found = [
+        ("input formatter", extensions.input),
+        ("output formatter", extensions.output),
+        ("content filter", extensions.filter),
+    ]
+    kinds = [kind for kind, one in found if one]
+    kinds += [f"dialect {dialect.NAME}" for dialect in extensions.dialects]
+    return [f"your own code: {', '.join(kinds)}"] if kinds else []
 
 
 def _entry_point(settings: Settings) -> str:
@@ -140,6 +164,21 @@ def _weights(path: Path) -> None:
 
 
 def _arguments(settings: Settings) -> list[str]:
+    lines = [] if settings.engine == "vllm" else _of_transformers(settings)
+    return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
+
+
+def _of_transformers(settings: Settings) -> list[str]:
+    from ..model.transformers_options import transformers_arguments
+
+    arguments = transformers_arguments(settings)
+    given = [f"{name}={value}" for name, value in arguments.given.items()]
+    if importlib.util.find_spec("transformers") is None:
+        return [f"transformers: not installed here; options good: {', '.join(given) or 'none'}"]
+    return [f"transformers {version('transformers')}: options good: {', '.join(given) or 'none'}"]
+
+
+def _of_vllm(settings: Settings) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]

@@ -1,4 +1,4 @@
-"""The only module that uses djl_python: its Input becomes requests, frames become its Output.
+"""The only module but custom.py that uses djl_python: its Input becomes requests, frames become its Output.
 
     handle(Input) --empty--------------> start the engine
                   --in an event loop---> AsyncService.frames
@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
 from djl_python import Input, Output
 
 from ..formatters import Request
 from ..formatters.base import JSON
-from ..model.errors import OptionError, StartError
+from ..model.errors import StartError
 from ..model.options import settings_of
 from .asynchronous import AsyncService
 from .frames import Frame
@@ -94,11 +94,11 @@ class Worker:
         if self._service is not None:
             return None
         try:
-            _refuse_formatters(inputs.get_properties())
+            handed = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.
-            properties = {name: str(value) for name, value in inputs.get_properties().items()}
+            properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in handed}
             settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
-            service = Service(settings)
+            service = Service(settings, handed=handed)
             service.start()
         except StartError as refused:
             log.error("start failed: %s", refused)
@@ -112,12 +112,10 @@ class Worker:
         return Output().error(error.message, code=error.status, message=error.message)
 
 
-def _refuse_formatters(properties: Mapping[str, object]) -> None:
-    """djl_python hands over what a model.py decorates: to ignore it would change every answer."""
-    for name in ("input_formatter", "output_formatter"):
-        if callable(function := properties.get(name)):
-            shown = getattr(function, "__name__", repr(function))
-            raise OptionError(f"model.py: the {name} {shown} is not supported yet", name)
+def _formatters(properties: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
+    """The functions that djl_python has found in model.py and hands over among the options."""
+    names = ("input_formatter", "output_formatter")
+    return {name: function for name in names if callable(function := properties.get(name))}
 
 
 def _in_event_loop() -> bool:

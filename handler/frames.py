@@ -82,7 +82,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     headers = headers_of(reply) if first else {}
     if first and finished and (exchange.failure is not None) and reply.status >= 400:
         records.clear()
-        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, reply.status)
+        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
     if merge:
         data = b"".join(records)
         records.clear()

@@ -56,7 +56,7 @@ class RollingBatch:
         self._open: list[_Open] = []
         self._news = threading.Condition()
         self._told = 0
-        service.engine.listen(self._tell)
+        service.listen(self._tell)
 
     def step(self, items: Sequence[Request | None], *, reset: bool = False) -> list[Frame]:
         """One frame for each item, in order. An item is a new request, or None for one that runs already.
@@ -96,7 +96,7 @@ class RollingBatch:
         self._open = [_Open(frame=lost) for _ in range(running)]
 
     def _tell(self) -> None:
-        """Called by the engine after each step."""
+        """Called when there may be news."""
         with self._news:
             self._told += 1
             self._news.notify()

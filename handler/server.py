@@ -36,8 +36,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import FORMATS, Answer, Request, refusal, route_of
-from ..model.errors import UnauthorizedError
+from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
+from ..formatters.base import Page
+from ..model.errors import LmiError, UnauthorizedError
 from .asynchronous import AsyncService, Stream
 from .headers import ATTRIBUTES_HEADER, attributes_of
 from .service import Service
@@ -131,7 +132,7 @@ class LocalServer:
             method="GET" if http.method == "HEAD" else http.method,
             request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
         )
-        found = route_of(request)
+        found = route_of(request, self._service.dialects)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if not self._admitted(http):
@@ -140,9 +141,19 @@ class LocalServer:
             # A path that is a dialect's with some query parameter only.
             return Response("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
-            return _answer(page(request, self._service.settings, self._service.info))
+            return _answer(await self._page(found[0], page, request))
         opened = self._streams.open(request)
         return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened)
+
+    async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
+        """An answer without the engine; one of the user's own dialects gives it apart."""
+        settings, info = self._service.settings, self._service.info
+        if dialect in FORMATS:
+            return page(request, settings, info)
+        try:
+            return await self._service.apart(lambda: page(request, settings, info))
+        except LmiError as error:
+            return refusal(error, request, settings)
 
     def _admitted(self, http: HttpRequest) -> bool:
         """Whether the request carries the key, if one is needed."""
@@ -172,7 +183,7 @@ def application(service: Service, key: str | None = None) -> Starlette:
     """The ASGI application for a service that has been started; with `key`, for those who have it."""
     server = LocalServer(service, key)
     methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
-    for known in FORMATS:
+    for known in (*service.dialects, *FORMATS):
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
     routes = [

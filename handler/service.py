@@ -2,44 +2,104 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
-from ..formatters import Answer, Request, check_dialect, receive
-from ..model.engine import Engine, EngineInfo
+from ..formatters import Answer, Format, Request, receive
+from ..model.engine import Engine, EngineInfo, Listener
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
+from .deferred import Deferred
 from .exchange import Exchange
+from .extensions import NONE, Extensions, Handed, load_extensions
 
 __all__ = ["Service"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Service:
     """Opens an exchange for each request."""
 
-    def __init__(self, settings: Settings, engine: Engine | None = None) -> None:
+    def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: Handed = NONE) -> None:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
         self.info: EngineInfo
+        self._handed = handed
+        self._extensions: Extensions | None = None
+        self._listeners: list[Listener] = []
+
+    @property
+    def dialects(self) -> tuple[Format, ...]:
+        """The user's own, which go before ours."""
+        return self._extensions.dialects if self._extensions else ()
 
     def start(self) -> EngineInfo:
-        """Brings the engine up; raises StartError."""
-        check_dialect(self.settings)
-        self.info = self.engine.start()
+        """Loads the user's code and brings the engine up; raises StartError."""
+        extensions = load_extensions(self.settings, self._handed)
+        # Beside the engine's start, for a tokenizer takes its time too.
+        preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
+        try:
+            self.info = self.engine.start()
+            if preparing is not None:
+                preparing.result()
+        except BaseException:
+            self.engine.close()
+            extensions.workers.close()
+            raise
+        self._extensions = extensions
         return self.info
 
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:
-        """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine."""
-        call = receive(request, self.settings)
-        if isinstance(call, Answer):
-            log.info("request %s refused: %s", request.request_id, call.failure)
-            return call
-        exchange = Exchange(call, self.engine, request_id=request.request_id, on_news=on_news)
+        """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
+
+        Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
+        """
+        exchange: Exchange
+        if (extensions := self._extensions) is not None and extensions.concerns(request):
+            exchange = Deferred(
+                partial(extensions.receive, request),
+                self.engine,
+                extensions.workers,
+                request_id=request.request_id,
+                on_news=on_news,
+                notify=self._notify,
+            )
+        else:
+            call = receive(request, self.settings, self.dialects)
+            if isinstance(call, Answer):
+                log.info("request %s refused: %s", request.request_id, call.failure)
+                return call
+            exchange = Exchange(call, self.engine, request_id=request.request_id, on_news=on_news)
         exchange.begin()
         return exchange
+
+    def listen(self, listener: Listener) -> None:
+        """Calls `listener` when exchanges may have news.
+
+        That is after each step of the engine, on its thread, and after code of the user's has run, on the thread that
+        it ran on.
+        """
+        self._listeners.append(listener)
+        self.engine.listen(listener)
+
+    async def apart(self, work: Callable[[], T]) -> T:
+        """What `work` gives, which may be code of the user's: the event loop goes on meanwhile."""
+        if self._extensions is None:
+            return work()
+        return await asyncio.wrap_future(self._extensions.workers.call(work))
 
     def close(self) -> None:
         """Ends the engine."""
         self.engine.close()
+        if self._extensions is not None:
+            self._extensions.workers.close()
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()

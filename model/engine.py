@@ -115,8 +115,10 @@ class Backend(Protocol):
 
 ENGINES = {
     "vllm": "lmi.model.vllm_engine:VllmEngine",
+    "transformers": "lmi.model.transformers_engine:TransformersEngine",
+    "auto": "lmi.model.fallback:first_that_runs",
 }
-"""Name to "module:class" of a Backend. The module is imported in the engine's process only."""
+"""Name to "module:class" of a Backend, or function that returns one. The module is imported in the engine's process."""
 
 
 def load_backend(settings: Settings) -> Backend:

@@ -6,11 +6,13 @@
     │   ├── ParameterError      a parameter's value is out of range
     │   │   └── ContextError      the prompt does not fit the model's context
     │   ├── UnsupportedError    understood, but this model or engine cannot honour it
+    │   ├── ContentFilterError  the user's content filter flagged the prompt
     │   ├── MediaTypeError      the body is not JSON by its Content-Type
     │   ├── UnauthorizedError   no key, or a wrong one
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
+    │   ├── UserCodeError       code of the user's (a formatter, a dialect, a filter) failed on this request
     │   ├── OverloadedError     a limit on queued work was reached
     │   └── UnavailableError    the engine is starting, being rebuilt, or gone
     └── StartError            the model cannot be served at all
@@ -27,6 +29,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "ContentFilterError",
     "ContextError",
     "EngineError",
     "GenerationError",
@@ -43,6 +46,7 @@ __all__ = [
     "UnauthorizedError",
     "UnavailableError",
     "UnsupportedError",
+    "UserCodeError",
     "error_of_kind",
     "one_line",
 ]
@@ -112,6 +116,12 @@ class UnsupportedError(RequestError):
     code = "unsupported"
 
 
+class ContentFilterError(RequestError):
+    """`option.content_filter` flagged the prompt (specs 004: ContentFilterError); `param` is the prompt's field."""
+
+    code = "content_filter"
+
+
 class MediaTypeError(RequestError):
     """The body is of another kind than JSON, by its Content-Type."""
 
@@ -143,6 +153,12 @@ class GenerationError(EngineError):
     """The engine failed this request alone."""
 
     code = "generation_failed"
+
+
+class UserCodeError(EngineError):
+    """Code of the user's raised, or returned what it may not; the message names the function."""
+
+    code = "user_code_failed"
 
 
 class OverloadedError(EngineError):
@@ -187,11 +203,13 @@ _KINDS: dict[str, type[LmiError]] = {
         ParameterError,
         ContextError,
         UnsupportedError,
+        ContentFilterError,
         MediaTypeError,
         UnauthorizedError,
         NotFoundError,
         EngineError,
         GenerationError,
+        UserCodeError,
         OverloadedError,
         UnavailableError,
         StartError,

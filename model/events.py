@@ -17,8 +17,9 @@ from .errors import LmiError, error_of_kind
 
 __all__ = ["CallDelta", "Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
 
-FinishReason = Literal["eos", "stop", "length", "abort"]
-"""eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off."""
+FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
+"""eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off.
+content_filter: the user's filter flagged what came next; engines do not give it."""
 
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot carry (the value that OpenAI documents: specs 001, Token object)."""

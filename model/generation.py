@@ -71,6 +71,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_k: int | None = None
     """0 is all tokens."""
     min_p: float | None = None
+    typical_p: float | None = None
+    """In (0, 1]; None is 1, neutral."""
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None

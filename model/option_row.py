@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,8 +11,11 @@ import msgspec
 
 __all__ = ["Kind", "Option"]
 
-Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine"]
-"""`list`: texts. `engine`: text whose form the engine alone knows."""
+Kind = Literal["bool", "int", "float", "str", "choice", "json", "list", "engine", "reference"]
+"""`list`: texts. `engine`: text whose form the engine alone knows. `reference`: the name of an object of the user's,
+`module:name`; with choices it may be one of them, or a module."""
+
+_REFERENCE = re.compile(r"[^\W\d][\w.]*(:[^\W\d][\w.]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Option:
             return "one of " + ", ".join(self.choices)
         if self.kind == "json":
             return "a JSON object"
+        if self.kind == "reference":
+            return ", ".join((*self.choices, "or module:name")) if self.choices else "module:name"
         if self.kind == "list":
             return "a list in JSON, or items with blanks between"
         noun = {"int": "an integer", "float": "a number", "engine": "what vLLM takes"}.get(self.kind, "text")
@@ -74,6 +80,8 @@ class Option:
             return text.lower()
         if self.kind in {"int", "float"}:
             return self._number(text)
+        if self.kind == "reference":
+            return self._reference(text)
         if self.kind == "json":
             self._json(text)
         return self._items(text) if self.kind == "list" else text
@@ -87,6 +95,15 @@ class Option:
         if not (self.least is None or number >= self.least) or not (self.most is None or number <= self.most):
             raise ValueError(self.expected)
         return number
+
+    def _reference(self, text: str) -> str:
+        """Whether there is such an object shows when it is imported."""
+        if text.lower() in self.choices:
+            return text.lower()
+        found = _REFERENCE.fullmatch(text)
+        if not found or not (found[1] or self.choices):
+            raise ValueError(self.expected)
+        return text
 
     def _items(self, text: str) -> tuple[str, ...]:
         if not text.startswith("["):

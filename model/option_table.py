@@ -30,7 +30,6 @@ def _host(name: str, help: str, *aliases: str) -> Option:
     return Option(name, "str", help, aliases=aliases, reader="host")
 
 
-_ACCELERATE = "the transformers engine"
 _EMBEDDING = "embeddings"
 _CLASSIFY = "classification"
 
@@ -63,9 +62,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("served_model_name", "str", "Name of the model in answers.", default="the model directory"),
     # Batching and devices.
     Option(
-        "rolling_batch", "choice", "How requests are batched; `auto` is `vllm`. `lmi-dist` and `trtllm` run on vLLM.",
-        default="auto", choices=("auto", "vllm", "lmi-dist", "trtllm", "disable"),
-        later={"scheduler": _ACCELERATE, "hf-accelerate": _ACCELERATE},
+        "rolling_batch", "choice",
+        "How requests are batched; `auto` is `vllm`. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
+        "`hf-accelerate` on transformers.",
+        default="auto", choices=("auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"),
     ),
     Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
     Option(
@@ -74,7 +74,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
-        default="256", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
+        default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
     ),
     Option(
         "max_rolling_batch_prefill_tokens", "engine", "How many tokens, prompts included, one step computes at most.",
@@ -94,8 +94,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     # Requests and answers.
     Option(
-        "output_formatter", "choice", "Form of LMI answers: one document, or a stream of lines or of events (SSE).",
+        "output_formatter", "reference", "Form of LMI answers: one document, or a stream of lines or of events (SSE). "
+        "`module:name` is a dialect or formatter of your own.",
         default="by the request", choices=("json", "jsonlines", "sse"),
+    ),
+    Option(
+        "input_formatter", "reference", "A function of your own that makes the payload of each request.",
+        default="model.py's",
+    ),
+    Option("content_filter", "reference", "A function of your own that judges prompts and generated text."),
+    Option(
+        "user_code_threads", "int", "How many threads run your own code at most.",
+        default="max_rolling_batch_size", least=1,
     ),
     Option("dialect", "str", "Wire dialect of every request.", default="by the request"),
     Option("tgi_compat", "bool", "Answer requests with `inputs` as Hugging Face's TGI does.", default="false"),
@@ -178,13 +188,18 @@ OPTIONS: tuple[Option, ...] = (
         reader="engine", argument="convert", later={"embed": _EMBEDDING, "classify": _CLASSIFY},
     ),
     Option(
-        "backend", "choice", "Library that runs the model.", default="vllm", choices=("auto", "vllm"),
-        later={"transformers": _ACCELERATE},
+        "backend", "choice",
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
+        default="by rolling_batch", choices=("auto", "vllm", "transformers"),
     ),
+    # The transformers engine's.
+    Option(
+        "device_map", "str", "Where transformers puts the model, as `auto`. It needs accelerate.", default="one device",
+    ),
+    Option("load_in_8bit", "bool", "For transformers; the same as `quantize=bitsandbytes8`.", default="false"),
+    Option("load_in_4bit", "bool", "For transformers; the same as `quantize=bitsandbytes4`.", default="false"),
     # What this version does not do.
     *_planned("Bedrock compatibility", bedrock_compat="false"),
-    *_planned("formatters of requests", input_formatter=""),
-    *_planned("content filters", content_filter=""),
     *_planned(_EMBEDDING, normalize="true"),
     *_planned(
         "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
@@ -195,7 +210,6 @@ OPTIONS: tuple[Option, ...] = (
     *_planned("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_planned("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
     *_planned("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
-    *_planned(_ACCELERATE, device_map="", load_in_4bit="false", load_in_8bit="false", low_cpu_mem_usage="false"),
     *_planned(
         "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
         "accepted)", lmcache_auto_config="false", lmcache_config_file="",
@@ -209,6 +223,7 @@ OPTIONS: tuple[Option, ...] = (
     # DJL Serving itself sets it for rolling_batch=trtllm.
     Option("max_num_tokens", "str", "TensorRT-LLM's.", reader="nobody"),
     Option("disable_flash_attn", "str", "vLLM chooses the kernel.", reader="nobody"),
+    Option("low_cpu_mem_usage", "bool", "transformers always loads so.", reader="nobody"),
     # DJL Serving's own: the init call carries them, those that are written without `option.` too.
     _host("engine", "DJL's engine: Python."),
     _host("entryPoint", "Module or file of the handler: lmi.handler."),
@@ -249,7 +264,7 @@ def find(name: str) -> Option | None:
 
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
-    values = ", ".join(f"`{choice}`" for choice in option.choices)
+    values = ", ".join(f"`{choice}`" for choice in option.choices if option.kind != "reference")
     return f"| {names} | {option.default or 'none'} | {values or option.expected} | {option.help} |"
 
 
@@ -274,6 +289,7 @@ def options_table() -> str:
             *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.planned),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
+            "The transformers engine has few of them and refuses the others by name.",
             "",
             f"DJL Serving's own keys keep their meaning: {named['host']}.",
             "",

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
-from .errors import SHOWN, OptionError
 from .image_rules import ImageRules, image_rules
+from .option_engine import ON_TRANSFORMERS, ON_VLLM, check_mpi, engine_of, host_number, model_of
+from .option_faults import refuse, shown
 from .option_row import Option
+from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
 
-__all__ = ["Settings", "load_settings", "options_table", "read_properties", "refuse", "settings_of"]
+__all__ = ["Settings", "load_settings", "options_table", "read_properties", "settings_of"]
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +40,6 @@ not refused here is left to the engine's side, which knows all names."""
 _DTYPES = {"fp32": "float32", "float": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
 
 
-_MPI = {
-    "trtllm": "DJL Serving turns it on for option.rolling_batch=trtllm, a worker for each device; for one device set "
-    "option.tensor_parallel_degree=1, for more option.rolling_batch=vllm and option.parameter_schema=trtllm"
-}
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory's configuration says. It travels to the engine's process as msgpack."""
 
@@ -54,11 +50,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
     engine: str = "vllm"
-    """A name of the ENGINES table."""
+    """A name of the ENGINES table: vllm, transformers, or auto, which finds out at start."""
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist or trtllm (vLLM too), or disable: in async mode, and for dynamic batches."""
+    """Resolved: vllm, lmi-dist or trtllm (vLLM too), scheduler or hf-accelerate (transformers), or disable: in async
+    mode, and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -68,6 +65,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     """auto, float32, float16 or bfloat16."""
     output_formatter: Literal["json", "jsonlines", "sse"] | None = None
+    custom_formatter: str | None = None
+    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    input_formatter: str | None = None
+    content_filter: str | None = None
+    user_code_threads: int | None = None
+    """None is max_rolling_batch_size."""
     dialect: str | None = None
     """In lower case; whether there is such a dialect, formatters know."""
     tgi_compat: bool = False
@@ -85,6 +88,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
     merge_records: bool = False
+    device_map: str | None = None
+    """The transformers engine's: where the model goes; None is one device, or all where several are to be used."""
+    load_in_8bit: bool = False
+    load_in_4bit: bool = False
     images: ImageRules = ImageRules()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
@@ -104,21 +111,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def dynamic_batch(self) -> bool:
         """Whether the host hands over whole batches and waits for all of their answers."""
         return self.rolling_batch == "disable" and not self.async_mode
-
-
-def refuse(faults: Iterable[tuple[str, str]]) -> None:
-    """Raises one OptionError for all `faults`, if any: pairs of an option's name and what is wrong with it."""
-    found = list(faults)
-    if len(found) == 1:
-        raise OptionError(found[0][1], found[0][0])
-    if found:
-        listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
-
-
-def shown(text: str) -> str:
-    """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
 
 class _Reading:
@@ -160,7 +152,7 @@ class _Reading:
             self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
         self._names[option.name] = (name, text)
         try:
-            self.values[option.name] = _special(option, text)
+            self.values[option.name] = value_of(option, text)
         except ValueError as error:
             self.fault(name, f"expected {error}, got {shown(text)}")
             return
@@ -178,23 +170,6 @@ class _Reading:
 _NAMES = [name for option in OPTIONS for name in option.names]
 
 
-def _special(option: Option, text: str) -> object:
-    """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
-    if text.lower() in option.later:
-        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
-    if option.name == "tensor_parallel_degree":
-        if text.lower() == "max":
-            return None
-        if not text.isdecimal() or int(text) < 1:
-            raise ValueError("a number of at least 1, or max")
-        return int(text)
-    if option.name == "dtype" and text.lower() == "int8":
-        raise ValueError(f"{option.expected} (for 8-bit weights set option.quantize instead)")
-    if option.name == "model_id" and text.startswith("s3://"):
-        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
-    return option.value(text)
-
-
 def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     """The settings that `properties` mean, given without `option.`, as DJL's init call delivers them.
 
@@ -206,26 +181,26 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.read(name, str(text).strip())
     values = cast("dict[str, Any]", reading.values)
     rolling_batch, async_mode = _mode(reading)
+    engine = engine_of(values, reading.fault)
     directory = str(Path(model_dir).absolute())
-    model_id = _model(values.get("model_id"), directory)
+    model_id = model_of(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
     dtype = _DTYPES.get(named, named)
-    size = values.get("max_rolling_batch_size", 256)
+    size = values.get("max_rolling_batch_size", 32 if engine == "transformers" else 256)
+    formatter = values.get("output_formatter")
+    custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
     if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
         reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if values.get("enable_reasoning") and not values.get("reasoning_parser"):
         reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
-    # One device leaves one worker, which is as good as none of MPI.
-    degrees = (values.get("tensor_parallel_degree"), values.get("pipeline_parallel_degree", 1))
-    if values.get("mpi_mode") and degrees != (1, 1):
-        reading.fault("mpi_mode", _MPI.get(rolling_batch, "MPI mode is not supported: set engine=Python"))
+    check_mpi(values, reading.fault)
     draft = speculative_config(values, directory)
     if draft and "speculative_config" in reading.arguments:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
-    device = _host_number(reading, "device_id", -1)
-    cluster = _host_number(reading, "cluster_size", 1)
+    device = host_number(reading.host, "device_id", -1, reading.fault)
+    cluster = host_number(reading.host, "cluster_size", 1, reading.fault)
     images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
@@ -239,6 +214,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         model_dir=directory,
         model_id=model_id,
         model_name=values.get("served_model_name") or model_dir,
+        engine=engine,
         revision=values.get("revision"),
         trust_remote_code=values.get("trust_remote_code", False),
         rolling_batch=rolling_batch,
@@ -247,7 +223,11 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tensor_parallel_degree=values.get("tensor_parallel_degree"),
         pipeline_parallel_degree=values.get("pipeline_parallel_degree", 1),
         dtype=dtype,
-        output_formatter=values.get("output_formatter"),
+        output_formatter=None if custom else formatter,
+        custom_formatter=formatter if custom else None,
+        input_formatter=values.get("input_formatter"),
+        content_filter=values.get("content_filter"),
+        user_code_threads=values.get("user_code_threads"),
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
@@ -259,6 +239,9 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
         merge_records=values.get("merge_records", False),
+        device_map=values.get("device_map"),
+        load_in_8bit=values.get("load_in_8bit", False),
+        load_in_4bit=values.get("load_in_4bit", False),
         images=images,
         device_id=None if device < 0 else device,
         cluster_size=cluster,
@@ -288,32 +271,11 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         return "disable", False
     if dynamic:
         reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
-    if rolling_batch == "lmi-dist":
-        reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
+    if rolling_batch in ON_VLLM:
+        reading.notes.append(f"option.rolling_batch={rolling_batch} runs on vLLM, {ON_VLLM[rolling_batch]}")
+    if rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS}:
         return rolling_batch, False
-    if rolling_batch == "trtllm":
-        reading.notes.append("option.rolling_batch=trtllm runs on vLLM, with TensorRT-LLM's defaults of parameters")
-        return rolling_batch, False
-    return "vllm", False
-
-
-def _model(given: str | None, directory: str) -> str:
-    """The hub id, or the absolute path; a relative path counts from the model directory, if it is there."""
-    if not given:
-        return directory
-    inside = Path(directory, given)
-    return str(inside.absolute()) if inside.exists() else given
-
-
-def _host_number(reading: _Reading, name: str, default: int) -> int:
-    text = reading.host.get(name, "")
-    if not text:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        reading.fault(name, f"expected an integer, got {shown(text)}")
-        return default
+    return "scheduler" if reading.values.get("backend") == "transformers" else "vllm", False
 
 
 def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:

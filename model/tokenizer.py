@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,6 +107,8 @@ def _without_spaces(decode: Decode, added: dict[int, str]) -> Decode:
 
 def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Decode:
     """For tokenizers without a Rust core (mistral-common's, SentencePiece's own): vLLM's incremental decoding."""
+    if importlib.util.find_spec("vllm") is None:
+        return _window_stream(tokenizer, window, skip_special_tokens, spaces)
     from vllm.tokenizers.detokenizer_utils import convert_prompt_ids_to_tokens, detokenize_incrementally
 
     tokens, prefix, read = convert_prompt_ids_to_tokens(tokenizer, window, skip_special_tokens)
@@ -119,6 +122,30 @@ def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, s
         )
         tokens.extend(new)
         return str(piece)
+
+    return decode
+
+
+def _window_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Decode:
+    """The same without vLLM: what the last tokens decode to, less what they did without the newest."""
+    ids = list(window)
+    prefix, read = 0, len(ids)
+
+    def text(end: int) -> str:
+        return str(
+            tokenizer.decode(
+                ids[prefix:end], skip_special_tokens=skip_special_tokens, spaces_between_special_tokens=spaces
+            )
+        )
+
+    def decode(token_id: int) -> str:
+        nonlocal prefix, read
+        ids.append(token_id)
+        before, after = text(read), text(len(ids))
+        if len(after) <= len(before) or after.endswith("\N{REPLACEMENT CHARACTER}"):
+            return ""
+        prefix, read = read, len(ids)
+        return after[len(before) :]
 
     return decode
 

@@ -21,7 +21,7 @@ from .vllm_splitter import Reasoning, Splitter
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ChatSide"]
+__all__ = ["ChatSide", "chat_template"]
 
 FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
@@ -40,7 +40,7 @@ class ChatSide:
         self._settings = settings
         self.images = ImageSide(llm)
         self._processing = threading.Lock()
-        self._template = _template(settings)
+        self._template = chat_template(settings)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
@@ -114,6 +114,10 @@ class ChatSide:
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
+
+    def reasoner(self) -> Any:
+        """vLLM's parser of the reasoning, or None."""
+        return getattr(self._new(None, self._settings.reasoning_parser, None, {}), "reasoning_parser", None)
 
     def guided_at_once(self, prompt_ids: list[int]) -> bool:
         """Whether guided decoding is to begin with the first token, not after reasoning that may never come."""
@@ -189,7 +193,7 @@ def _strict(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {"strict": True, **tool["function"]}}
 
 
-def _template(settings: Settings) -> str | None:
+def chat_template(settings: Settings) -> str | None:
     """The text of option.chat_template."""
     given = settings.chat_template
     if given is None or "{" in given:

@@ -18,8 +18,9 @@ import typing
 from typing import Any
 
 from .errors import one_line
+from .option_faults import refuse, shown
 from .option_table import OPTIONS
-from .options import Settings, refuse, shown
+from .options import Settings
 
 __all__ = ["engine_arguments"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .errors import ContextError
+from .errors import ContextError, UnsupportedError
 from .generation import Generation
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def sampling_params(
     from vllm.sampling_params import RequestOutputKind
 
     sampling = generation.sampling
+    if sampling.typical_p not in {None, 1}:
+        raise UnsupportedError("typical_p: vLLM does not have it, the transformers engine does", "typical_p")
     # Reports once, when a sequence has ended, unless stop strings must be looked for or the answer is streamed.
     step_by_step = generation.stream or bool(sampling.stop)
     arguments: dict[str, Any] = {

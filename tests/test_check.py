@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,17 @@ def test_good(model_dir: Path) -> None:
 def test_overrides(model_dir: Path) -> None:
     assert check(model_dir, {"async_mode": "true", "rolling_batch": "disable"})[0] == "options: good; vllm, async mode"
     assert check(model_dir, {"rolling_batch": "disable"})[0] == "options: good; vllm, dynamic batches"
+
+
+def test_the_transformers_engine(model_dir: Path) -> None:
+    lines = check(model_dir, {"rolling_batch": "scheduler", "max_model_len": "2k"})
+    assert lines[0] == "options: good; transformers, rolling batch of at most 32"
+    assert lines[-1].startswith("transformers")
+    assert lines[-1].endswith("options good: max_model_len=2000")
+    assert "option.stream_interval" in refused(model_dir, rolling_batch="scheduler", stream_interval="3")
+    either = check(model_dir, {"rolling_batch": "auto", "backend": "auto", "stream_interval": "3"})
+    assert any(line.startswith("vLLM is not installed here") for line in either)
+    assert either[-1].startswith("transformers")
 
 
 def test_notes(model_dir: Path) -> None:
@@ -166,3 +179,37 @@ def test_bare_keys_are_told(model_dir: Path) -> None:
     with model_dir.joinpath("serving.properties").open("a") as file:
         file.write("mine=1\n")
     assert "note: ignored in serving.properties, as nobody knows it: mine" in check(model_dir, {})
+
+
+def test_code_of_the_users_is_loaded(model_dir: Path) -> None:
+    (model_dir / "guard_checked.py").write_text("def judge(text, stage): ...\n")
+    lines = check(model_dir, {"content_filter": "guard_checked:judge"})
+    assert "your own code: content filter" in lines
+    assert str(model_dir) not in sys.path
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_thing", "model.py: ModuleNotFoundError"),
+        ("1/0", "model.py: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_model_py_that_cannot_be_imported_is_refused(model_dir: Path, source: str, said: str) -> None:
+    (model_dir / "model.py").write_text(source)
+    with pytest.raises(OptionError, match=said):
+        check(model_dir, {})
+
+
+def test_a_function_that_is_not_there_is_refused(model_dir: Path) -> None:
+    (model_dir / "guard_empty.py").touch()
+    with pytest.raises(OptionError, match=r"option\.content_filter: 'guard_empty:judge': guard_empty has no judge"):
+        check(model_dir, {"content_filter": "guard_empty:judge"})
+
+
+def test_what_needs_djl_python_is_a_note(model_dir: Path) -> None:
+    """The container alone may have it."""
+    assert importlib.util.find_spec("djl_python") is None
+    (model_dir / "model.py").write_text("from djl_python.input_parser import input_formatter\n")
+    told = "note: not checked, as it needs djl_python"
+    assert any(line.startswith(told) for line in check(model_dir, {}))

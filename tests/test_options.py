@@ -66,6 +66,13 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("pipeline_parallel_degree", "2", "pipeline_parallel_degree", 2),
     ("served_model_name", "name", "model_name", "name"),
     ("output_formatter", "jsonlines", "output_formatter", "jsonlines"),
+    ("output_formatter", "SSE", "output_formatter", "sse"),
+    ("output_formatter", "mine:Dialect", "custom_formatter", "mine:Dialect"),
+    ("output_formatter", "my.dialect", "custom_formatter", "my.dialect"),
+    ("output_formatter", "json", "custom_formatter", None),
+    ("input_formatter", "mine:read", "input_formatter", "mine:read"),
+    ("content_filter", "guards.words:judge", "content_filter", "guards.words:judge"),
+    ("user_code_threads", "8", "user_code_threads", 8),
     ("dialect", "LMI", "dialect", "lmi"),
     ("unknown_parameters", "error", "unknown_parameters", "error"),
     ("merge_records", "true", "merge_records", True),
@@ -134,16 +141,20 @@ WRONG = [
     ("dtype", "int8", "set option.quantize"),
     ("dtype", "fp8", "one of auto, fp32"),
     ("async_mode", "yes", "option.async_mode: expected true or false, got 'yes'"),
-    ("output_formatter", "lmi.mine:formatter", "one of json, jsonlines, sse"),
+    ("output_formatter", "my formatter", "json, jsonlines, sse, or module:name, got 'my formatter'"),
+    ("output_formatter", "mine:1", "json, jsonlines, sse, or module:name"),
+    ("content_filter", "guard", "option.content_filter: expected module:name, got 'guard'"),
+    ("user_code_threads", "0", "an integer of at least 1"),
     ("speculative_config", "{x", "a JSON object"),
     ("speculative_config", "[]", "a JSON object"),
     ("model_id", "s3://bucket/model", "s3://"),
     ("device_id", "gpu", "option.device_id"),
-    ("rolling_batch", "scheduler", "does not support the transformers engine"),
-    ("rolling_batch", "hf-accelerate", "does not support the transformers engine"),
-    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, trtllm, disable"),
+    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, trtllm, scheduler, hf-accelerate, disable"),
     ("parameter_schema", "vllm", "one of common, trtllm"),
-    ("backend", "transformers", "the transformers engine"),
+    ("backend", "other", "one of auto, vllm, transformers"),
+    ("device_map", "auto", "option.backend=transformers"),
+    ("load_in_8bit", "true", "option.backend=transformers"),
+    ("load_in_4bit", "true", "option.backend=transformers"),
     ("task", "text-embedding", "embeddings"),
     ("runner", "pooling", "embeddings"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
@@ -154,7 +165,7 @@ WRONG = [
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
     ("speculative_length", "0", "option.speculative_length: expected an integer of at least 1, got '0'"),
     ("draft_model_id", "x", "speculative decoding"),
-    ("input_formatter", "x", "formatters"),
+    ("input_formatter", "x", "module:name"),
     ("mpi_mode", "true", "engine=Python"),
 ]
 
@@ -187,6 +198,39 @@ def test_async_mode_excludes_rolling_batch() -> None:
     taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
     assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
+
+
+# Options, the engine that they choose, and what the batching is resolved to.
+ENGINES: list[tuple[dict[str, str], str, str]] = [
+    ({"backend": "vllm"}, "vllm", "vllm"),
+    ({"backend": "auto"}, "auto", "vllm"),
+    ({"backend": "transformers"}, "transformers", "scheduler"),
+    ({"rolling_batch": "scheduler"}, "transformers", "scheduler"),
+    ({"rolling_batch": "hf-accelerate"}, "transformers", "hf-accelerate"),
+    ({"rolling_batch": "scheduler", "backend": "transformers"}, "transformers", "scheduler"),
+    ({"backend": "transformers", "async_mode": "true"}, "transformers", "disable"),
+    ({"rolling_batch": "vllm", "backend": "auto"}, "auto", "vllm"),
+]
+
+
+@pytest.mark.parametrize(("properties", "engine", "rolling_batch"), ENGINES, ids=str)
+def test_engine(properties: dict[str, str], engine: str, rolling_batch: str) -> None:
+    taken = settings(**properties)
+    assert (taken.engine, taken.rolling_batch) == (engine, rolling_batch)
+
+
+@pytest.mark.parametrize(
+    ("rolling_batch", "backend"),
+    [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm"), ("hf-accelerate", "auto")],
+)
+def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> None:
+    assert f"contradicts option.rolling_batch={rolling_batch}" in refused(rolling_batch=rolling_batch, backend=backend)
+
+
+def test_options_of_the_transformers_engine() -> None:
+    assert settings(backend="transformers").max_rolling_batch_size == 32
+    taken = settings(backend="transformers", device_map="auto", load_in_8bit="true", low_cpu_mem_usage="true")
+    assert (taken.device_map, taken.load_in_8bit, taken.load_in_4bit) == ("auto", True, False)
 
 
 @pytest.mark.parametrize(

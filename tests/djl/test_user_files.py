@@ -106,13 +106,9 @@ def test_the_cause_of_a_failed_start_is_logged_in_async_mode(demo_model: Path, t
         djl_host(directory, tmp_path / "log", mode="async", timeout=20)
 
 
-def test_a_formatter_in_model_py_is_refused_by_name(demo_model: Path, tmp_path: Path) -> None:
+def test_a_value_error_of_model_py_fails_the_start(demo_model: Path, tmp_path: Path) -> None:
+    """djl_python swallows it, and would serve without the formatter."""
     directory = model_directory(demo_model, tmp_path / "model", {})
-    (directory / "model.py").write_text(
-        "from djl_python.output_formatter import output_formatter\n"
-        "@output_formatter\n"
-        "def mine(request_output):\n"
-        "    return ''\n"
-    )
-    with pytest.raises(hosting.HostError, match="output_formatter mine is not supported"):
+    (directory / "model.py").write_text("raise ValueError('no such table')\n")
+    with pytest.raises(hosting.HostError, match=r"Failed to initialize model: .*model\.py: ValueError: no such table"):
         djl_host(directory, tmp_path / "log", mode="rolling")

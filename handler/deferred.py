@@ -1,0 +1,184 @@
+"""An exchange that code of the user's takes part in: neither the engine's thread nor the host's runs it.
+
+    Service.open --> Deferred, at once
+    a worker thread:   prepare --> Call --> Engine.submit;   event, event --> Reply.feed --> records
+    engine's thread:   event --> queue --> a worker thread, unless one is at this exchange already
+
+The work for one request is done in order, by one thread at a time, so that a slow or failing function of the user's
+holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
+on how tokens are split into events.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ..formatters import Answer, Call
+from ..formatters.base import JSON
+from ..model.engine import Engine
+from ..model.errors import LmiError, UserCodeError
+from ..model.events import Delta, Event, Failed
+from .exchange import Exchange
+from .workers import Workers
+
+__all__ = ["Deferred", "Prepared"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a request was found to ask for."""
+
+    call: Call
+    guarded: bool = True
+    """Whether the reply runs code of the user's; else it is fed on the engine's thread, as any other."""
+    cut: list[int] = field(default_factory=list[int])
+    """Where the reply notes the generations that it wants nothing more of, by their number."""
+
+
+class Deferred(Exchange):
+    """Runs a call that has yet to be found. Its `call` is final before the first record is there."""
+
+    __slots__ = ("_busy", "_cut", "_events", "_guarded", "_lock", "_notify", "_prepare", "_workers")
+
+    def __init__(
+        self,
+        prepare: Callable[[], Prepared | Answer],
+        engine: Engine,
+        workers: Workers,
+        *,
+        request_id: str = "",
+        on_news: Callable[[Exchange], None] | None = None,
+        notify: Callable[[], None],
+    ) -> None:
+        super().__init__(Call((), _Given()), engine, request_id=request_id, on_news=on_news)
+        self._prepare = prepare
+        """Raises nothing that a request or code of the user's can cause."""
+        self._workers = workers
+        self._notify = notify
+        """Wakes the hosts: they are not to wait for the engine's next step."""
+        self._guarded = True
+        self._cut: list[int] = []
+        self._lock = threading.Lock()
+        self._events: list[tuple[int, Event]] = []
+        self._busy = False
+        """Whether a thread is at this exchange, or on its way."""
+
+    def begin(self) -> None:
+        """Sets a worker thread to it."""
+        self._busy = True
+        self._workers.submit(self._start)
+
+    def _start(self) -> None:
+        if self.finished:
+            return
+        prepared = self._prepare()
+        if isinstance(prepared, Answer):
+            self._give(prepared)
+            return
+        self.call, self._guarded, self._cut = prepared.call, prepared.guarded, prepared.cut
+        try:
+            super().begin()
+        except Exception as error:
+            log.exception("request %s could not be handed to the engine", self.request_id)
+            self._feed(0, Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}")))
+        if self._over():
+            # It was aborted meanwhile, perhaps before the last generation had been submitted.
+            self._engine.abort(self._tickets)
+        self._work()
+
+    def _give(self, answer: Answer) -> None:
+        """Takes a whole answer for the request's."""
+        log.info("request %s refused: %s", self.request_id, answer.failure)
+        self.call = Call((), _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True))
+        if answer.body:
+            self.records.append(answer.body)
+        self.finished = True
+        if self._on_news is not None:
+            self._on_news(self)
+        self._notify()
+
+    def _feed(self, prompt: int, event: Event) -> None:
+        """Takes an event, on the engine's thread."""
+        if not self._guarded:
+            super()._feed(prompt, event)
+            return
+        with self._lock:
+            self._events.append((prompt, event))
+            if self._busy:
+                return
+            self._busy = True
+        self._workers.submit(self._work)
+
+    def _over(self) -> bool:
+        """Whether it has ended, or another thread has aborted it."""
+        return self.finished
+
+    def _work(self) -> None:
+        """Feeds what there is, until there is nothing more."""
+        while True:
+            with self._lock:
+                if not self._events or self.finished:
+                    self._busy = False
+                    return
+                events, self._events = self._events, []
+            for prompt, event in merged(events):
+                super()._feed(prompt, event)
+                if self._over():
+                    # Of one that the reply ended by itself the engine does not know.
+                    self._engine.abort(self._tickets)
+                elif self._cut:
+                    self._engine.abort([self._tickets[number] for number in self._cut])
+                    self._cut.clear()
+            self._notify()
+
+
+@dataclass(slots=True)
+class _Given:
+    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
+
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """Nothing comes of it."""
+        return []
+
+
+def merged(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    """The same with neighbouring deltas of one sequence as one, where that does not change the order of its parts."""
+    result: list[tuple[int, Event]] = []
+    for prompt, event in events:
+        if result and isinstance(event, Delta):
+            before_prompt, before = result[-1]
+            if before_prompt == prompt and isinstance(before, Delta) and _follows(before, event):
+                result[-1] = (prompt, _joined(before, event))
+                continue
+        result.append((prompt, event))
+    return result
+
+
+def _follows(first: Delta, second: Delta) -> bool:
+    """Whether both can be one: a delta's reasoning goes before its text, and that before its calls."""
+    if first.index != second.index or first.finish is not None:
+        return False
+    return not (second.reasoning and (first.text or first.calls)) and not (second.text and first.calls)
+
+
+def _joined(first: Delta, second: Delta) -> Delta:
+    return msgspec.structs.replace(
+        second,
+        text=first.text + second.text,
+        tokens=first.tokens + second.tokens,
+        reasoning=first.reasoning + second.reasoning,
+        calls=first.calls + second.calls,
+    )

@@ -1,0 +1,265 @@
+"""transformers as a backend: for models that vLLM does not run, on a CPU or on GPUs.
+
+    Generation --prepare--> prompt ids, a Chooser for each sequence --add--> rows of the rolling batch
+    Row --step--> ids --OutputReader (model/vllm_outputs.py), text.py--> Started, Delta
+
+What it does with each field of Sampling (tests/test_transformers_engine.py has an effect of each):
+
+| field | |
+| --- | --- |
+| temperature, top_p, top_k, min_p, typical_p | as vLLM; typical_p as transformers |
+| repetition_penalty, presence_penalty, frequency_penalty | as vLLM: the first counts the prompt, the others do not |
+| best_of | as vLLM: so many sequences are asked of any engine, and ranked by model/ranking.py |
+| seed, n | sequence i draws with seed + i, alone or in any batch; the prompt of n sequences is computed once |
+| max_tokens, min_tokens, truncate | as vLLM |
+| stop, include_stop, stop_token_ids, ignore_eos | as vLLM |
+| skip_special_tokens, spaces_between_special_tokens | as vLLM |
+| logprobs, prompt_logprobs | of the model's own logits, as vLLM's raw_logprobs; up to option.max_logprobs |
+| logit_bias, bad_words | as vLLM |
+| guide | by xgrammar; refused where it is not installed |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from .engine import EngineInfo
+from .errors import GenerationError, LmiError, UnsupportedError
+from .events import Delta, Event, Failed, Finish, Token
+from .generation import Generation
+from .images import Image
+from .options import Settings
+from .tokenizer import Tokenizer
+from .transformers_load import load
+from .transformers_options import transformers_arguments
+from .transformers_requests import Prepared, Requests
+from .transformers_rolling import Entry, Rolling, Row
+from .vllm_outputs import OutputReader, SequenceText
+from .vllm_splitter import Splitter
+
+__all__ = ["TransformersEngine"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The sequences of one generation."""
+
+    number: int
+    prompt_ids: list[int]
+    stream: bool
+    tokens: bool
+    echo: str
+    prompt_logprobs: int | None
+    running: set[Row] = field(default_factory=set[Row])
+    started: bool = False
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One sequence of a generation: one row."""
+
+    row: Row
+    index: int
+    group: _Group
+    text: SequenceText
+    splitter: Splitter | None
+    max_tokens: int
+    eos_ids: frozenset[int]
+    stop_ids: frozenset[int]
+    at_once: bool
+    """Whether tokens are read as they come, not all at the end."""
+    ids: list[int] = field(default_factory=list[int])
+    entries: list[Entry | None] = field(default_factory=list["Entry | None"])
+
+
+@dataclass(slots=True)
+class _Output:
+    """New tokens, in the form that OutputReader reads."""
+
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[Entry | None] = ()
+    finish_reason: str | None = None
+    stop_reason: int | None = None
+    prompt_logprobs: Sequence[Entry | None] = ()
+    num_cached_tokens: int = 0
+
+
+class TransformersEngine:
+    """A Backend (model/engine.py) on a transformers model."""
+
+    def __init__(self, settings: Settings) -> None:
+        arguments = transformers_arguments(settings)
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        self._loaded = loaded = load(settings, arguments)
+        self._requests = Requests(loaded, settings, arguments)
+        self._reader = OutputReader(Tokenizer(loaded.tokenizer), loaded.eos_ids)
+        self._rolling = Rolling(
+            loaded.forward,
+            most=settings.max_rolling_batch_size,
+            budget=loaded.budget,
+            least=loaded.context,
+            piece=arguments.max_num_batched_tokens if arguments.enable_chunked_prefill else loaded.context,
+        )
+        self._sequences: dict[Row, _Sequence] = {}
+        self._groups: dict[int, _Group] = {}
+        self._info = EngineInfo(engine="transformers", version=transformers.__version__, context=loaded.context)
+        log.info(
+            "%s on %s, a cache of %d tokens, sequences computed %s",
+            type(loaded.forward.model).__name__,
+            loaded.forward.device,
+            loaded.budget,
+            "together" if self._rolling.together else "one by one, as the model's cache is of a special kind",
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        """Version and context length."""
+        return self._info
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return self._rolling.busy
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+        """Tokenizes and checks; raises RequestError."""
+        if images:
+            raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
+        return self._requests.prepare(number, generation)
+
+    def add(self, prepared: Prepared) -> None:
+        """Queues the sequences."""
+        generation = prepared.generation
+        sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
+        ids = prepared.prompt_ids
+        group = _Group(
+            prepared.number,
+            ids,
+            generation.stream,
+            generation.tokens,
+            self._reader.prompt_text(ids) if generation.echo else "",
+            sampling.prompt_logprobs,
+        )
+        for index, (chooser, splitter) in enumerate(zip(prepared.choosers, prepared.splitters, strict=True)):
+            wanted = sampling.prompt_logprobs if index == 0 else None
+            row = Row(prepared.number, group, list(ids), len(ids), chooser, wanted)
+            self._sequences[row] = _Sequence(
+                row,
+                index,
+                group,
+                self._reader.text(sampling, ids, generation.tokens or splitter is not None, generation.token_bytes),
+                splitter,
+                prepared.max_tokens,
+                frozenset() if sampling.ignore_eos else self._loaded.eos_ids,
+                frozenset(sampling.stop_token_ids),
+                generation.stream or bool(sampling.stop),
+            )
+            group.running.add(row)
+            self._rolling.add(row)
+        self._groups[prepared.number] = group
+
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Ends generations; those that have ended already are ignored."""
+        for number in numbers:
+            if (group := self._groups.pop(number, None)) is not None:
+                self._rolling.remove(group.running)
+                for row in group.running:
+                    del self._sequences[row]
+
+    def step(self) -> list[tuple[int, Event]]:
+        """One token for every running sequence; raises when the device is beyond use."""
+        events: list[tuple[int, Event]] = []
+        ended: list[Row] = []
+        for row in self._rolling.step():
+            sequence = self._sequences.get(row)
+            if sequence is None:
+                continue
+            number = sequence.group.number
+            try:
+                if row.error is not None:
+                    raise row.error
+                events += [(number, event) for event in self._advance(sequence, ended)]
+            except Exception as error:
+                if not isinstance(error, LmiError):
+                    log.exception("generation %d failed", number)
+                    error = GenerationError(f"the answer could not be decoded: {error}")
+                self.abort([number])
+                events.append((number, Failed.of(error)))
+        if ended:
+            self._rolling.remove(ended)
+        return events
+
+    def close(self) -> None:
+        """Everything ends with the process."""
+
+    def _advance(self, sequence: _Sequence, ended: list[Row]) -> list[Event]:
+        """What a sequence's new token brings. Adds its row to `ended` where it was the last one."""
+        group, row, text = sequence.group, sequence.row, sequence.text.stream
+        events: list[Event] = []
+        if not group.started:
+            group.started = True
+            known: Any = _Output(prompt_logprobs=row.prefill)
+            events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs or 0))
+        sequence.ids.append(row.ids[-1])
+        if row.entry is not None:
+            sequence.entries.append(row.entry)
+        reason, stop = self._end(sequence)
+        if reason is None and not sequence.at_once:
+            return events
+        output: Any = _Output(sequence.ids, sequence.entries, reason, stop)
+        self._reader.read(sequence.text, output)
+        sequence.ids, sequence.entries = [], []
+        if reason is None and text.stop is None:
+            if group.stream:
+                delta = self._delta(sequence, *text.take(), None)
+                if delta.text or delta.tokens or delta.reasoning or delta.calls:
+                    events.append(delta)
+            return events
+        self._forget(sequence, ended)
+        new, tokens = text.finish()
+        how, found = self._reader.how(text.stop, reason, stop)
+        finish = Finish(how, found, text.count, sequence.text.cumulative, last=not group.running)
+        events.append(self._delta(sequence, new, tokens, finish))
+        return events
+
+    def _end(self, sequence: _Sequence) -> tuple[str | None, int | None]:
+        """Whether the newest token ends the sequence, in vLLM's words: a reason, and the stop token id."""
+        row = sequence.row
+        token = row.ids[-1]
+        if token in sequence.eos_ids:
+            return "stop", None
+        if token in sequence.stop_ids:
+            return "stop", token
+        guide = row.chooser.guide
+        if guide is not None and guide.complete:
+            return "stop", None
+        return ("length", None) if len(row.ids) - row.prompt >= sequence.max_tokens else (None, None)
+
+    def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
+        """What is new of a sequence, split where it is the answer to a conversation that is to be."""
+        splitter = sequence.splitter
+        if splitter is None:
+            return Delta(sequence.index, text, tokens, finish)
+        part = splitter.feed(tokens, ended=finish is not None)
+        if finish is not None:
+            finish = msgspec.structs.replace(finish, reasoning_tokens=splitter.reasoning_tokens)
+        shown = tokens if sequence.group.tokens else ()
+        return Delta(sequence.index, part.text, shown, finish, part.reasoning, tuple(part.calls))
+
+    def _forget(self, sequence: _Sequence, ended: list[Row]) -> None:
+        """Removes a sequence that has ended, and its generation with the last one."""
+        ended.append(sequence.row)
+        del self._sequences[sequence.row]
+        group = sequence.group
+        group.running.discard(sequence.row)
+        if not group.running:
+            self._groups.pop(group.number, None)

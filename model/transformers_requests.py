@@ -1,0 +1,111 @@
+"""What a generation asks of the transformers engine: the prompt's ids, and how each sequence chooses tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ParameterError, RequestError, UnsupportedError
+from .generation import Conversation, Generation, Sampling
+from .options import Settings
+from .transformers_chat import Chat
+from .transformers_guide import Guides
+from .transformers_load import Loaded
+from .transformers_options import Arguments
+from .transformers_sampler import Chooser, bad_words, defaulted
+from .vllm_sampling import room
+from .vllm_splitter import Splitter
+
+__all__ = ["Prepared", "Requests"]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A generation, ready to be added."""
+
+    number: int
+    generation: Generation
+    prompt_ids: list[int]
+    max_tokens: int
+    choosers: list[Chooser]
+    splitters: list[Splitter | None]
+    skip_special_tokens: bool
+
+
+class Requests:
+    """Prepares generations for one model."""
+
+    def __init__(self, loaded: Loaded, settings: Settings, arguments: Arguments) -> None:
+        self._loaded = loaded
+        self._max_logprobs = arguments.max_logprobs
+        self._chat = Chat(loaded.tokenizer, settings)
+        self._guides = Guides(
+            loaded.tokenizer, loaded.words, sorted(loaded.eos_ids), any_whitespace=arguments.any_whitespace
+        )
+
+    def prepare(self, number: int, generation: Generation) -> Prepared:
+        """Tokenizes and checks; raises RequestError."""
+        sampling = generation.sampling
+        if generation.adapter is not None:
+            raise UnsupportedError("adapter: the transformers engine has no adapters", "adapter")
+        conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
+        request = self._chat.request(conversation) if conversation else None
+        ids = self._prompt(generation, request)
+        max_tokens = room(generation, len(ids), self._loaded.context)
+        self._check(sampling)
+        field = conversation.tools_field if conversation else "tools"
+        guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None), field)
+        waits = self._chat.reasoning_end(ids) if guide is not None else None
+        choosers = [self._chooser(sampling, index, max_tokens) for index in range(sampling.n)]
+        if guide is not None:
+            for chooser in choosers:
+                chooser.guide = guide(waits)
+        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in choosers]
+        # Some parsers need the special tokens in the text that they take apart.
+        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
+        return Prepared(number, generation, ids, max_tokens, choosers, splitters, skip)
+
+    def _prompt(self, generation: Generation, request: Any) -> list[int]:
+        """The prompt's ids; raises ParameterError."""
+        prompt, field = generation.prompt, generation.prompt_field
+        if isinstance(prompt, Conversation):
+            return self._chat.render(prompt, request, field)
+        if isinstance(prompt, str):
+            ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
+        else:
+            ids = list(prompt)
+        # Beyond the vocabulary a device fails for everyone.
+        if foreign := [token for token in ids if not 0 <= token < self._loaded.words]:
+            raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
+        truncate = generation.sampling.truncate
+        return ids if truncate is None else ids[-truncate:]
+
+    def _check(self, sampling: Sampling) -> None:
+        """Raises ParameterError for what only the model and the options can tell."""
+        for name in ("logprobs", "prompt_logprobs"):
+            if (wanted := getattr(sampling, name)) is not None and wanted > self._max_logprobs:
+                most = f"{self._max_logprobs} (option.max_logprobs)"
+                raise ParameterError(f"{name}: expected at most {most}, got {wanted}", name)
+        words = self._loaded.words
+        for name in ("logit_bias", "stop_token_ids"):
+            if foreign := [token for token in getattr(sampling, name) or () if not 0 <= token < words]:
+                raise ParameterError(f"{name}: expected token ids from 0 to {words - 1}, got {foreign[0]}", name)
+
+    def _chooser(self, sampling: Sampling, index: int, max_tokens: int) -> Chooser:
+        """Sequence `index`'s way of choosing tokens."""
+        import torch
+
+        generator = None
+        if sampling.seed is not None:
+            generator = torch.Generator(self._loaded.forward.device).manual_seed(sampling.seed + index)
+        ends = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._loaded.eos_ids)}
+        return Chooser(
+            **defaulted(sampling, self._loaded.defaults),
+            typical_p=1.0 if sampling.typical_p is None else sampling.typical_p,
+            generator=generator,
+            logprobs=sampling.logprobs,
+            bias=sampling.logit_bias or {},
+            bad_words=bad_words(self._loaded.tokenizer, sampling.bad_words),
+            min_tokens=min(sampling.min_tokens, max_tokens),
+            ends=sorted(ends),
+        )

@@ -1,0 +1,292 @@
+"""The rolling batch of the transformers engine: which sequences run, and a step of all of them.
+
+    add -> waiting --room?--> prompts (in pieces) --first token--> joining --> running --one token a step--> remove
+              ^                                                                   |
+              +------------------- the newest, where the cache is full -----------+
+
+A step computes some prompts and then one token of every running sequence. A sequence that had to make room is computed
+again from all of its tokens later, and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import GenerationError
+from .transformers_cache import rows_of
+from .transformers_forward import Forward, Prompts
+from .transformers_sampler import Chooser, LogProb, choose, likely
+
+__all__ = ["Rolling", "Row"]
+
+log = logging.getLogger(__name__)
+
+EVERY = 256
+"""How many of a prompt's tokens are computed at once where the logits of all of them are wanted."""
+
+Entry = Mapping[int, LogProb]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A sequence: what has been and what is to be generated."""
+
+    number: int
+    """By when it came; the newest makes room first."""
+    group: object
+    """Sequences of one group have the same prompt, which is computed once."""
+    ids: list[int]
+    """The prompt's tokens and the generated ones."""
+    prompt: int
+    """How many of them are the prompt's."""
+    chooser: Chooser
+    prompt_logprobs: int | None = None
+    prefill: list[Entry | None] = field(default_factory=list["Entry | None"])
+    """The prompt's log-probabilities, where they were asked for; the first token has none."""
+    entry: Entry | None = None
+    """The newest token's log-probabilities."""
+    error: Exception | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been generated."""
+        return len(self.ids) > self.prompt
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows whose prompts are computed together; `sources` says which prompt is whose."""
+
+    prompts: Prompts
+    rows: list[Row]
+    sources: list[int]
+
+    def drop(self, gone: Collection[Row]) -> None:
+        kept = [(row, source) for row, source in zip(self.rows, self.sources, strict=True) if row not in gone]
+        self.rows = [row for row, _ in kept]
+        self.sources = [source for _, source in kept]
+
+
+class Rolling:
+    """Runs at most `most` sequences at once, whose cache holds at most `budget` tokens.
+
+    A step computes about `piece` tokens of prompts. `least` is the smallest budget that will do: the model's context.
+    """
+
+    def __init__(self, forward: Forward, *, most: int, budget: int, least: int, piece: int) -> None:
+        self._forward = forward
+        self._least = least
+        self._cache = rows_of(forward, budget, least)
+        self._most = most
+        self._budget = budget
+        self._piece = piece
+        self._waiting: deque[Row] = deque()
+        self._partial: _Batch | None = None
+        self._joining: list[_Batch] = []
+        self._running: list[Row] = []
+
+    @property
+    def together(self) -> bool:
+        """Whether a step computes all sequences in one pass."""
+        return self._cache.together
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has something to do."""
+        return bool(self._waiting or self._partial or self._joining or self._running)
+
+    def add(self, row: Row) -> None:
+        """Queues a sequence."""
+        self._waiting.append(row)
+
+    def remove(self, rows: Collection[Row]) -> None:
+        """Ends sequences, wherever they are."""
+        import torch
+
+        gone = set(rows)
+        self._waiting = deque(row for row in self._waiting if row not in gone)
+        if self._partial is not None:
+            self._partial.drop(gone)
+            if not self._partial.rows:
+                self._partial = None
+        for batch in self._joining:
+            batch.drop(gone)
+        with torch.inference_mode():
+            for index in reversed(range(len(self._running))):
+                if self._running[index] in gone:
+                    self._leave(index)
+
+    def step(self) -> list[Row]:
+        """A step; returns the rows that have got a token, or an `error`. Raises what leaves the device beyond use."""
+        import torch
+
+        failed: list[Row] = []
+        with torch.inference_mode():
+            try:
+                self._join()
+                logits = self._prefill(failed)
+                fresh = [row for batch in self._joining for row in batch.rows]
+                self._make_room([len(row.ids) for row in fresh])
+                if self._running:
+                    tokens = torch.tensor([row.ids[-1] for row in self._running])
+                    logits.insert(0, self._cache.decode(tokens))
+            except Exception as error:
+                if not _short_of_memory(error) or not self._start_over():
+                    raise
+                return failed
+            rows = self._running + fresh
+            if rows:
+                self._choose(logits, rows)
+        return rows + failed
+
+    def _choose(self, logits: list[Any], rows: list[Row]) -> None:
+        import torch
+
+        together = (torch.cat(logits) if len(logits) > 1 else logits[0]).to(self._forward.device)
+        pasts = [(row.ids, row.prompt) for row in rows]
+        tokens, entries = choose(together, [row.chooser for row in rows], pasts)
+        for row, token, entry in zip(rows, tokens, entries, strict=True):
+            row.ids.append(token)
+            row.entry = entry
+
+    def _join(self) -> None:
+        """What got its first token in the step before runs from now on."""
+        while self._joining:
+            batch = self._joining[0]
+            if batch.rows:
+                self._cache.join(batch.prompts, batch.sources)
+                self._running += batch.rows
+            del self._joining[0]
+
+    def _leave(self, index: int) -> None:
+        self._cache.leave(index)
+        last = self._running.pop()
+        if index < len(self._running):
+            self._running[index] = last
+
+    def _prefill(self, failed: list[Row]) -> list[Any]:
+        """Computes prompts; those that are complete are `joining`. Returns the logits [rows, words] after theirs."""
+        ends: list[Any] = []
+        left = self._piece
+        while left > 0:
+            batch = self._partial = self._partial or self._admit()
+            if batch is None:
+                break
+            prompts = batch.prompts
+            every = batch.rows[0].prompt_logprobs is not None and not batch.rows[0].begun
+            columns = prompts.width
+            if self.together:
+                columns = min(EVERY if every else columns, max(1, left // len(prompts.lengths)))
+            before = prompts.done
+            try:
+                logits = prompts.advance(self._forward, columns, every=every)
+                if every:
+                    _read_prefill(batch.rows[0], prompts, logits, before)
+            except Exception as error:
+                if _device_is_lost(error) or (_short_of_memory(error) and self._running):
+                    raise
+                log.exception("computing a prompt failed")
+                for row in batch.rows:
+                    row.error = GenerationError(f"the prompt could not be computed: {error}")
+                failed += batch.rows
+                self._partial = None
+                continue
+            left -= (prompts.done - before) * len(prompts.lengths)
+            if prompts.done == prompts.width:
+                self._joining.append(batch)
+                ends.append(logits[:, -1][batch.sources])
+                self._partial = None
+        return ends
+
+    def _admit(self) -> _Batch | None:
+        """The next prompts to compute, if there is room for what comes of them."""
+        taken = [len(row.ids) for batch in self._joining for row in batch.rows]
+        rows: list[Row] = []
+        sources: list[int] = []
+        prompts: list[list[int]] = []
+        for row in self._waiting:
+            if len(self._running) + len(taken) >= self._most:
+                break
+            same = bool(rows) and row.group is rows[-1].group and not row.begun and not rows[-1].begun
+            if prompts and not same and not self._fits([*prompts, row.ids], [*rows, row]):
+                break
+            if self._cache.need([*taken, len(row.ids)]) > self._budget:
+                break
+            if not same:
+                prompts.append(row.ids)
+            taken.append(len(row.ids))
+            rows.append(row)
+            sources.append(len(prompts) - 1)
+        if not rows:
+            return None
+        batch = _Batch(self._cache.start(prompts), rows, sources)
+        for _ in rows:
+            self._waiting.popleft()
+        return batch
+
+    def _fits(self, prompts: list[list[int]], rows: list[Row]) -> bool:
+        """Whether so many different prompts are computed in one pass: not if much of it were padding."""
+        if not self.together or any(row.prompt_logprobs is not None for row in rows):
+            return False
+        lengths = [len(prompt) for prompt in prompts]
+        return max(lengths) <= 2 * min(lengths) + 16 and max(lengths) * len(lengths) <= self._piece
+
+    def _make_room(self, joining: list[int]) -> None:
+        """Sends sequences back to the queue until one more token for each of the others fits.
+
+        `joining` are the lengths of those that are about to run.
+        """
+        partial = self._partial
+        if partial and self._cache.need(joining + [len(row.ids) for row in partial.rows]) > self._budget:
+            self._waiting.extendleft(reversed(partial.rows))
+            self._partial = None
+        while len(self._running) + len(joining) > 1 and self._running and self._cache.need(joining) > self._budget:
+            newest = max(range(len(self._running)), key=lambda index: self._running[index].number)
+            self._waiting.appendleft(self._running[newest])
+            self._leave(newest)
+
+    def _start_over(self) -> bool:
+        """After a step without memory: all back to the queue, and a smaller cache. False: it cannot be smaller."""
+        import torch
+
+        smaller = self._budget * 3 // 4
+        if smaller < self._least:
+            return False
+        log.warning("out of memory: the cache is cut from %d to %d tokens", self._budget, smaller)
+        batches = [*self._joining, *([self._partial] if self._partial else [])]
+        rows = [*self._running, *(row for batch in batches for row in batch.rows), *self._waiting]
+        self._waiting = deque(sorted(rows, key=lambda row: row.number))
+        self._running, self._joining, self._partial = [], [], None
+        self._budget = smaller
+        self._cache = rows_of(self._forward, smaller, self._least)
+        torch.cuda.empty_cache()
+        return True
+
+
+def _read_prefill(row: Row, prompts: Prompts, logits: Any, before: int) -> None:
+    """Adds the log-probabilities that these logits [1, columns, words] give to the prompt's tokens."""
+    if before == 0:
+        row.prefill = [None]
+    targets = prompts.ids[0, before + 1 : prompts.done + 1].to(logits.device)
+    if len(targets):
+        logprobs = logits[0, : len(targets)].float().log_softmax(-1)
+        entries = likely(logprobs, targets, row.prompt_logprobs or 0)
+        ranks = (logprobs >= logprobs.gather(-1, targets[:, None])).sum(-1)
+        for entry, token, rank in zip(entries, targets.tolist(), ranks.tolist(), strict=True):
+            entry[token].rank = rank
+        row.prefill += entries
+
+
+def _short_of_memory(error: Exception) -> bool:
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _device_is_lost(error: Exception) -> bool:
+    """Whether nothing can be computed after this error."""
+    return "CUDA error" in str(error) or "device-side assert" in str(error)

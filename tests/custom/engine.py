@@ -1,0 +1,52 @@
+"""An engine that says what a test tells it to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lmi.model.engine import EngineInfo, Listener, Sink
+from lmi.model.events import Delta, Event, Failed
+from lmi.model.generation import Generation
+
+
+class ScriptedEngine:
+    """An Engine: `say` hands events to a generation as one step does."""
+
+    healthy = True
+
+    def __init__(self) -> None:
+        self.generations: list[Generation] = []
+        self.sinks: dict[int, Sink] = {}
+        self.aborted: list[int] = []
+        self._listeners: list[Listener] = []
+
+    @property
+    def running(self) -> int:
+        return len(self.sinks)
+
+    def start(self) -> EngineInfo:
+        return EngineInfo(engine="scripted", version="0", context=2048)
+
+    def submit(self, generation: Generation, sink: Sink) -> int:
+        ticket = len(self.generations)
+        self.sinks[ticket] = sink
+        self.generations.append(generation)
+        return ticket
+
+    def abort(self, tickets: Sequence[int]) -> None:
+        self.aborted += [ticket for ticket in tickets if self.sinks.pop(ticket, None) is not None]
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def close(self) -> None:
+        self.sinks.clear()
+
+    def say(self, ticket: int, *events: Event) -> None:
+        """Events of one step; those of a generation that was aborted go nowhere."""
+        for event in events:
+            last = isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last)
+            if sink := self.sinks.pop(ticket, None) if last else self.sinks.get(ticket):
+                sink(event)
+        for listener in self._listeners:
+            listener()

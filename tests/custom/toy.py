@@ -1,0 +1,85 @@
+"""A user's own dialect in one file: `{"say", "stream"}` to `{"said"}`, or a line for each piece of text."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lmi.formatters import Answer, Call, Request, Route
+from lmi.model.errors import LmiError, PayloadError
+from lmi.model.events import Delta, Event, Failed
+from lmi.model.generation import Generation, Sampling
+
+HERE = Path(__file__).parent
+
+
+def page(request: Request, settings: Any, info: Any) -> Answer:
+    if "raise" in request.query:
+        raise RuntimeError("no page")
+    return Answer(json.dumps({"engine": info.engine}).encode())
+
+
+@dataclass
+class Reply:
+    """The answer in the making."""
+
+    stream: bool
+    mode: str | None = None
+    status: int = 200
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=lambda: {"x-toy": "yes"})
+    failure: LmiError | None = None
+    finished: bool = False
+    text: str = ""
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if isinstance(event, Failed):
+            self.finished, self.failure, self.status = True, event.error, event.error.status
+            return [json.dumps({"sorry": event.error.message}).encode() + b"\n"]
+        if not isinstance(event, Delta):
+            return []
+        if self.mode == "raise reply" and (self.text or event.finish):
+            raise RuntimeError("lost for words")
+        if self.mode == "wrong reply":
+            return {"said": event.text}  # type: ignore[return-value]
+        if self.mode == "slow reply":
+            (HERE / "toy.waiting").touch()
+            while not (HERE / "toy.release").exists():
+                time.sleep(0.01)
+        self.text += event.text
+        self.finished = event.finish is not None
+        if self.stream:
+            reason = event.finish.reason if event.finish else None
+            return [json.dumps({"piece": event.text, "reason": reason}).encode() + b"\n"]
+        return [json.dumps({"said": self.text}).encode()] if self.finished else []
+
+
+class Toy:
+    NAME = "toy"
+    MARK = "say"
+    ROUTES = (Route("/toy"), Route("/toy/about", ("GET",), page=page))
+
+    def matches(self, payload: dict[str, Any], request: Request, settings: Any) -> bool:
+        if payload.get("manner") == "raise matches":
+            raise RuntimeError("no idea")
+        return "say" in payload
+
+    def parse(self, payload: dict[str, Any], request: Request, settings: Any) -> Call:
+        mode = payload.get("manner")
+        if mode == "raise parse":
+            raise RuntimeError("cannot read")
+        if mode == "wrong parse":
+            return "a call"  # type: ignore[return-value]
+        if not isinstance(payload.get("say"), str):
+            raise PayloadError.of("say", payload.get("say"), "a string")
+        prompt: Any = 5 if mode == "wrong generation" else payload["say"]
+        sampling = Sampling(temperature=0.0, max_tokens=payload.get("most", 100))
+        stream = payload.get("stream", False)
+        generation = Generation(request_id=request.request_id, prompt=prompt, sampling=sampling, stream=stream)
+        return Call((generation,), Reply(stream, mode))
+
+    def refuse(self, error: LmiError, payload: dict[str, Any] | None, request: Request, settings: Any) -> Answer:
+        return Answer(json.dumps({"sorry": error.message}).encode(), error.status, failure=error)

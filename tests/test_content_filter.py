@@ -1,0 +1,195 @@
+"""The content filter, with answers fed by hand, in every dialect that there is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lmi.formatters import FORMATS, Call, Request
+from lmi.handler.content_filter import ContentFilter
+from lmi.handler.workers import Workers
+from lmi.model.errors import ContentFilterError, UnsupportedError
+from lmi.model.events import CallDelta, Delta, Event, Finish, Started, Token
+from lmi.model.options import Settings
+
+SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m", tgi_compat=True)
+BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in FORMATS}
+
+BODIES: dict[str, dict[str, Any]] = {
+    "lmi": {"inputs": "Hi", "parameters": {"details": True}},
+    "tgi": {"inputs": "Hi", "parameters": {"details": True}},
+    "dynamic": {"inputs": "Hi", "parameters": {"details": True}},
+    "openai": {"messages": [{"role": "user", "content": "Hi"}]},
+    "azure": {"messages": [{"role": "user", "content": "Hi"}]},
+    "minimal": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+}
+WORDS = {
+    "openai": "content_filter",
+    "azure": "content_filter",
+    "lmi": "content_filter",
+    "tgi": "stop_sequence",
+}
+"""The finish reason of answers that were cut off, where a dialect has a word for it."""
+
+
+def judge(text: str, stage: str) -> str | None:
+    assert stage in ("prompt", "text")
+    return "bad word" if "bad" in text else None
+
+
+FILTER = ContentFilter(judge, "guard:judge", Workers(1))
+
+
+def filtered(name: str, body: dict[str, Any]) -> tuple[Call, list[int]]:
+    return FILTER.around(BY_NAME[name].parse(body, Request(b"", query={"api-version": "2024-05-01-preview"}), SETTINGS))
+
+
+def feed(call: Call, *events: Event) -> bytes:
+    return b"".join(record for event in events for record in call.reply.feed(event))
+
+
+def delta(text: str, **more: Any) -> Delta:
+    return Delta(0, text, (Token(1, text, -0.5),), **more)
+
+
+def test_every_dialect_is_tried() -> None:
+    assert set(BY_NAME) <= set(BODIES)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("stream", [False, True])
+def test_text_up_to_what_was_flagged_is_sent(name: str, stream: bool) -> None:
+    call, cut = filtered(name, {**BODIES[name], "stream": stream})
+    assert all(generation.stream and generation.tokens for generation in call.generations)
+    sent = feed(call, Started(1), delta("good, "), delta("very ba"), delta("d indeed"))
+    assert call.reply.finished
+    assert call.reply.failure is None
+    assert call.reply.status == 200
+    assert cut == [0]
+    assert b"very ba" in sent or b"good, very ba" in sent
+    assert b"indeed" not in sent
+    if name in WORDS:
+        assert f'"finish_reason":"{WORDS[name]}"'.encode() in sent
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_flagged_prompt_is_refused_with_the_prompts_field(name: str) -> None:
+    dialect = BY_NAME[name]
+    body = json.loads(json.dumps(BODIES[name]).replace('"Hi"', '"bad"'))
+    request = Request(b"", query={"api-version": "2024-05-01-preview"})
+    (generation,) = dialect.parse(body, request, SETTINGS).generations
+    with pytest.raises(ContentFilterError) as caught:
+        FILTER.admit(generation)
+    assert caught.value.status == 400
+    assert caught.value.code == "content_filter"
+    answer = dialect.refuse(caught.value, body, request, SETTINGS)
+    assert answer.status >= 400
+    assert b"flagged by the content filter: bad word" in answer.body
+
+
+def test_openais_error_has_the_code() -> None:
+    error = ContentFilterError("messages: flagged by the content filter: x", "messages")
+    answer = BY_NAME["openai"].refuse(error, BODIES["openai"], Request(b""), SETTINGS)
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"] == {
+        "message": error.message,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "content_filter",
+    }
+
+
+def test_reasoning_and_calls_are_judged_too() -> None:
+    settings_body = {**BODIES["openai"], "stream": True}
+    call, _ = filtered("openai", settings_body)
+    assert b"content_filter" in feed(call, Started(1), Delta(0, "", reasoning="ba"), Delta(0, "d"))
+    call, _ = filtered("openai", settings_body)
+    arguments = (CallDelta(0, "id", "f", '{"a": "bad"}'),)
+    assert b'"a"' not in feed(call, Started(1), Delta(0, "", calls=arguments))
+    assert call.reply.finished
+
+
+def test_sequences_are_judged_one_by_one() -> None:
+    call, cut = filtered("openai", {**BODIES["openai"], "n": 2})
+    assert feed(call, Started(1), delta("good"), Delta(1, "bad"), Delta(1, "more", finish=Finish("eos"))) == b""
+    assert not cut
+    body = json.loads(feed(call, Delta(0, "!", finish=Finish("eos", generated_tokens=2))))
+    assert [choice["finish_reason"] for choice in body["choices"]] == ["stop", "content_filter"]
+    assert [choice["message"]["content"] for choice in body["choices"]] == ["good!", ""]
+
+
+@pytest.mark.parametrize("name", ["lmi", "openai"])
+def test_the_last_sequence_ends_the_answer_while_the_engine_goes_on_with_what_was_cut(name: str) -> None:
+    many = {"parameters": {"details": True, "n": 2, "do_sample": True}} if name == "lmi" else {"n": 2}
+    call, cut = filtered(name, {**BODIES[name], **many})
+    # For the engine the first sequence still runs, so that this end is not the last.
+    ended = delta("fine", finish=Finish("eos", generated_tokens=1, last=False))
+    body = feed(call, Started(1), Delta(1, "bad"), ended)
+    assert call.reply.finished
+    assert cut == [0]
+    assert b"fine" in body
+    assert b"content_filter" in body
+
+
+def test_prompts_are_judged_one_by_one() -> None:
+    call, cut = filtered("openai", {"prompt": ["a", "b"]})
+    reply = call.reply
+    reply.feed(Started(1), 0)
+    reply.feed(Started(1), 1)
+    reply.feed(Delta(0, "bad"), 1)
+    assert cut == [1]
+    (record,) = reply.feed(Delta(0, "fine", finish=Finish("length")), 0)
+    assert [choice["finish_reason"] for choice in json.loads(record)["choices"]] == ["length", "content_filter"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "bad"},
+        {"role": "user", "content": [{"type": "text", "text": "bad"}]},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": '{"a": "bad"}'}}]},
+    ],
+    ids=["text", "parts", "arguments"],
+)
+def test_whatever_a_message_says_is_judged(message: dict[str, Any]) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}, message]}
+    (generation,) = BY_NAME["openai"].parse(body, Request(b""), SETTINGS).generations
+    with pytest.raises(ContentFilterError):
+        FILTER.admit(generation)
+
+
+def test_documents_are_judged_and_roles_are_not() -> None:
+    body = {**BODIES["openai"], "documents": [{"title": "t", "text": "bad"}]}
+    (generation,) = BY_NAME["openai"].parse(body, Request(b""), SETTINGS).generations
+    with pytest.raises(ContentFilterError):
+        FILTER.admit(generation)
+    (generation,) = (
+        BY_NAME["openai"]
+        .parse({"messages": [{"role": "user", "name": "bad", "content": "Hi"}]}, Request(b""), SETTINGS)
+        .generations
+    )
+    FILTER.admit(generation)
+
+
+def test_token_ids_cannot_be_judged() -> None:
+    (generation,) = BY_NAME["openai"].parse({"prompt": [1, 2]}, Request(b""), SETTINGS).generations
+    with pytest.raises(UnsupportedError, match=r"prompt: option\.content_filter cannot judge token ids"):
+        FILTER.admit(generation)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [
+        (None, None),
+        (False, None),
+        ("", None),
+        (True, "no reason given"),
+        ("why", "why"),
+        ({"reason": "why", "score": 1}, "why"),
+    ],
+    ids=repr,
+)
+def test_verdicts(verdict: Any, reason: str | None) -> None:
+    assert ContentFilter(lambda text: verdict, "g:j", Workers(1)).judge("text", "text") == reason

@@ -1,0 +1,173 @@
+"""The transformers engine behind the local server and behind the real DJL engine: every dialect works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
+
+from .djl import hosting
+from .endpoints import Host, Streamed, begun, client, djl_host, model_directory, start
+
+pytestmark = pytest.mark.engine
+
+PROPERTIES = {
+    "option.rolling_batch": "scheduler",
+    "option.tool_call_parser": "hermes",
+    "option.reasoning_parser": "qwen3",
+    "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+}
+ENDLESS = question("endless").prompt
+
+
+@pytest.fixture(scope="module")
+def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("server")
+    running = start("server", model_directory(demo_model, folder / "model", PROPERTIES), folder / "log")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def chat(server: Host) -> Iterator[openai.OpenAI]:
+    with openai.DefaultHttpxClient(timeout=60) as http:
+        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", http_client=http, max_retries=0)
+
+
+def body(prompt: str, stream: bool = False, /, **parameters: Any) -> dict[str, Any]:
+    return {"inputs": prompt, "parameters": parameters, "stream": stream}
+
+
+def joined(streamed: Streamed) -> str:
+    return "".join(document["token"]["text"] for document in streamed.documents)
+
+
+def user(kind: str) -> list[Any]:
+    return [{"role": "user", "content": question(kind).prompt}]
+
+
+def test_the_log_names_the_engine(server: Host) -> None:
+    assert "engine transformers" in server.log_text()
+
+
+@pytest.mark.anyio
+async def test_sixteen_streams_at_once(server: Host) -> None:
+    """Each has its own right text, and all have begun before any has ended."""
+    async with client(server) as http:
+        running = [Streamed() for _ in range(16)]
+        asked = [question for question, _ in zip(itertools.cycle(QUESTIONS), running, strict=False)]
+        tasks = [
+            asyncio.create_task(
+                http.stream(body(one.prompt, True, max_new_tokens=200, ignore_eos_token=True), streamed)
+            )
+            for one, streamed in zip(asked, running, strict=True)
+        ]
+        await begun(running, lines=3)
+        refused = await http.post(body("x" * 9000))
+        await asyncio.gather(*tasks)
+    assert refused.status_code == 424
+    assert max(streamed.ticks[0] for streamed in running) < min(streamed.ticks[-1] for streamed in running)
+    for one, streamed in zip(asked, running, strict=True):
+        assert len(streamed.documents) == 200
+        assert joined(streamed) == streamed.documents[-1]["generated_text"]
+        if one.kind != "endless":
+            assert joined(streamed).startswith(one.answer)
+
+
+@pytest.mark.anyio
+async def test_lmi_details_streamed_and_whole(server: Host) -> None:
+    asked = question("unicode")
+    parameters = {"max_new_tokens": 300, "details": True, "decoder_input_details": True}
+    async with client(server) as http:
+        whole = (await http.post(body(asked.prompt, **parameters))).json()
+        streamed = await http.stream(body(asked.prompt, True, **parameters))
+        stop = asked.answer[9:14]
+        stopped = (await http.post(body(asked.prompt, **parameters, stop_sequences=[stop]))).json()
+    details = whole["details"]
+    assert whole["generated_text"] == joined(streamed) == asked.answer
+    assert [token["text"] for token in details["tokens"]] == [one["token"]["text"] for one in streamed.documents]
+    assert all(isinstance(token["log_prob"], float) for token in details["tokens"])
+    assert details["finish_reason"] == "eos_token"
+    assert details["prefill"][0]["log_prob"] is None
+    assert stopped["generated_text"] == asked.answer[: asked.answer.index(stop)]
+    assert stopped["details"]["finish_reason"] == "stop_sequence"
+
+
+def test_openai_chat(chat: openai.OpenAI) -> None:
+    answer = chat.chat.completions.create(model="any", messages=user("plain"), temperature=0, logprobs=True)
+    assert answer.choices[0].message.content == question("plain").answer
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content
+    assert "".join(token.token for token in logprobs.content) == question("plain").answer
+    asked = question("reasoning")
+    chunks = [*chat.chat.completions.create(model="any", messages=user("reasoning"), temperature=0, stream=True)]
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    text = "".join(delta.content or "" for delta in deltas)
+    reasoning = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    assert f"<think>{reasoning}</think>{text}" == asked.answer
+    form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": JSON_SCHEMA}}
+    guided = chat.chat.completions.create(model="any", messages=user("json"), temperature=0, response_format=form)
+    assert isinstance(json.loads(guided.choices[0].message.content or ""), dict)
+
+
+def test_openai_tool_calls_streamed_and_whole(chat: openai.OpenAI) -> None:
+    asked = question("parallel_tool_calls")
+    tools: Any = asked.tools
+    whole = chat.chat.completions.create(
+        model="any", messages=user("parallel_tool_calls"), tools=tools, temperature=0
+    ).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    calls: dict[int, list[str]] = {}
+    for chunk in chat.chat.completions.create(
+        model="any", messages=user("parallel_tool_calls"), tools=tools, temperature=0, stream=True
+    ):
+        for call in chunk.choices[0].delta.tool_calls or ():
+            assert call.function is not None
+            one = calls.setdefault(call.index, ["", ""])
+            one[0] += call.function.name or ""
+            one[1] += call.function.arguments or ""
+    made: list[Any] = whole.message.tool_calls or []
+    assert [[call.function.name, call.function.arguments] for call in made] == [*calls.values()]
+    assert len(calls) == 2
+
+
+def test_openai_completions(chat: openai.OpenAI) -> None:
+    asked = question("plain")
+    answer = chat.completions.create(
+        model="any", prompt=[asked.prompt, "Tell me"], max_tokens=60, temperature=0, logprobs=2, n=1, echo=True
+    )
+    assert answer.choices[0].text == asked.prompt + asked.answer
+    several = chat.completions.create(model="any", prompt="Tell me", n=3, seed=4, temperature=2.0, max_tokens=9)
+    again = chat.completions.create(model="any", prompt="Tell me", n=3, seed=4, temperature=2.0, max_tokens=9)
+    assert [choice.text for choice in several.choices] == [choice.text for choice in again.choices]
+    assert len({choice.text for choice in several.choices}) == 3
+
+
+@pytest.mark.djl
+@pytest.mark.anyio
+async def test_behind_djl_in_rolling_batch(demo_model: Path, tmp_path: Path) -> None:
+    if missing := hosting.available():
+        pytest.skip(missing)
+    model_dir = model_directory(demo_model, tmp_path / "model", {})
+    properties = {"option.rolling_batch": "hf-accelerate"}
+    with djl_host(model_dir, tmp_path / "log", mode="rolling", properties=properties) as host:
+        asked = [one for one in QUESTIONS if one.kind != "endless"]
+        async with client(host) as http:
+            streams = [http.stream(body(one.prompt, True, max_new_tokens=400, details=True)) for one in asked]
+            bad = http.post(body("word " * 9000))
+            answers, refused = await asyncio.gather(asyncio.gather(*streams), bad)
+        for one, streamed in zip(asked, answers, strict=True):
+            assert joined(streamed) == one.answer
+            assert streamed.documents[-1]["details"]["finish_reason"] == "eos_token"
+        assert refused.status_code == 424
+        assert "inputs" in refused.json()["error"]
+        assert "engine transformers" in host.log_text()
