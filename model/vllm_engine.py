@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
@@ -28,7 +28,7 @@ from .tokenizer import Tokenizer
 from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
-from .vllm_sampling import room, sampling_params
+from .vllm_sampling import LIMITS, room, sampling_params
 from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
 from .vllm_splitter import Splitter
 
@@ -83,6 +83,8 @@ class _Sequence:
 
 class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
+
+    limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
         choose_processes()

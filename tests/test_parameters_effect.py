@@ -18,8 +18,9 @@ from lmi.formatters.lmi import parse
 from lmi.formatters.lmi_parameters import ROWS
 from lmi.formatters.lmi_schemas import ALIASES
 from lmi.model.demo_model import question
-from lmi.model.errors import LmiError, UnsupportedError
-from lmi.model.generation import Generation
+from lmi.model.engine import Backend, limits, load_backend
+from lmi.model.errors import LmiError, ParameterError, UnsupportedError
+from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.ranking import ranked
 
@@ -149,13 +150,15 @@ def test_what_is_wrong_names_the_field(name: str, settings: Settings) -> None:
 
 PLAIN, ENDLESS, UNKNOWN = question("plain"), question("endless"), "Tell me"
 SEEDS = range(5)
+SAID, UNSURE = PLAIN.prompt + PLAIN.answer, {"min_length": 12, "max_new_tokens": 12}
+"""After the end of what it was taught the model is not sure of anything."""
 
 
 class Endpoint:
-    """The demo model on vLLM, asked in the LMI dialect."""
+    """The demo model on an engine, asked in the LMI dialect."""
 
-    def __init__(self, backend: Any, settings: Settings) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self.backend = backend
         self._settings = settings
 
     def ask(self, inputs: str, schema: str = "vllm", **given: Any) -> dict[str, Any]:
@@ -164,9 +167,9 @@ class Endpoint:
         call = parse({"inputs": inputs, "parameters": given}, Request(b""), settings)
         records: list[bytes] = []
         asked, sink = ranked(call.generations[0], lambda event: records.extend(call.reply.feed(event)))
-        self._backend.add(self._backend.prepare(1, asked))
-        while self._backend.busy:
-            for _, event in self._backend.step():
+        self.backend.add(self.backend.prepare(1, asked))
+        while self.backend.busy:
+            for _, event in self.backend.step():
                 sink(event)
         assert call.reply.failure is None
         body: dict[str, Any] = msgspec.json.decode(b"".join(records))
@@ -218,11 +221,9 @@ def effect(name: str) -> Callable[[Effect], Effect]:
 def do_sample(at: Endpoint) -> None:
     greedy = at.text(UNKNOWN, max_new_tokens=12)
     assert set(at.drawn(do_sample=False)) == {greedy}
-    # Where the model is not sure of anything: after the end of what it was taught.
-    given: Given = {"min_length": 12, "max_new_tokens": 12}
-    drawn = [at.text(PLAIN.prompt + PLAIN.answer, do_sample=True, seed=seed, **given) for seed in SEEDS]
+    drawn = [at.text(SAID, do_sample=True, seed=seed, **UNSURE) for seed in SEEDS]
     assert len(set(drawn)) > 1
-    assert drawn == [at.text(PLAIN.prompt + PLAIN.answer, temperature=1.0, seed=seed, **given) for seed in SEEDS]
+    assert drawn == [at.text(SAID, temperature=1.0, seed=seed, **UNSURE) for seed in SEEDS]
 
 
 @effect("seed")
@@ -238,10 +239,10 @@ def temperature(at: Endpoint) -> None:
     assert set(at.drawn(temperature=0)) == set(at.drawn(temperature=0.01)) == {greedy}
 
     def likelihood(value: float) -> float:
-        tokens = [at.details(UNKNOWN, temperature=value, seed=seed)["tokens"] for seed in SEEDS]
+        tokens = [at.details(SAID, temperature=value, seed=seed, **UNSURE)["tokens"] for seed in SEEDS]
         return float(sum(token["log_prob"] for one in tokens for token in one) / sum(map(len, tokens)))
 
-    assert likelihood(0.5) > likelihood(1.2) > likelihood(2.0)
+    assert likelihood(0.1) > likelihood(1.0) > likelihood(2.0)
 
 
 @effect("repetition_penalty")
@@ -374,12 +375,11 @@ def min_length(at: Endpoint) -> None:
     usual = at.details(PLAIN.prompt)["generated_tokens"]
     assert at.details(PLAIN.prompt, min_length=usual + 2)["generated_tokens"] >= usual + 2
     # After the whole answer the model would end at once, which TensorRT-LLM's default of 1 forbids.
-    said = PLAIN.prompt + PLAIN.answer
-    assert at.details(said)["generated_tokens"] == 1
-    assert at.text(said) == ""
-    assert at.text(said, schema="trtllm") != ""
-    assert at.ask(said, schema="trtllm", details=True) == at.ask(said, min_length=1, details=True)
-    assert at.text(said, schema="trtllm", min_length=0) == ""
+    assert at.details(SAID)["generated_tokens"] == 1
+    assert at.text(SAID) == ""
+    assert at.text(SAID, schema="trtllm") != ""
+    assert at.ask(SAID, schema="trtllm", details=True) == at.ask(SAID, min_length=1, details=True)
+    assert at.text(SAID, schema="trtllm", min_length=0) == ""
 
 
 @effect("bad_sequences")
@@ -440,13 +440,14 @@ for _name, _value in ONLY.items():
     effect(_name)(_only(_name, _value))
 
 
-@pytest.fixture(scope="module")
-def at(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    from lmi.model.vllm_engine import VllmEngine
-
+@pytest.fixture(scope="module", params=["vllm", "transformers"])
+def at(
+    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Endpoint]:
+    """Each engine in turn."""
     directory = model_directory(demo_model, tmp_path_factory.mktemp("effect") / "model", {})
-    settings = load_settings(directory, environment={}, overrides={})
-    engine = VllmEngine(settings)
+    settings = load_settings(directory, environment={}, overrides={"backend": request.param})
+    engine = load_backend(settings)
     yield Endpoint(engine, settings)
     engine.close()
 
@@ -463,16 +464,41 @@ def test_effect(at: Endpoint, name: str) -> None:
     EFFECTS[name](at)
 
 
+# --- What engines declare (model/engine.py, limits) ---
+
+
+@pytest.mark.engine
+def test_what_an_engine_declares(at: Endpoint) -> None:
+    declared = limits()[at.backend.info.engine]
+    asked: Given = {"logprobs": 21, "prompt_logprobs": 21, "logit_bias": {10**6: 1.0}}
+    for name, value in asked.items():
+        assert name in declared
+        one = Generation(request_id="test", prompt="a", sampling=Sampling(**{name: value}))
+        with pytest.raises(ParameterError):
+            at.backend.add(at.backend.prepare(1, one))
+        assert not at.backend.busy
+    assert "bad_words" in declared
+    # One token after a blank, two without.
+    assert "Learning" in at.text(PLAIN.prompt, bad_sequences=["Learning"])
+    if at.backend.info.engine == "vllm" and tuple(map(int, at.backend.info.version.split(".")[:2])) >= (0, 32):
+        assert "temperature" in declared
+        with pytest.raises(ParameterError, match="temperature"):
+            at.text(PLAIN.prompt, temperature=2.5)
+    else:
+        assert at.text(PLAIN.prompt, temperature=2.5, top_k=1) == PLAIN.answer
+
+
 # --- TensorRT-LLM's schema ---
 
 
 @pytest.mark.engine
 def test_tensorrt_llms_defaults_are_sampled_with(at: Endpoint) -> None:
-    for seed in SEEDS:
-        given: Given = {"do_sample": True, "seed": seed, "max_new_tokens": 12}
-        expected = at.text(UNKNOWN, temperature=1.0, top_k=5, top_p=0.85, **given)
-        assert at.text(UNKNOWN, schema="trtllm", **given) == expected
-    assert at.drawn(schema="trtllm") == at.drawn(top_k=5, top_p=0.85) != at.drawn()
+    narrow: Given = {"top_k": 5, "top_p": 0.85}
+    given = [{"do_sample": True, "seed": seed, **UNSURE} for seed in SEEDS]
+    expected = [at.text(SAID, temperature=1.0, **narrow, **one) for one in given]
+    assert [at.text(SAID, schema="trtllm", **one) for one in given] == expected
+    assert [at.text(SAID, **one) for one in given] != expected
+    assert at.drawn(schema="trtllm") == at.drawn(min_length=1, **narrow) != at.drawn(min_length=1)
 
 
 @pytest.mark.engine
@@ -480,8 +506,8 @@ def test_zeros_are_greedy_in_tensorrt_llms_schema(at: Endpoint) -> None:
     greedy = at.text(UNKNOWN, max_new_tokens=12)
     assert set(at.drawn(schema="trtllm", top_k=0, top_p=0)) == {greedy}
     # One of them alone does not restrict.
-    assert at.drawn(schema="trtllm", top_k=3, top_p=0) == at.drawn(top_k=3)
-    assert at.drawn(schema="trtllm", top_k=0, top_p=0.5) == at.drawn(top_p=0.5)
+    assert at.drawn(schema="trtllm", top_k=3, top_p=0) == at.drawn(top_k=3, min_length=1)
+    assert at.drawn(schema="trtllm", top_k=0, top_p=0.5) == at.drawn(top_p=0.5, min_length=1)
 
 
 def test_trtllms_schema_infers_sampling_as_the_others_do() -> None:
