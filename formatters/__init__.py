@@ -14,7 +14,15 @@ from typing import Any, cast
 
 import msgspec
 
-from ..model.errors import LmiError, MediaTypeError, OptionError, PayloadError, RequestError, UserCodeError
+from ..model.errors import (
+    LmiError,
+    MediaTypeError,
+    OptionError,
+    PayloadError,
+    RequestError,
+    UnsupportedError,
+    UserCodeError,
+)
 from ..model.options import Settings
 from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
@@ -182,6 +190,15 @@ def _check_content_type(request: Request) -> None:
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
+def _check_task(call: Call, settings: Settings) -> None:
+    """A model either generates text or embeds it, in whatever dialect it is asked."""
+    embeds = {generation.embedding is not None for generation in call.generations}
+    if settings.embeds and False in embeds:
+        raise UnsupportedError("this model embeds text and generates none: expected a field inputs or input", "inputs")
+    if not settings.embeds and True in embeds:
+        raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
+
+
 def _check_query(request: Request, own: Sequence[Format] = ()) -> None:
     """A GET has its body in the query."""
     found = route_of(request, own)
@@ -221,7 +238,9 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
         _check_query(request, own)
         payload = hooks.read(request)
         dialect = detect(payload, request, settings, own)
-        return hooks.ready(dialect.parse(payload, request, settings), dialect, payload, request, settings)
+        call = dialect.parse(payload, request, settings)
+        _check_task(call, settings)
+        return hooks.ready(call, dialect, payload, request, settings)
     except (RequestError, UserCodeError) as error:
         return dialect.refuse(error, payload, request, settings)
     except RecursionError:

@@ -19,6 +19,7 @@ from ..model.errors import LmiError, PayloadError, UnsupportedError
 from ..model.events import Delta, Event, Failed
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
+from . import lmi_embeddings
 from .base import JSON, Answer, Call, Payload, Request, Route, encode
 from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_parameters import Parameters, read_parameters
@@ -62,6 +63,8 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation for each input."""
     refuse_what_is_to_come(payload, request)
+    if settings.embeds:
+        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = _inputs(payload.get("inputs"))
     stream = stream_of(payload)
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)

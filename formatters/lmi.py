@@ -2,6 +2,7 @@
 
     lmi_parameters.py   what `parameters` may hold and what it means
     lmi_reply.py        the answers
+    lmi_embeddings.py   the same where the model embeds
 
 Every error has status 424. A payload that cannot be read is `{"error", "code"}`; anything else that is wrong with a
 request is the documented generation-error body, with the message in `error` (wire-decisions: LMI, Errors).
@@ -14,10 +15,11 @@ from typing import Any, cast
 from ..model.errors import LmiError, PayloadError, UnsupportedError
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
+from . import lmi_embeddings
 from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
 from .lmi_parameters import Parameters, read_parameters
-from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal
+from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
 
 __all__ = [
     "FIELDS",
@@ -51,6 +53,8 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     """One generation, answered whole or as a stream."""
     refuse_what_is_to_come(payload, request)
+    if settings.embeds:
+        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = inputs_of(payload)
     framing = framing_of(stream_of(payload), settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
@@ -65,12 +69,15 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
+    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
+    if settings.embeds:
+        # The documented body is one of generated text.
+        return Answer(unreadable(error), status, failure=error)
     try:
         framing = None if payload is None else framing_of(stream_of(payload), settings)
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
-    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
     return Answer(body, status, content_type, failure=error)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "WholeReply",
     "aborted",
     "refusal",
+    "unreadable",
 ]
 
 REFUSED = 424
@@ -134,11 +135,15 @@ class Shape:
     return_full_text: bool = False
 
 
+def unreadable(error: LmiError) -> bytes:
+    """The body that tells of an error where there is nothing to say of an answer."""
+    return encode(UnreadableBody(error.message, error.status if isinstance(error, OWN_STATUS) else REFUSED))
+
+
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
     """The record that tells of an error before any other record, and its content type."""
     if isinstance(error, (PayloadError, *OWN_STATUS)):
-        code = error.status if isinstance(error, OWN_STATUS) else REFUSED
-        return encode(UnreadableBody(error.message, code)), JSON
+        return unreadable(error), JSON
     if framing is None:
         return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON
     return framing.record(_error_line(error)), framing.content_type

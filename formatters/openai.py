@@ -1,7 +1,8 @@
-"""The OpenAI dialect: chat completions and text completions (specs 000 and 001; wire-decisions: OpenAI).
+"""The OpenAI dialect: chat and text completions (specs 000 and 001; wire-decisions: OpenAI), embeddings.
 
     openai_chat.py           `messages`, or the path /v1/chat/completions
     openai_completions.py    `prompt`, or the path /v1/completions
+    openai_embeddings.py     `input`, or the path /v1/embeddings
 
 An error is `{"error": {"message", "type", "param", "code"}}` with its status, for streamed requests too where nothing
 has been sent yet.
@@ -11,44 +12,51 @@ from __future__ import annotations
 
 from ..model.errors import LmiError, PayloadError
 from ..model.options import Settings
-from . import openai_chat, openai_completions
+from . import openai_chat, openai_completions, openai_embeddings
 from .base import Answer, Call, Payload, Request, Route
 from .fields import refuse_headers
 from .openai_models import models
 from .openai_reply import answer_of
 
-__all__ = ["CHAT_PATH", "MARK", "NAME", "ROUTES", "TEXT_PATH", "matches", "parse", "refuse"]
+__all__ = ["CHAT_PATH", "EMBEDDINGS_PATH", "MARK", "NAME", "ROUTES", "TEXT_PATH", "matches", "parse", "refuse"]
 
 NAME: str = "openai"
-MARK: str = "messages or prompt"
+MARK: str = "messages, prompt or input"
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
+EMBEDDINGS_PATH = "/v1/embeddings"
 
 ROUTES: tuple[Route, ...] = (
     Route(CHAT_PATH),
     Route(TEXT_PATH),
+    Route(EMBEDDINGS_PATH),
     Route("/v1/models", ("GET",), page=models),
 )
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `messages`, or a `prompt`."""
-    return "messages" in payload or "prompt" in payload
+    """Whether there are `messages`, a `prompt` or an `input`."""
+    return any(name in payload for name in ("messages", "prompt", "input"))
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
-    """One generation for a conversation, or one for each prompt."""
+    """One generation for a conversation, or one for each prompt or input."""
     refuse_headers(request)
     if request.path == CHAT_PATH:
         return openai_chat.parse(payload, request, settings)
     if request.path == TEXT_PATH:
         return openai_completions.parse(payload, request, settings)
+    if request.path == EMBEDDINGS_PATH:
+        return openai_embeddings.parse(payload, request, settings)
     if payload.get("messages") is not None:
         return openai_chat.parse(payload, request, settings)
     if payload.get("prompt") is not None:
         return openai_completions.parse(payload, request, settings)
-    raise PayloadError("expected a field messages (chat completions) or prompt (text completions)", "messages")
+    if payload.get("input") is not None:
+        return openai_embeddings.parse(payload, request, settings)
+    expected = "messages (chat completions), prompt (text completions) or input (embeddings)"
+    raise PayloadError(f"expected a field {expected}", "messages")
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:

@@ -164,7 +164,7 @@ def _weights(path: Path) -> None:
 
 
 def _arguments(settings: Settings) -> list[str]:
-    lines = [] if settings.engine == "vllm" else _of_transformers(settings)
+    lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
     return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
 
 
@@ -195,5 +195,13 @@ def _of_vllm(settings: Settings) -> list[str]:
 
 
 def _shown(arguments: Mapping[str, object]) -> str:
-    names = ("dtype", "max_model_len", "max_num_seqs", "tensor_parallel_size", "kv_cache_memory_bytes")
+    names = (
+        "runner",
+        "convert",
+        "dtype",
+        "max_model_len",
+        "max_num_seqs",
+        "tensor_parallel_size",
+        "kv_cache_memory_bytes",
+    )
     return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

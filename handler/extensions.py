@@ -122,6 +122,9 @@ def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
         on_path(directory)
     _model_py(extensions, directory, handed)
     _options(extensions)
+    if settings.embeds and extensions.output is not None:
+        message = "an output formatter makes answers of generated text, expected none with option.task=text-embedding"
+        raise OptionError(f"option.output_formatter: {message}", "output_formatter")
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
     check_dialect(settings, extensions.dialects)

@@ -8,7 +8,7 @@ and with those that clients written for one dialect call:
 
     GET  /health               as /ping, with TGI's error
     GET  /v1/models            OpenAI's list of models
-    POST /v1/chat/completions, /v1/completions
+    POST /v1/chat/completions, /v1/completions, /v1/embeddings
     POST /chat/completions     Azure's with `api-version`, the minimal one without it
     POST, GET /chat/sse        the minimal one as server-sent events
     POST /generate, /generate_stream, /   TGI's

@@ -37,7 +37,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     version: str
     context: int
-    """The longest prompt plus answer, in tokens."""
+    """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
 
@@ -117,6 +117,7 @@ ENGINES = {
     "vllm": "lmi.model.vllm_engine:VllmEngine",
     "transformers": "lmi.model.transformers_engine:TransformersEngine",
     "auto": "lmi.model.fallback:first_that_runs",
+    "vllm-embedding": "lmi.model.vllm_embedding:VllmEmbedding",
 }
 """Name to "module:class" of a Backend, or function that returns one. The module is imported in the engine's process."""
 
@@ -131,13 +132,14 @@ def limits() -> dict[str, Mapping[str, str]]:
     """What each engine refuses, ignores or honours with a reservation only: by engine, then by field of Sampling (or
     kv_transfer_params), in words for docs/parameters.md. Loads no engine's library.
 
-    A backend's class says so in `limits: ClassVar[Mapping[str, str]]`; what is not in it, it honours.
+    A backend's class says so in `limits: ClassVar[Mapping[str, str]]`; what is not in it, it honours. One without
+    `limits` generates no text.
     """
     found: dict[str, Mapping[str, str]] = {}
     for engine, place in ENGINES.items():
         module, _, name = place.partition(":")
         backend = getattr(importlib.import_module(module), name)
         # A function chooses among the others.
-        if isinstance(backend, type):
-            found[engine] = getattr(backend, "limits", {})
+        if hasattr(backend, "limits"):
+            found[engine] = backend.limits
     return found

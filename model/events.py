@@ -110,6 +110,9 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """What is new of the reasoning, which is no part of `text`."""
     calls: tuple[CallDelta, ...] = ()
     """What is new of tool calls, which are no part of `text`."""
+    vector: bytes = b""
+    """The vector, where Generation.embedding asked for it: finite float32, little-endian. It comes whole, with the
+    finish, in the only Delta of its generation."""
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Conversation", "Generation", "Guide", "Prompt", "Sampling"]
+__all__ = ["Conversation", "Embedding", "Generation", "Guide", "Prompt", "Sampling"]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,13 +104,28 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guide: Guide | None = None
 
 
+class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the vector of a prompt is to be like."""
+
+    normalize: bool | None = None
+    """Whether its length is 1; None: as the model's pooler is configured, which is yes unless an option says no."""
+    dimensions: int | None = None
+    """How many of its numbers are wanted, of models that are trained for that (Matryoshka); None: all."""
+    truncate: int | bool = False
+    """Whether a prompt that is too long for the model is cut to fit; a number: whether it is cut to so many tokens."""
+    cut: Literal["left", "right"] = "right"
+    """The end at which it is cut."""
+
+
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt and what to do with it."""
+    """One prompt and what to do with it: go on with it, or embed it."""
 
     request_id: str
     """For logs only; need not be unique."""
     prompt: Prompt
-    sampling: Sampling
+    sampling: Sampling = Sampling()
+    embedding: Embedding | None = None
+    """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
     stream: bool = False
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False

@@ -21,8 +21,8 @@ ON_VLLM = {
 _FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 
 
-def engine_of(values: Mapping[str, object], fault: Callable[[str, str], None]) -> str:
-    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses.
+def engine_of(values: Mapping[str, object], task: str, fault: Callable[[str, str], None]) -> str:
+    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses. Embeddings have one.
 
     Calls `fault` with the name of an option that contradicts it and with what is wrong.
     """
@@ -35,6 +35,11 @@ def engine_of(values: Mapping[str, object], fault: Callable[[str, str], None]) -
         for name in _FOR_TRANSFORMERS:
             if values.get(name):
                 fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
+    if task == "embed":
+        if engine == "transformers":
+            name = "backend" if backend else "rolling_batch"
+            fault(name, f"expected vLLM with option.task=text-embedding, got {backend or batching!r}")
+        return "vllm-embedding"
     return engine
 
 

@@ -30,7 +30,6 @@ def _host(name: str, help: str, *aliases: str) -> Option:
     return Option(name, "str", help, aliases=aliases, reader="host")
 
 
-_EMBEDDING = "embeddings"
 _CLASSIFY = "classification"
 
 # fmt: off
@@ -54,10 +53,14 @@ OPTIONS: tuple[Option, ...] = (
         aliases=("quantization",), argument="quantization",
     ),
     Option(
-        "task", "choice", "What the model does.", default="auto", choices=("auto", "text-generation", "generate"),
-        later={
-            "text-embedding": _EMBEDDING, "feature-extraction": _EMBEDDING, "embed": _EMBEDDING, "classify": _CLASSIFY,
-        },
+        "task", "choice", "What the model does: it generates text (`auto` too), or makes vectors of texts.",
+        default="auto",
+        choices=("auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed"),
+        later={"classify": _CLASSIFY},
+    ),
+    Option(
+        "normalize", "bool", "Whether the vectors of `task=text-embedding` have length 1; a request may say otherwise.",
+        default="true",
     ),
     Option("served_model_name", "str", "Name of the model in answers.", default="the model directory"),
     # Batching and devices.
@@ -180,13 +183,15 @@ OPTIONS: tuple[Option, ...] = (
     _vllm("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _vllm("seed", "int", "The engine's seed."),
     Option(
-        "runner", "choice", "How vLLM runs the model.", default="generate", choices=("auto", "generate"),
-        reader="engine", argument="runner", later={"pooling": _EMBEDDING, "draft": "draft models on their own"},
+        "runner", "choice", "How vLLM runs the model; `pooling` is for embeddings.", default="by the task",
+        choices=("auto", "generate", "pooling"), reader="engine", argument="runner",
+        later={"draft": "draft models on their own"},
     ),
     Option(
-        "convert", "choice", "What vLLM turns the model into.", default="auto", choices=("auto", "none"),
-        reader="engine", argument="convert", later={"embed": _EMBEDDING, "classify": _CLASSIFY},
+        "convert", "choice", "What vLLM turns the model into.", default="by the task",
+        choices=("auto", "none", "embed"), reader="engine", argument="convert", later={"classify": _CLASSIFY},
     ),
+    _vllm("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     Option(
         "backend", "choice",
         "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
@@ -200,7 +205,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("load_in_4bit", "bool", "For transformers; the same as `quantize=bitsandbytes4`.", default="false"),
     # What this version does not do.
     *_planned("Bedrock compatibility", bedrock_compat="false"),
-    *_planned(_EMBEDDING, normalize="true"),
     *_planned(
         "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
         lora_extra_vocab_size="256", long_lora_scaling_factors="", fully_sharded_loras="false", lora_target_modules="",

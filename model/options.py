@@ -26,6 +26,7 @@ from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
 from .properties import bare_names, gather, read_properties
 from .speculation import speculative_config
+from .tasks import task_of
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "settings_of"]
 
@@ -54,8 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist or trtllm (vLLM too), scheduler or hf-accelerate (transformers), or disable: in async
-    mode, and for dynamic batches."""
+    """Resolved: never auto, and disable in async mode and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -77,7 +77,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a body with `inputs` is TGI's rather than LMI's."""
     enable_streaming: bool = False
     task: str = "auto"
-    """auto or generate."""
+    """auto, generate (which auto is too), or embed."""
+    normalize: bool | None = None
+    """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
     parameter_schema: Literal["common", "trtllm"] | None = None
     """None: that of `rolling_batch`."""
@@ -106,6 +108,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the model makes vectors of texts, and no text."""
+        return self.task == "embed"
 
     @property
     def dynamic_batch(self) -> bool:
@@ -181,7 +188,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         reading.read(name, str(text).strip())
     values = cast("dict[str, Any]", reading.values)
     rolling_batch, async_mode = _mode(reading)
-    engine = engine_of(values, reading.fault)
+    task = task_of(values, reading.fault, reading.notes)
+    engine = engine_of(values, task, reading.fault)
     directory = str(Path(model_dir).absolute())
     model_id = model_of(values.get("model_id"), directory)
     named = str(values.get("dtype", "auto"))
@@ -191,10 +199,9 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
-    if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
-        reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
-    if values.get("enable_reasoning") and not values.get("reasoning_parser"):
-        reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    for switch, parser in (("enable_auto_tool_choice", "tool_call_parser"), ("enable_reasoning", "reasoning_parser")):
+        if values.get(switch) and not values.get(parser):
+            reading.fault(switch, f"expected option.{parser} with it, but it is not set")
     check_mpi(values, reading.fault)
     draft = speculative_config(values, directory)
     if draft and "speculative_config" in reading.arguments:
@@ -231,7 +238,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         dialect=str(values["dialect"]).lower() if values.get("dialect") else None,
         tgi_compat=values.get("tgi_compat", False),
         enable_streaming=values.get("enable_streaming", "false") != "false",
-        task="auto" if values.get("task", "auto") == "auto" else "generate",
+        task=task,
+        normalize=values.get("normalize"),
         unknown_parameters=values.get("unknown_parameters", "ignore"),
         parameter_schema=values.get("parameter_schema"),
         chat_template=values.get("chat_template"),
@@ -265,9 +273,7 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         return "disable", True
     if rolling_batch == "disable" or (dynamic and rolling_batch == "auto"):
         if dynamic and reading.values.get("enable_streaming", "false") != "false":
-            reading.notes.append(
-                "option.enable_streaming with batch_size > 1: only a batch of one is sent as it is made"
-            )
+            reading.notes.append("option.enable_streaming with batch_size > 1: only a batch of one is streamed")
         return "disable", False
     if dynamic:
         reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")

@@ -11,7 +11,6 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -29,7 +28,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_sampling import LIMITS, room, sampling_params
-from .vllm_setup import choose_processes, client_errors, end_with, eos_ids
+from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter
 
 if TYPE_CHECKING:
@@ -87,16 +86,9 @@ class VllmEngine:
     limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
-        choose_processes()
+        self._llm = start_vllm(settings)
         import vllm
-        from vllm import EngineArgs
-        from vllm.v1.engine.llm_engine import LLMEngine
 
-        from .vllm_options import engine_arguments
-
-        before = set(multiprocessing.active_children())
-        self._llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
-        end_with(set(multiprocessing.active_children()) - before)
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend

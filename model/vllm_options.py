@@ -62,6 +62,10 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:
             faults.append((option, _unknown(option, fields.keys())))
+    pooler = arguments.get("pooler_config")
+    if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
+        expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"
+        faults.append(("pooler_config", f"option.pooler_config: {expected}"))
     refuse(faults)
     return _with_defaults(arguments, settings)
 
@@ -149,7 +153,9 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     """What we set where the user did not."""
     arguments.setdefault("disable_log_stats", True)
     # Without it a model that cannot generate would start, and every request fail.
-    arguments.setdefault("runner", "generate")
+    arguments.setdefault("runner", "pooling" if settings.embeds else "generate")
+    if settings.embeds:
+        arguments.setdefault("convert", "embed")
     arguments.setdefault("tensor_parallel_size", _devices(settings))
     cache = _cpu_cache(settings)
     if cache is not None:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import threading
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-__all__ = ["choose_processes", "client_errors", "end_with", "eos_ids"]
+from .options import Settings
+
+__all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
 
-def choose_processes() -> None:
+def start_vllm(settings: Settings) -> Any:
+    """vLLM's LLMEngine, up; raises OptionError, and whatever vLLM raises."""
+    _choose_processes()
+    from vllm import EngineArgs
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    from .vllm_options import engine_arguments
+
+    before = set(multiprocessing.active_children())
+    llm = LLMEngine.from_engine_args(EngineArgs(**engine_arguments(settings)))
+    _end_with(set(multiprocessing.active_children()) - before)
+    return llm
+
+
+def _choose_processes() -> None:
     """Where vLLM's core runs, unless the user's environment says.
 
     On a GPU vLLM's own default, a process beside this one: output is processed while the next step runs. On a CPU in
@@ -26,7 +43,7 @@ def choose_processes() -> None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
-def end_with(children: set[BaseProcess]) -> None:
+def _end_with(children: set[BaseProcess]) -> None:
     """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
     if not children:
         return

@@ -70,6 +70,15 @@ def test_the_transformers_engine(model_dir: Path) -> None:
     assert either[-1].startswith("transformers")
 
 
+def test_embeddings(model_dir: Path) -> None:
+    assert check(model_dir, {"task": "text-embedding"})[0] == (
+        "options: good; vllm-embedding, rolling batch of at most 256"
+    )
+    assert "option.runner: expected pooling with option.task=text-embedding, got 'generate'" in refused(
+        model_dir, task="text-embedding", runner="generate"
+    )
+
+
 def test_notes(model_dir: Path) -> None:
     assert any(
         line.startswith("note: option.rolling_batch=lmi-dist")
@@ -172,6 +181,12 @@ def test_arguments_of_vllm(model_dir: Path) -> None:
     assert any(line.startswith("vLLM ") and "max_model_len=64" in line for line in lines)
     assert "did you mean option.load_format?" in refused(model_dir, load_fromat="dummy")
     assert "option.max_model_len: expected an integer, got 'long'" in refused(model_dir, max_model_len="long")
+
+
+@pytest.mark.engine
+def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
+    lines = check(model_dir, {"task": "text-embedding"})
+    assert any(line.startswith("vLLM ") and "runner=pooling, convert=embed" in line for line in lines)
 
 
 @pytest.mark.engine

@@ -36,7 +36,9 @@ KNOWN = ", ".join(known.NAME for known in FORMATS)
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = "nothing tells which dialect the body is in: expected a field inputs (lmi), messages or prompt (openai)"
+NO_DIALECT = (
+    "nothing tells which dialect the body is in: expected a field inputs (lmi), messages, prompt or input (openai)"
+)
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),
@@ -200,7 +202,8 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"messages": []}, {}, EXPLICIT, lmi),
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
-        ({"input": "a"}, {}, SETTINGS, NO_DIALECT),
+        ({"input": "a"}, {}, SETTINGS, openai),
+        ({"text": "a"}, {}, SETTINGS, NO_DIALECT),
         ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
         ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
         ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),

@@ -205,7 +205,7 @@ def test_chat_or_text(payload: dict[str, Any], path: str, chat: bool) -> None:
     assert isinstance(made.prompt, Conversation) is chat
 
 
-NEITHER = "expected a field messages (chat completions) or prompt (text completions)"
+NEITHER = "expected a field messages (chat completions), prompt (text completions) or input (embeddings)"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ DEFAULTS = {
     "pipeline_parallel_degree": 1,
     "dtype": "auto",
     "task": "auto",
+    "normalize": None,
     "unknown_parameters": "ignore",
     "output_formatter": None,
     "device_id": None,
@@ -78,6 +79,16 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("merge_records", "true", "merge_records", True),
     ("enable_streaming", "huggingface", "enable_streaming", True),
     ("task", "text-generation", "task", "generate"),
+    ("task", "text-generation", "engine", "vllm"),
+    ("task", "text-embedding", "task", "embed"),
+    ("task", "feature-extraction", "task", "embed"),
+    ("task", "embed", "task", "embed"),
+    ("task", "text-embedding", "engine", "vllm-embedding"),
+    ("runner", "pooling", "task", "embed"),
+    ("convert", "embed", "task", "embed"),
+    ("runner", "auto", "task", "auto"),
+    ("normalize", "false", "normalize", False),
+    ("normalize", "True", "normalize", True),
     ("device_id", "-1", "device_id", None),
     ("device_id", "1", "device_id", 1),
     ("cluster_size", "2", "cluster_size", 2),
@@ -155,8 +166,12 @@ WRONG = [
     ("device_map", "auto", "option.backend=transformers"),
     ("load_in_8bit", "true", "option.backend=transformers"),
     ("load_in_4bit", "true", "option.backend=transformers"),
-    ("task", "text-embedding", "embeddings"),
-    ("runner", "pooling", "embeddings"),
+    ("task", "classify", "does not support classification"),
+    ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed"),
+    ("convert", "classify", "does not support classification"),
+    ("runner", "draft", "does not support draft models on their own"),
+    ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
+    ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
     ("enable_lora", "true", "LoRA"),
     ("max_loras", "8", "LoRA"),
@@ -252,6 +267,41 @@ def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
 
 def test_dynamic_batches_exclude_rolling_batch() -> None:
     assert "option.rolling_batch: expected disable" in refused(rolling_batch="vllm", batch_size="8")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"task": "text-generation", "runner": "pooling"},
+            "option.task: expected text-embedding with option.runner=pooling, got 'text-generation'",
+        ),
+        (
+            {"task": "generate", "convert": "embed"},
+            "option.task: expected text-embedding with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "text-embedding", "runner": "generate"},
+            "option.runner: expected pooling with option.task=text-embedding, got 'generate'",
+        ),
+        (
+            {"convert": "embed", "runner": "generate"},
+            "option.runner: expected pooling with option.convert=embed, got 'generate'",
+        ),
+        (
+            {"task": "embed", "speculative_draft_model": "ngram"},
+            "option.speculative_draft_model: expected no such option with task=text-embedding: nothing is generated",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_contradict_the_task(given: dict[str, str], message: str) -> None:
+    assert refused(**given) == message
+
+
+def test_normalize_means_nothing_to_a_model_that_generates() -> None:
+    assert "option.normalize=false has no effect" in settings(normalize="false").notes[0]
+    assert settings(normalize="true").notes == settings(normalize="false", task="embed").notes == ()
 
 
 def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
@@ -488,3 +538,10 @@ def test_conversations() -> None:
     assert taken.chat_template_content_format == "auto"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="false").tool_call_parser is None
+
+
+@pytest.mark.parametrize("given", [{"backend": "transformers"}, {"rolling_batch": "scheduler"}], ids=str)
+def test_embeddings_need_vllm(given: dict[str, str]) -> None:
+    (name, value) = next(iter(given.items()))
+    expected = f"option.{name}: expected vLLM with option.task=text-embedding, got {value!r}"
+    assert expected in refused(task="text-embedding", **given)

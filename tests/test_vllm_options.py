@@ -56,6 +56,30 @@ def test_our_defaults() -> None:
     assert arguments(disable_log_stats="false")["disable_log_stats"] is False
 
 
+@pytest.mark.parametrize(
+    ("properties", "runner", "convert"),
+    [
+        ({"task": "text-embedding"}, "pooling", "embed"),
+        ({"convert": "embed"}, "pooling", "embed"),
+        ({"runner": "pooling", "convert": "none"}, "pooling", "none"),
+        ({"task": "text-embedding", "runner": "auto"}, "auto", "embed"),
+    ],
+    ids=str,
+)
+def test_embedding(properties: dict[str, str], runner: str, convert: str) -> None:
+    taken = arguments(**properties, pooler_config='{"pooling_type": "MEAN"}')
+    assert (taken["runner"], taken["convert"]) == (runner, convert)
+    assert taken["pooler_config"].seq_pooling_type == "MEAN"
+    assert "option.pooler_config: expected what vLLM takes" in refused(
+        **properties, pooler_config='{"pooling": "MEAN"}'
+    )
+
+
+@pytest.mark.parametrize("config", ['{"enable_chunked_processing": true}', '{"max_embed_len": 4000}'])
+def test_a_text_in_pieces(config: str) -> None:
+    assert "option.pooler_config: expected neither enable_chunked" in refused(task="embed", pooler_config=config)
+
+
 def test_cache_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     from vllm.platforms import current_platform
 

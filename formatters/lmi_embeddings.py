@@ -1,0 +1,140 @@
+"""`{"inputs": string or list}` on an endpoint that embeds: `[[number, ...], ...]`, a vector for each text.
+
+LMI documents `inputs` alone (embedding user guide). The other fields are those of Hugging Face's text-embeddings
+container, whose clients send them beside `inputs` or in `parameters`: normalize, truncate, truncation_direction,
+dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
+from ..model.generation import Embedding, Generation
+from ..model.options import Settings
+from .base import Answer, Call, Payload, Request, encode
+from .embedding_reply import EmbeddingReply, numbers
+from .fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
+from .lmi_parameters import TABLE as GENERATION_TABLE
+
+__all__ = ["TABLE", "parse"]
+
+INPUTS = 1024
+"""Texts in one body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """true or false, or to how many tokens."""
+
+    def read(self, name: str, given: Any) -> int | bool:
+        """The value; raises RequestError."""
+        if isinstance(given, bool):
+            return given
+        if not isinstance(given, int | float):
+            raise PayloadError.of(name, given, "true, false, or an integer >= 1")
+        return Integer(1, LARGEST_ID).read(name, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Left or Right, in upper or lower case: documentation and clients differ."""
+
+    def read(self, name: str, given: Any) -> str:
+        """The value in lower case; raises RequestError."""
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, "Left or Right")
+        if given.lower() not in ("left", "right"):
+            raise ParameterError.of(name, given, "Left or Right")
+        return given.lower()
+
+
+TABLE: tuple[Parameter, ...] = (
+    Parameter("normalize", Boolean(), None, "normalize"),
+    Parameter("truncate", Truncation(), False, "truncate"),
+    Parameter("truncation_direction", Side(), "right", "cut"),
+    Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
+    Parameter("prompt_name", Anything(), None, only=True),
+    # Hugging Face's client has it for other services.
+    Parameter("encoding_format", Text(("float", "base64")), "float", only=True),
+)
+ROWS = {row.name: row for row in TABLE}
+GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
+"""Parameters that ask for generated text."""
+BESIDE = ("inputs", "parameters", "stream", "adapters", "adapter")
+"""Fields of the body that are no parameters; adapters have been refused before."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Vectors(EmbeddingReply):
+    """A list of lists."""
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """A list of numbers."""
+        return encode(numbers(vector))
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """The list of all."""
+        return b"[" + b",".join(entries) + b"]"
+
+
+def parse(payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Answer]) -> Call:
+    """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
+    inputs = _inputs(payload)
+    if payload.get("stream") not in (None, False):
+        raise UnsupportedError.of("stream", payload["stream"], "false: vectors are not streamed")
+    embedding = _embedding(payload, settings)
+    listed = isinstance(payload["inputs"], list)
+    generations = (
+        Generation(
+            request_id=request.request_id,
+            prompt=text,
+            embedding=embedding,
+            prompt_field=f"inputs[{number}]" if listed else "inputs",
+        )
+        for number, text in enumerate(inputs)
+    )
+    reply = Vectors(count=len(inputs), refuse=refuse, sliced=not settings.dynamic_batch)
+    return Call(tuple(generations), reply)
+
+
+def _embedding(payload: Payload, settings: Settings) -> Embedding:
+    given = payload.get("parameters")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    given = cast("dict[str, Any]", given)
+    for name in GENERATION & given.keys():
+        if given[name] is not None:
+            shown = f"parameters.{name}"
+            raise UnsupportedError(f"{shown}: this model embeds text and generates none", shown)
+    values, names = read_rows(given, ROWS, settings, "parameters.")
+    beside = {name: value for name, value in payload.items() if name not in BESIDE}
+    others, other_names = read_rows(beside, ROWS, settings)
+    for key, name in other_names.items():
+        if key in names and values[key] != others[key]:
+            raise ParameterError(f"{name}: the same parameter as {names[key]}, expected one of them", name)
+        values[key] = others[key]
+    if values["normalize"] is None:
+        values["normalize"] = settings.normalize
+    return Embedding(**values)
+
+
+def _inputs(payload: Payload) -> list[str]:
+    expected = "a non-empty string or a list of them"
+    if "inputs" not in payload:
+        raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
+    given = payload["inputs"]
+    if isinstance(given, str) and given:
+        return [given]
+    if not isinstance(given, list) or not given:
+        raise PayloadError.of("inputs", given, expected)
+    if len(given) > INPUTS:
+        raise ParameterError(f"inputs: expected at most {INPUTS} texts, got {len(given)}", "inputs")
+    for index, text in enumerate(given):
+        if not isinstance(text, str) or not text:
+            raise PayloadError.of(f"inputs[{index}]", text, "a non-empty string")
+    return cast("list[str]", given)

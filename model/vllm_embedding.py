@@ -1,0 +1,221 @@
+"""vLLM's pooling models as a backend that makes a vector of each prompt, on vLLM 0.23.0 and later.
+
+    Generation --prepare--> prompt ids, PoolingParams --add--> one vLLM request
+    PoolingRequestOutput --step--> Started, Delta(vector)
+
+Which of the tokens' vectors count (the first's, the last's, their mean) is the model's own matter: vLLM reads it from
+the model's files as sentence-transformers wrote them, or `option.pooler_config` says it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from .engine import EngineInfo
+from .errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
+from .events import Delta, Event, Failed, Finish, Started
+from .generation import Embedding, Generation
+from .images import Image
+from .options import Settings
+from .vllm_setup import client_errors, start_vllm
+
+if TYPE_CHECKING:
+    from vllm import PoolingParams
+
+__all__ = ["VllmEmbedding", "vector_of"]
+
+log = logging.getLogger(__name__)
+
+TASK = "embed"
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A generation, ready to be added."""
+
+    number: int
+    prompt: Any
+    params: PoolingParams
+    field: str
+
+
+class VllmEmbedding:
+    """A Backend (model/engine.py) on vLLM's LLMEngine."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._llm = start_vllm(settings)
+        import vllm
+
+        config = self._llm.model_config
+        tasks = self._llm.get_supported_tasks()
+        if TASK not in tasks:
+            raise OptionError(
+                f"option.task: vLLM makes no embeddings with this model ({', '.join(config.architectures)}), it can do "
+                f"{', '.join(tasks) or 'nothing'}",
+                "task",
+            )
+        self._model_config = config
+        self._size: int = config.embedding_size
+        self._vocabulary: int = config.get_vocab_size()
+        self._client_errors = client_errors()
+        self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
+        self._before, self._after = self._around()
+        self._running: set[str] = set()
+        self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
+
+    @property
+    def info(self) -> EngineInfo:
+        """Version and context length."""
+        return self._info
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
+        return bool(self._running)
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
+        """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
+        from vllm import PoolingParams
+
+        field = generation.prompt_field
+        wanted = generation.embedding
+        if wanted is None:
+            raise UnsupportedError("this model embeds text and generates none")
+        params = PoolingParams(
+            task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
+        )
+        try:
+            special = generation.add_special_tokens
+            prompt = self._render(generation.prompt, special)
+            ids: list[int] = list(prompt["prompt_token_ids"])
+            cut = self._cut(ids, wanted, around=special and isinstance(generation.prompt, str))
+            if len(cut) < len(ids):
+                prompt = self._render(tuple(cut))
+        except self._client_errors as error:
+            raise ParameterError(f"{field}: {error}", field) from error
+        self._check(cut, field)
+        return _Prepared(number, prompt, params, field)
+
+    def add(self, prepared: _Prepared) -> None:
+        """Starts the request; raises RequestError."""
+        name = str(prepared.number)
+        try:
+            self._llm.add_request(request_id=name, prompt=prepared.prompt, params=prepared.params)
+        except self._client_errors as error:
+            raise ParameterError(f"{prepared.field}: {error}", prepared.field) from error
+        self._running.add(name)
+
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Ends generations; those that have ended already are ignored."""
+        names = [name for name in map(str, numbers) if name in self._running]
+        self._running.difference_update(names)
+        if names:
+            self._llm.abort_request(names)
+
+    def step(self) -> list[tuple[int, Event]]:
+        """One step of vLLM; raises when vLLM is beyond use."""
+        events: list[tuple[int, Event]] = []
+        for output in self._llm.step():
+            name = output.request_id
+            if name not in self._running or not output.finished:
+                continue
+            self._running.discard(name)
+            number = int(name)
+            try:
+                vector = vector_of(output)
+            except Exception as error:
+                if not isinstance(error, LmiError):
+                    log.error("generation %d failed", number, exc_info=error)
+                    error = GenerationError(f"the vector could not be read: {error}")
+                events.append((number, Failed.of(error)))
+                continue
+            started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
+            events += [(number, started), (number, Delta(0, "", finish=Finish("eos"), vector=vector))]
+        return events
+
+    def close(self) -> None:
+        """Ends vLLM's own processes."""
+        shutdown = getattr(self._llm.engine_core, "shutdown", None)
+        if shutdown is not None:
+            shutdown()
+
+    def _render(self, given: Any, special: bool = False) -> Any:
+        """The prompt as vLLM takes it; with `special`, text gets the tokenizer's special tokens."""
+        from vllm.renderers.inputs.preprocess import parse_model_prompt
+        from vllm.renderers.params import TokenizeParams
+
+        said: dict[str, Any] = {"prompt": given} if isinstance(given, str) else {"prompt_token_ids": [*given]}
+        # No limit here: vLLM's message for a long prompt would not name the client's field.
+        tokenize = TokenizeParams(max_total_tokens=None, do_lower_case=self._lower_case, add_special_tokens=special)
+        rendered: list[Any] = self._llm.renderer.render_cmpl([parse_model_prompt(self._model_config, said)], tokenize)
+        (prompt,) = rendered
+        return prompt
+
+    def _around(self) -> tuple[int, int]:
+        """How many special tokens the tokenizer puts before a text and after it, found by trying."""
+        tokenizer = self._llm.get_tokenizer()
+        bare: list[int] = tokenizer.encode("a", add_special_tokens=False)
+        whole: list[int] = tokenizer.encode("a")
+        for before in range(len(whole) - len(bare) + 1):
+            if whole[before : before + len(bare)] == bare:
+                return before, len(whole) - len(bare) - before
+        return 0, 0
+
+    def _dimensions(self, wanted: int | None) -> int | None:
+        """`wanted` where it is not what comes anyway; raises RequestError where the model has no such vectors."""
+        config, size = self._model_config, self._size
+        if wanted is None or wanted == (config.pooler_config.dimensions or size):
+            return None
+        if not config.is_matryoshka:
+            raise UnsupportedError.of(
+                "dimensions", wanted, f"{size}: the model is not trained for others (its config has no is_matryoshka)"
+            )
+        if known := config.matryoshka_dimensions:
+            if wanted not in known:
+                raise ParameterError.of("dimensions", wanted, "one of " + ", ".join(map(str, known)))
+        elif not 1 <= wanted <= size:
+            raise ParameterError.of("dimensions", wanted, f"an integer from 1 to {size}")
+        return wanted
+
+    def _cut(self, ids: list[int], wanted: Embedding, *, around: bool) -> list[int]:
+        """The prompt within the length that it may have; with `around`, the special tokens around it stay."""
+        if wanted.truncate is False:
+            return ids
+        longest = self._info.context if wanted.truncate is True else wanted.truncate
+        if len(ids) <= longest:
+            return ids
+        before, after = (self._before, self._after) if around else (0, 0)
+        room = longest - before - after
+        if room < 1:
+            return ids[:longest] if wanted.cut == "right" else ids[-longest:]
+        text = ids[before : len(ids) - after]
+        kept = text[:room] if wanted.cut == "right" else text[-room:]
+        return [*ids[:before], *kept, *ids[len(ids) - after :]]
+
+    def _check(self, ids: list[int], field: str) -> None:
+        context = self._info.context
+        if not 1 <= len(ids) <= context:
+            raise ContextError(
+                f"{field}: expected a text of 1 to {context} tokens (the model's context is {context}), got "
+                f"{len(ids)} tokens",
+                field,
+            )
+        # Some tokenizers know more tokens than their model, and vLLM asks the tokenizer.
+        if max(ids) >= self._vocabulary:
+            raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")
+
+
+def vector_of(output: Any) -> bytes:
+    """The vector in the form of Delta.vector."""
+    import torch
+
+    data = cast("torch.Tensor", output.outputs.data).detach().to("cpu", torch.float32).contiguous()
+    if data.ndim != 1 or not len(data):
+        raise GenerationError("the engine failed while embedding")
+    if not bool(torch.isfinite(data).all()):
+        raise GenerationError("the vector is not finite; a wider type may help (option.dtype=bf16 or fp32)")
+    vector: bytes = data.numpy().astype("<f4", copy=False).tobytes()
+    return vector

@@ -1,0 +1,419 @@
+"""Embeddings in the dialects: what is asked of the engine, and the answers, with vectors fed by hand.
+
+LMI's `inputs` (its embedding user guide, and djl-contract, 10: `[[...], ...]`), OpenAI's `input` (its API reference,
+Create embeddings).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters.base import Reply
+from lmi.formatters.embedding_reply import SLICE, WHOLE
+from lmi.handler.extensions import load_extensions
+from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
+from lmi.model.events import Delta, Event, Failed, Finish, Started
+from lmi.model.generation import Embedding
+from lmi.model.options import Settings, settings_of
+
+NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
+SETTINGS = Settings(**NAMES, task="embed")
+DYNAMIC = Settings(**NAMES, task="embed", rolling_batch="disable")
+STRICT = Settings(**NAMES, task="embed", unknown_parameters="error")
+GENERATES = Settings(**NAMES)
+PATH = "/v1/embeddings"
+TEXTS = ["What is Deep Learning", "How many ways can I peel an orange"]
+FLOATS = (0.0059961616, -1.0498056, 0.040412642, -0.2044975, 0.8382087)
+"""Of the embedding user guide's example."""
+
+
+def call(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> Call:
+    received = receive(Request(json.dumps(body).encode(), path=path, request_id="7"), settings)
+    assert isinstance(received, Call), received
+    return received
+
+
+def refused(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> Answer:
+    received = receive(Request(json.dumps(body).encode(), path=path), settings)
+    assert isinstance(received, Answer)
+    return received
+
+
+def vector(*numbers: float) -> bytes:
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def singles(*numbers: float) -> list[float]:
+    """The numbers as float32 holds them."""
+    return [*struct.unpack(f"<{len(numbers)}f", vector(*numbers))]
+
+
+def events(*numbers: float, tokens: int = 3) -> list[Event]:
+    return [Started(tokens), Delta(0, "", finish=Finish("eos"), vector=vector(*numbers))]
+
+
+def feed(reply: Reply, *fed: tuple[int, list[Event]]) -> list[bytes]:
+    records: list[bytes] = []
+    for prompt, events_of_prompt in fed:
+        for event in events_of_prompt:
+            assert not reply.finished
+            records += reply.feed(event, prompt)
+    assert all(records)
+    return records
+
+
+# --- LMI ---
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, DYNAMIC], ids=["lmi", "dynamic"])
+def test_inputs(settings: Settings) -> None:
+    """One text is a list of one vector; several come in the order of the texts, not of the vectors."""
+    asked = call({"inputs": "What is Deep Learning?"}, settings)
+    (generation,) = asked.generations
+    assert (generation.prompt, generation.embedding) == ("What is Deep Learning?", Embedding())
+    assert (generation.prompt_field, generation.request_id, generation.stream) == ("inputs", "7", False)
+    (body,) = feed(asked.reply, (0, events(*FLOATS)))
+    assert json.loads(body) == [singles(*FLOATS)]
+    assert (asked.reply.status, asked.reply.content_type, asked.reply.finished) == (200, "application/json", True)
+
+    asked = call({"inputs": TEXTS, "parameters": None, "stream": False}, settings)
+    assert [generation.prompt for generation in asked.generations] == TEXTS
+    assert [generation.prompt_field for generation in asked.generations] == ["inputs[0]", "inputs[1]"]
+    (body,) = feed(asked.reply, (1, events(2, 3)), (0, events(0.5, 1)))
+    assert json.loads(body) == [[0.5, 1], [2, 3]]
+
+
+@given(
+    st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1), min_size=1), st.data()
+)
+def test_numbers_are_exact_in_any_order(vectors: list[list[float]], data: st.DataObject) -> None:
+    asked = call({"inputs": ["x"] * len(vectors)})
+    order = data.draw(st.permutations(range(len(vectors))))
+    (body,) = feed(asked.reply, *((prompt, events(*vectors[prompt])) for prompt in order))
+    assert json.loads(body) == vectors
+
+
+@pytest.mark.parametrize(
+    ("fields", "embedding"),
+    [
+        ({"normalize": False}, Embedding(normalize=False)),
+        ({"normalize": True, "truncate": True}, Embedding(normalize=True, truncate=True)),
+        ({"truncate": 8, "truncation_direction": "Left"}, Embedding(truncate=8, cut="left")),
+        ({"truncate": False, "truncation_direction": "right"}, Embedding()),
+        ({"truncate": 1}, Embedding(truncate=1)),
+        ({"dimensions": 256}, Embedding(dimensions=256)),
+        ({"normalize": None, "truncate": None, "prompt_name": None, "dimensions": None}, Embedding()),
+        ({"encoding_format": "float"}, Embedding()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("beside", [True, False], ids=["beside", "parameters"])
+def test_fields(fields: dict[str, Any], embedding: Embedding, beside: bool) -> None:
+    """Those of text-embeddings containers, beside `inputs` as there, or in `parameters`."""
+    body = {"inputs": "a", **fields} if beside else {"inputs": "a", "parameters": fields}
+    (generation,) = call(body, STRICT).generations
+    assert generation.embedding == embedding
+    assert generation.embedding is not None
+    # 1 and true are equal, but not the same.
+    assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_normalize_of_the_endpoint_and_of_a_request(option: bool) -> None:
+    settings = Settings(**NAMES, task="embed", normalize=option)
+    for body in ({"inputs": "a"}, {"input": "a"}):
+        assert call(body, settings).generations[0].embedding == Embedding(normalize=option)
+        said = call({**body, "normalize": not option}, settings)
+        assert said.generations[0].embedding == Embedding(normalize=not option)
+
+
+WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
+    ({"inputs": ""}, "inputs: expected a non-empty string or a list of them, got ''"),
+    ({"inputs": []}, "inputs: expected a non-empty string or a list of them, got []"),
+    ({"inputs": None}, "inputs: expected a non-empty string or a list of them, got None"),
+    ({"inputs": {"text": "a"}}, "inputs: expected a non-empty string or a list of them, got {'text': 'a'}"),
+    ({"inputs": ["a", ""]}, "inputs[1]: expected a non-empty string, got ''"),
+    ({"inputs": ["a", 5]}, "inputs[1]: expected a non-empty string, got 5"),
+    ({"inputs": ["a"] * 1025}, "inputs: expected at most 1024 texts, got 1025"),
+    ({"inputs": "a", "stream": True}, "stream: expected false: vectors are not streamed, got True"),
+    ({"inputs": "a", "parameters": 5}, "parameters: expected an object, got 5"),
+    ({"inputs": "a", "parameters": {"normalize": 1}}, "parameters.normalize: expected true or false, got 1"),
+    ({"inputs": "a", "normalize": "no"}, "normalize: expected true or false, got 'no'"),
+    ({"inputs": "a", "truncate": "yes"}, "truncate: expected true, false, or an integer >= 1, got 'yes'"),
+    ({"inputs": "a", "truncate": 0}, "truncate: expected an integer >= 1, got 0"),
+    ({"inputs": "a", "truncation_direction": "up"}, "truncation_direction: expected Left or Right, got 'up'"),
+    ({"inputs": "a", "dimensions": 0}, "dimensions: expected an integer >= 1, got 0"),
+    ({"inputs": "a", "prompt_name": "query"}, "prompt_name: not supported"),
+    (
+        {"inputs": "a", "encoding_format": "base64"},
+        "encoding_format: expected float, the only value that is supported, got 'base64'",
+    ),
+    (
+        {"inputs": "a", "normalize": False, "parameters": {"normalize": True}},
+        "normalize: the same parameter as parameters.normalize, expected one of them",
+    ),
+    (
+        {"inputs": "a", "parameters": {"max_new_tokens": 9}},
+        "parameters.max_new_tokens: this model embeds text and generates none",
+    ),
+    ({"inputs": "a", "adapters": ["one"]}, "adapters: adapters are not supported"),
+    ({"parameters": {}}, "nothing tells which dialect the body is in: expected a field inputs"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), WRONG_INPUTS, ids=[message for _, message in WRONG_INPUTS])
+def test_wrong_inputs(body: dict[str, Any], message: str) -> None:
+    """LMI's 424, in the form of the mode."""
+    answer = refused(body)
+    assert (answer.status, answer.content_type) == (424, "application/json")
+    told = json.loads(answer.body)
+    assert list(told) == ["error", "code"]
+    assert told["error"].startswith(message)
+    assert told["code"] == 424
+    answer = refused(body, DYNAMIC)
+    told = json.loads(answer.body)
+    assert (set(told), answer.status) == ({"code", "error", "message"}, 424)
+    assert told["error"].startswith(message)
+
+
+def test_an_unknown_field_is_ignored_or_refused() -> None:
+    assert call({"inputs": "a", "colour": "red"}).generations[0].embedding == Embedding()
+    assert json.loads(refused({"inputs": "a", "normalise": True}, STRICT).body)["error"] == (
+        "normalise: not known; did you mean normalize?"
+    )
+
+
+# --- OpenAI ---
+
+
+def test_openai() -> None:
+    """The documented answer: a list of embedding objects, the model, the usage of all inputs."""
+    asked = call({"input": TEXTS, "model": "text-embedding-ada-002", "encoding_format": "float", "user": "u"}, STRICT)
+    assert [generation.prompt for generation in asked.generations] == TEXTS
+    assert [generation.prompt_field for generation in asked.generations] == ["input[0]", "input[1]"]
+    (body,) = feed(asked.reply, (1, events(2, 3, tokens=7)), (0, events(*FLOATS, tokens=5)))
+    answer = json.loads(body)
+    assert answer == {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": 0, "embedding": singles(*FLOATS)},
+            {"object": "embedding", "index": 1, "embedding": [2.0, 3.0]},
+        ],
+        "model": "/opt/ml/model",
+        "usage": {"prompt_tokens": 12, "total_tokens": 12},
+    }
+    types = {name: type(value) for name, value in answer["data"][0].items()}
+    assert types == {"object": str, "index": int, "embedding": list}
+    assert all(isinstance(number, float) for number in answer["data"][0]["embedding"])
+
+
+def test_base64_is_the_float32_numbers() -> None:
+    asked = call({"input": "a", "encoding_format": "base64"}, path=PATH)
+    (body,) = feed(asked.reply, (0, events(*FLOATS)))
+    (entry,) = json.loads(body)["data"]
+    assert base64.b64decode(entry["embedding"]) == vector(*FLOATS)
+
+
+def test_a_model_whose_name_looks_like_json() -> None:
+    settings = Settings(**{**NAMES, "model_name": '"data":[]'}, task="embed")
+    (body,) = feed(call({"input": "a"}, settings).reply, (0, events(1)))
+    assert json.loads(body)["model"] == '"data":[]'
+    assert len(json.loads(body)["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "prompts", "names"),
+    [
+        ("hi", ["hi"], ["input"]),
+        (["hi"], ["hi"], ["input"]),
+        (["a", "b"], ["a", "b"], ["input[0]", "input[1]"]),
+        ([1, 2], [(1, 2)], ["input"]),
+        ([[1, 2]], [(1, 2)], ["input"]),
+        ([[1, 2], [3]], [(1, 2), (3,)], ["input[0]", "input[1]"]),
+    ],
+    ids=str,
+)
+def test_forms_of_input(given: Any, prompts: list[Any], names: list[str]) -> None:
+    asked = call({"input": given}, path=PATH)
+    assert [generation.prompt for generation in asked.generations] == prompts
+    assert [generation.prompt_field for generation in asked.generations] == names
+
+
+@pytest.mark.parametrize(
+    ("fields", "embedding"),
+    [
+        ({"dimensions": 256}, Embedding(dimensions=256)),
+        ({"use_activation": False}, Embedding(normalize=False)),
+        ({"truncate_prompt_tokens": -1}, Embedding(truncate=True)),
+        ({"truncate_prompt_tokens": 1, "truncation_side": "left"}, Embedding(truncate=1, cut="left")),
+        ({"dimensions": None, "encoding_format": None, "user": None}, Embedding()),
+        ({"embed_dtype": "float32", "endianness": "little", "priority": 0, "request_id": "x"}, Embedding()),
+    ],
+    ids=str,
+)
+def test_openai_fields(fields: dict[str, Any], embedding: Embedding) -> None:
+    (generation,) = call({"input": "a", **fields}, STRICT, PATH).generations
+    assert generation.embedding == embedding
+    assert generation.embedding is not None
+    assert isinstance(generation.embedding.truncate, bool) is isinstance(embedding.truncate, bool)
+
+
+@pytest.mark.parametrize("given", [True, False, None])
+def test_special_tokens_may_be_left_out(given: bool | None) -> None:
+    (generation,) = call({"input": "a", "add_special_tokens": given}).generations
+    assert generation.add_special_tokens is (given is not False)
+
+
+def test_tgi_compat_is_for_generated_text() -> None:
+    settings = Settings(**NAMES, task="embed", tgi_compat=True)
+    assert call({"inputs": "a"}, settings).generations[0].embedding == Embedding()
+
+
+WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "input", "input: expected a non-empty string, a list of token ids, or a list of either, got None"),
+    ({"input": ""}, "input", "input: expected a non-empty string, got ''"),
+    ({"input": []}, "input", "input: expected a non-empty string, a list"),
+    ({"input": 5}, "input", "input: expected a non-empty string, a list"),
+    ({"input": ["a", ""]}, "input[1]", "input[1]: expected a non-empty string, got ''"),
+    ({"input": ["a", [1]]}, "input[1]", "input[1]: expected a string, got [1]"),
+    ({"input": [[1], "a"]}, "input[1]", "input[1]: expected a list of token ids, got 'a'"),
+    ({"input": [[1], []]}, "input[1]", "input[1]: expected at least one token id, got []"),
+    ({"input": [1, -1]}, "input[1]", "input[1]: expected an integer >= 0, got -1"),
+    ({"input": [1, "a"]}, "input[1]", "input[1]: expected an integer >= 0, got 'a'"),
+    ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 inputs, got 2049"),
+    ({"input": "a", "encoding_format": "hex"}, "encoding_format", "encoding_format: expected one of float, base64"),
+    ({"input": "a", "dimensions": 0}, "dimensions", "dimensions: expected an integer >= 1, got 0"),
+    ({"input": "a", "dimensions": "big"}, "dimensions", "dimensions: expected an integer >= 1, got 'big'"),
+    ({"input": "a", "stream": True}, "stream", "stream: expected False, the only value that is supported, got True"),
+    ({"input": "a", "embed_dtype": "int8"}, "embed_dtype", "embed_dtype: expected float32"),
+    ({"input": "a", "endianness": "big"}, "endianness", "endianness: expected one of native, little"),
+    ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "truncate_prompt_tokens: expected an"),
+    ({"input": "a", "cache_salt": "x"}, "cache_salt", "cache_salt: not supported"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "message"), WRONG_INPUT, ids=[message for _, _, message in WRONG_INPUT])
+def test_wrong_input(body: dict[str, Any], param: str, message: str) -> None:
+    """OpenAI's error object, status 400."""
+    answer = refused(body, path=PATH)
+    assert answer.status == 400
+    error = json.loads(answer.body)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"].startswith(message)
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+
+
+# --- Which model does what ---
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"messages": [{"role": "user", "content": "hi"}]}, "/invocations"),
+        ({"prompt": "hi"}, "/invocations"),
+        ({"prompt": "hi", "input": "hi"}, "/v1/completions"),
+    ],
+    ids=str,
+)
+def test_a_model_that_embeds_generates_nothing(body: dict[str, Any], path: str) -> None:
+    answer = refused(body, path=path)
+    error = json.loads(answer.body)["error"]
+    assert answer.status == 400
+    assert error["message"] == "this model embeds text and generates none: expected a field inputs or input"
+    assert error["code"] == "unsupported"
+
+
+@pytest.mark.parametrize("path", ["/invocations", PATH])
+def test_a_model_that_generates_embeds_nothing(path: str) -> None:
+    answer = refused({"input": "hi"}, GENERATES, path)
+    error = json.loads(answer.body)["error"]
+    assert answer.status == 400
+    assert error["message"] == "this model generates text and embeds none (option.task=text-embedding is not set)"
+
+
+def test_a_model_that_generates_refuses_a_list_of_inputs() -> None:
+    answer = refused({"inputs": TEXTS}, GENERATES)
+    assert answer.status == 424
+    assert "inputs: a list of prompts is not supported" in json.loads(answer.body)["error"]
+
+
+def test_the_dialect_may_be_named() -> None:
+    for name in ("lmi", "dynamic"):
+        asked = receive(Request(b'{"inputs": "a"}', attributes={"dialect": name}), SETTINGS)
+        assert isinstance(asked, Call)
+        assert asked.generations[0].embedding == Embedding()
+    asked = receive(Request(b'{"input": "a"}', attributes={"dialect": "openai"}), SETTINGS)
+    assert isinstance(asked, Call)
+
+
+def test_output_formatters_are_for_generated_text(tmp_path: Path) -> None:
+    tmp_path.joinpath("mine_of_vectors.py").write_text("def answer(response):\n    return response\n")
+    settings = settings_of(
+        {"task": "text-embedding", "output_formatter": "mine_of_vectors:answer"}, model_dir=str(tmp_path)
+    )
+    with pytest.raises(OptionError, match="expected none with"):
+        load_extensions(settings)
+
+
+# --- What goes wrong later ---
+
+FAILURES: list[tuple[LmiError, int]] = [
+    (ContextError("inputs[1]: expected a text of 1 to 64 tokens, got 70 tokens", "inputs[1]"), 400),
+    (GenerationError("no luck"), 500),
+]
+
+
+@pytest.mark.parametrize(("error", "status"), FAILURES, ids=str)
+def test_one_input_that_fails_ends_the_request(error: LmiError, status: int) -> None:
+    expected: list[tuple[Settings, str, int, Any]] = [
+        (SETTINGS, "inputs", 424, {"error": error.message, "code": 424}),
+        (DYNAMIC, "inputs", 424, {"error": error.message, "code": 424, "message": "invoke handler failure"}),
+    ]
+    for settings, name, code, body in expected:
+        reply = call({name: TEXTS}, settings).reply
+        assert feed(reply, (0, events(1))) == []
+        (record,) = reply.feed(Failed.of(error), 1)
+        assert json.loads(record) == body
+        assert (reply.status, reply.finished) == (code, True)
+        assert reply.failure is not None
+        assert reply.failure.message == error.message
+    reply = call({"input": TEXTS}).reply
+    (record,) = reply.feed(Failed.of(error), 1)
+    assert json.loads(record)["error"]["message"] == error.message
+    assert (reply.status, reply.finished) == (status, True)
+
+
+@pytest.mark.parametrize("delta", [Delta(0, "", finish=Finish("abort")), Delta(0, "", finish=Finish("eos"))], ids=str)
+def test_an_embedding_that_was_cut_off(delta: Delta) -> None:
+    reply = call({"inputs": "a"}).reply
+    (record,) = reply.feed(delta)
+    assert json.loads(record) == {"error": "the embedding was cut off before its end", "code": 424}
+
+
+def test_a_long_body_is_several_records_of_one_document() -> None:
+    """A field above 20 MB would close the host's channel (djl-contract, 2)."""
+    numbers = [0.1 + index / 7 for index in range(4096)]
+    count = 150
+    asked = call({"inputs": ["a"] * count})
+    records = feed(asked.reply, *((prompt, events(*numbers)) for prompt in range(count)))
+    assert len(records) > 1
+    assert max(map(len, records)) <= SLICE
+    assert json.loads(b"".join(records)) == [singles(*numbers)] * count
+
+
+def test_a_body_that_is_too_long_for_a_dynamic_batch_is_refused() -> None:
+    numbers = [0.1 + index / 7 for index in range(4096)]
+    count = WHOLE // (4096 * 16)
+    asked = call({"inputs": ["a"] * count}, DYNAMIC)
+    (record,) = feed(asked.reply, *((prompt, events(*numbers)) for prompt in range(count)))
+    assert "send fewer texts" in json.loads(record)["error"]
+    assert (asked.reply.status, asked.reply.finished) == (424, True)
