@@ -11,9 +11,9 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
@@ -27,7 +27,7 @@ from .tokenizer import Tokenizer
 from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
-from .vllm_sampling import room, sampling_params
+from .vllm_sampling import LIMITS, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter
 
@@ -82,6 +82,8 @@ class _Sequence:
 
 class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
+
+    limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
         self._llm = start_vllm(settings)
