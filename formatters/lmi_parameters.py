@@ -2,9 +2,9 @@
 
     {"top_k": 5, ...} --table--> values by key --inference of sampling--> Parameters(sampling, details, ...)
 
-The rows are those of the LMI schema (specs 002, GenerationParameters): the common ones, LmiDist's and vLLM's, and of
-TensorRT-LLM's those that mean the same everywhere. What nothing here can honour is refused by name, unless the value is
-the one that changes nothing.
+The rows are those of the LMI schema (specs 002, GenerationParameters): the common ones, LmiDist's, vLLM's and
+TensorRT-LLM's; lmi_schemas.py has what differs by back end, and further names. What nothing here can honour is refused
+by name, unless the value is the one that changes nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ..model.errors import ParameterError, UnsupportedError
 from ..model.generation import Beams, Sampling
 from ..model.options import Settings
 from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, read_rows
+from .lmi_schemas import SCHEMAS, Schema, schema_of
 
-__all__ = ["CHOICE_KEYS", "DEFAULTS", "TABLE", "Parameters", "read_parameters"]
+__all__ = ["CHOICE_KEYS", "DEFAULTS", "ROWS", "TABLE", "Parameters", "read_parameters"]
 
 SEQUENCES = 128
 """Sequences of one request: each is an engine's request of its own."""
@@ -67,11 +68,14 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("adapter_id", Anything(), None, only=True),
 )
 
-BY_NAME = {row.name: row for row in TABLE}
+ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
+"""By schema, then by name."""
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
 SAMPLING_KEYS = (*(key for key in DEFAULTS if key in Sampling.__struct_fields__), "beams")
 CHOICE_KEYS = ("top_k", "top_p", "min_p", "typical_p")
 """What only has an effect on sampled tokens, besides the temperature."""
+NEUTRAL: dict[str, tuple[float, ...]] = {"top_k": (0,), "top_p": (1.0, 0.0), "min_p": (0.0,), "typical_p": (1.0,)}
+"""Their values that restrict nothing."""
 NOT_WITH_BEAMS = (
     "best_of",
     "do_sample",
@@ -100,13 +104,16 @@ class Parameters:
 
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
-    values, names = read_rows(given, BY_NAME, settings, "parameters.")
+    schema = schema_of(settings)
+    values, names = read_rows(given, ROWS[schema.name], settings, "parameters.")
     values["beams"] = None
+    beams = values["num_beams"] > 1
+    if beams and values["temperature"] == 1:
+        names.pop("temperature", None)
     if values["min_tokens"] > values["max_tokens"]:
         most = f"an integer up to max_new_tokens, {values['max_tokens']}"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)
-    beams = values["num_beams"] > 1
-    if not _samples(values, temperature_given="temperature" in names and not (beams and values["temperature"] == 1)):
+    if not _samples(values, names, schema):
         values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
     several = _beams(values, names) if beams else _rank(values, names)
     return Parameters(
@@ -147,14 +154,21 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
     return name
 
 
-def _samples(values: dict[str, Any], temperature_given: bool) -> bool:
-    """Whether tokens are drawn, or the likeliest taken (wire-decisions: LMI, do_sample).
+def _samples(values: dict[str, Any], names: dict[str, str], schema: Schema) -> bool:
+    """Whether tokens are drawn, or the likeliest taken (wire-decisions: LMI, do_sample); sets what then is the default.
 
     A temperature of 0 is greedy whatever else is said. Without do_sample a temperature that was given, or another value
     that only matters to sampling and is not neutral, asks for sampling.
     """
     if values["temperature"] == 0:
         return False
-    if values["do_sample"] is not None:
-        return bool(values["do_sample"])
-    return temperature_given or any(values[key] != DEFAULTS[key] for key in CHOICE_KEYS)
+    wanted = values["do_sample"]
+    if wanted is None:
+        wanted = "temperature" in names or any(values[key] not in NEUTRAL[key] for key in CHOICE_KEYS)
+    if not wanted:
+        return False
+    values.update({key: default for key, default in schema.drawn.items() if key not in names})
+    if schema.zeros_are_greedy and values["top_p"] == 0:
+        values["top_p"] = 1.0
+        return bool(values["top_k"] != 0)
+    return True

@@ -38,6 +38,9 @@ ROUTES: tuple[Route, ...] = (
 
 ROLES = ("system", "user", "assistant")
 
+UNSHOWN = ("tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage")
+"""Fields that OpenAI's reader takes, but whose answers this API has no place for."""
+
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     """Never: a body with `messages` is OpenAI's, unless the path or the request says otherwise."""
@@ -92,13 +95,13 @@ def _check_roles(messages: Any) -> None:
 def _check_shown(generation: Generation, shape: ChatShape) -> None:
     """What OpenAI's reader takes and these answers have no place for."""
     tools = isinstance(generation.prompt, Conversation) and bool(generation.prompt.tools)
-    unshown = {
+    asked = {
         "functions" if shape.legacy else "tools": tools,
         "n": shape.n > 1,
         "logprobs": shape.logprobs,
         "prompt_logprobs": shape.prompt_logprobs,
         "stream_options.include_usage": shape.usage,
     }
-    for name, wanted in unshown.items():
-        if wanted:
+    for name in UNSHOWN:
+        if asked.get(name):
             raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)

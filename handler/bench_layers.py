@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -133,7 +134,7 @@ class CoreLayer:
         answers: list[Timed] = []
         with measured() as cpu:
             start = time.perf_counter()
-            for prompt, _ in zip(waiting, range(connections), strict=False):
+            for prompt in islice(waiting, connections):
                 begin(prompt)
             while len(answers) < len(prompts):
                 timed, exchange = ended.get()

@@ -12,7 +12,7 @@ one line in ENGINES; it needs to know nothing of processes, threads or dialects.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -22,7 +22,7 @@ from .generation import Generation
 from .images import Image
 from .options import Settings
 
-__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "load_backend"]
+__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "limits", "load_backend"]
 
 Sink = Callable[[Event], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise."""
@@ -126,3 +126,20 @@ def load_backend(settings: Settings) -> Backend:
     """The backend that `settings.engine` names, started."""
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast(Backend, getattr(importlib.import_module(module), name)(settings))
+
+
+def limits() -> dict[str, Mapping[str, str]]:
+    """What each engine refuses, ignores or honours with a reservation only: by engine, then by field of Sampling (or
+    kv_transfer_params), in words for docs/parameters.md. Loads no engine's library.
+
+    A backend's class says so in `limits: ClassVar[Mapping[str, str]]`; what is not in it, it honours. One without
+    `limits` generates no text.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    for engine, place in ENGINES.items():
+        module, _, name = place.partition(":")
+        backend = getattr(importlib.import_module(module), name)
+        # A function chooses among the others.
+        if hasattr(backend, "limits"):
+            found[engine] = backend.limits
+    return found

@@ -66,12 +66,15 @@ OPTIONS: tuple[Option, ...] = (
     # Batching and devices.
     Option(
         "rolling_batch", "choice",
-        "How requests are batched; `auto` is `vllm`. `lmi-dist` runs on vLLM, `scheduler` and `hf-accelerate` on "
-        "transformers.",
-        default="auto", choices=("auto", "vllm", "lmi-dist", "scheduler", "hf-accelerate", "disable"),
-        later={"trtllm": "TensorRT-LLM's schema"},
+        "How requests are batched; `auto` is `vllm`. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
+        "`hf-accelerate` on transformers.",
+        default="auto", choices=("auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"),
     ),
     Option("async_mode", "bool", "DJL's asynchronous mode; excludes rolling batch.", default="false"),
+    Option(
+        "mpi_mode", "bool", "A worker of DJL's for each device: only for one. DJL itself sets it for `trtllm`.",
+        default="false",
+    ),
     Option(
         "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
         default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
@@ -112,6 +115,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "unknown_parameters", "choice", "What to do with generation parameters that nobody knows.",
         default="ignore", choices=("ignore", "error"),
+    ),
+    Option(
+        "parameter_schema", "choice", "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of all others.",
+        default="by rolling_batch", choices=("common", "trtllm"),
     ),
     Option("merge_records", "bool", "Whether one chunk of a stream may carry several records.", default="false"),
     Option(
@@ -215,11 +222,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *_planned("data parallelism within a worker", data_parallel_size="1"),
     *_planned("models without a tokenizer", skip_tokenizer_init="false"),
-    *_planned("MPI mode (with `engine=Python` one worker uses `tensor_parallel_degree` devices)", mpi_mode="false"),
     # Without effect: upstream's default of the first is true, so that configurations may well write it.
     Option("enable_stateful_sessions", "bool", "Sessions.", default="true", reader="nobody"),
     Option("waiting_steps", "str", "For a scheduler that is no more.", reader="nobody"),
     Option("device", "choice", "vLLM finds the device.", choices=("auto", "cuda", "cpu"), reader="nobody"),
+    # DJL Serving itself sets it for rolling_batch=trtllm.
+    Option("max_num_tokens", "str", "TensorRT-LLM's.", reader="nobody"),
     Option("disable_flash_attn", "str", "vLLM chooses the kernel.", reader="nobody"),
     Option("low_cpu_mem_usage", "bool", "transformers always loads so.", reader="nobody"),
     # DJL Serving's own: the init call carries them, those that are written without `option.` too.

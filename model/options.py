@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from .image_rules import ImageRules, image_rules
-from .option_engine import ON_TRANSFORMERS, engine_of, model_of
+from .option_engine import ON_TRANSFORMERS, ON_VLLM, check_mpi, engine_of, host_number, model_of
 from .option_faults import refuse, shown
 from .option_row import Option
 from .option_rules import value_of
@@ -55,8 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     trust_remote_code: bool = False
     rolling_batch: str = "vllm"
-    """Resolved: vllm, lmi-dist (vLLM too), scheduler or hf-accelerate (transformers), or disable: in async mode, and
-    for dynamic batches."""
+    """Resolved: never auto, and disable in async mode and for dynamic batches."""
     async_mode: bool = False
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
@@ -83,6 +82,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
     enable_typical_p: Literal["auto", "true", "false"] = "auto"
+    parameter_schema: Literal["common", "trtllm"] | None = None
+    """None: that of `rolling_batch`."""
     chat_template: str | None = None
     """A file, relative to the model directory or not, or Jinja text."""
     chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
@@ -199,15 +200,15 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     custom = formatter not in (None, "json", "jsonlines", "sse")
     if values.get("enable_streaming", "false") != "false" and (rolling_batch != "disable" or async_mode):
         reading.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
-    if values.get("enable_auto_tool_choice") and not values.get("tool_call_parser"):
-        reading.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
-    if values.get("enable_reasoning") and not values.get("reasoning_parser"):
-        reading.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    for switch, parser in (("enable_auto_tool_choice", "tool_call_parser"), ("enable_reasoning", "reasoning_parser")):
+        if values.get(switch) and not values.get(parser):
+            reading.fault(switch, f"expected option.{parser} with it, but it is not set")
+    check_mpi(values, reading.fault)
     draft = speculative_config(values, directory)
     if draft and "speculative_config" in reading.arguments:
         reading.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
-    device = _host_number(reading, "device_id", -1)
-    cluster = _host_number(reading, "cluster_size", 1)
+    device = host_number(reading.host, "device_id", -1, reading.fault)
+    cluster = host_number(reading.host, "cluster_size", 1, reading.fault)
     images = image_rules(values, reading.fault)
     refuse(reading.faults)
     for note in reading.notes:
@@ -242,6 +243,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         normalize=values.get("normalize"),
         unknown_parameters=values.get("unknown_parameters", "ignore"),
         enable_typical_p=values.get("enable_typical_p", "auto"),
+        parameter_schema=values.get("parameter_schema"),
         chat_template=values.get("chat_template"),
         chat_template_content_format=values.get("chat_template_content_format", "auto"),
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
@@ -273,28 +275,15 @@ def _mode(reading: _Reading) -> tuple[str, bool]:
         return "disable", True
     if rolling_batch == "disable" or (dynamic and rolling_batch == "auto"):
         if dynamic and reading.values.get("enable_streaming", "false") != "false":
-            reading.notes.append(
-                "option.enable_streaming with batch_size > 1: only a batch of one is sent as it is made"
-            )
+            reading.notes.append("option.enable_streaming with batch_size > 1: only a batch of one is streamed")
         return "disable", False
     if dynamic:
         reading.fault("rolling_batch", f"expected disable with batch_size > 1, got {rolling_batch!r}")
-    if rolling_batch == "lmi-dist":
-        reading.notes.append("option.rolling_batch=lmi-dist runs on vLLM, which has taken lmi-dist's place")
-    if rolling_batch in {"lmi-dist", *ON_TRANSFORMERS}:
+    if rolling_batch in ON_VLLM:
+        reading.notes.append(f"option.rolling_batch={rolling_batch} runs on vLLM, {ON_VLLM[rolling_batch]}")
+    if rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS}:
         return rolling_batch, False
     return "scheduler" if reading.values.get("backend") == "transformers" else "vllm", False
-
-
-def _host_number(reading: _Reading, name: str, default: int) -> int:
-    text = reading.host.get(name, "")
-    if not text:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        reading.fault(name, f"expected an integer, got {shown(text)}")
-        return default
 
 
 def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:

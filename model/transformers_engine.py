@@ -22,9 +22,9 @@ What it does with each field of Sampling (tests/test_transformers_engine.py has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -93,6 +93,18 @@ class _Output:
 
 class TransformersEngine:
     """A Backend (model/engine.py) on a transformers model."""
+
+    limits: ClassVar[Mapping[str, str]] = {
+        "beams": "refused",
+        "bad_words": "as on vLLM",
+        "guide": "with xgrammar installed, else refused",
+        "logit_bias": "tokens of the vocabulary",
+        "stop_token_ids": "tokens of the vocabulary",
+        "logprobs": "up to `option.max_logprobs`, 20",
+        "prompt_logprobs": "up to `option.max_logprobs`, 20",
+        "spaces_between_special_tokens": "with tokenizers that are not fast",
+        "kv_transfer_params": "no effect",
+    }
 
     def __init__(self, settings: Settings) -> None:
         arguments = transformers_arguments(settings)

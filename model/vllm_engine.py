@@ -11,9 +11,9 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
-from .vllm_sampling import room, sampling_params
+from .vllm_sampling import LIMITS, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
 from .vllm_typical import Typical
@@ -86,6 +86,8 @@ class _Sequence:
 
 class VllmEngine:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
+
+    limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)

@@ -11,7 +11,20 @@ from .generation import Generation
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["room", "sampling_params"]
+__all__ = ["LIMITS", "room", "sampling_params"]
+
+LIMITS: Mapping[str, str] = {
+    "temperature": "from vLLM 0.32 on up to 2",
+    "bad_words": "in mid-text only where the word has as many tokens after a blank as without one",
+    "logit_bias": "tokens of the vocabulary",
+    "logprobs": "up to `option.max_logprobs`, 20",
+    "prompt_logprobs": "up to `option.max_logprobs`, 20",
+    "spaces_between_special_tokens": "with tokenizers that are not fast",
+    "typical_p": "where `option.enable_typical_p` allows it",
+    "beams": "up to half of `option.max_logprobs`, 10",
+    "kv_transfer_params": "with a connector (`option.kv_transfer_config`)",
+}
+"""What vLLM honours with a reservation (model/engine.py, limits)."""
 
 DEFAULTED = (
     "temperature",

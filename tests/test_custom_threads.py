@@ -392,8 +392,8 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),
     ({"five.py": "NAME = 'five'"}, {"output_formatter": "five"}, "it has no MARK, ROUTES, matches, parse, refuse"),
     (
-        {"six.py": "class A:\n NAME, MARK, ROUTES = 'lmi', 'x', []\n matches = parse = refuse = lambda self: 0"},
-        {"output_formatter": "six:A"},
+        {"sixth.py": "class A:\n NAME, MARK, ROUTES = 'lmi', 'x', []\n matches = parse = refuse = lambda self: 0"},
+        {"output_formatter": "sixth:A"},
         "ROUTES: expected a tuple of lmi.formatters.Route, got []; matches: expected matches(payload, request, ",
     ),
     ({"seven.py": "f = 5"}, {"output_formatter": "seven:f"}, "expected a function or a dialect, got an int"),

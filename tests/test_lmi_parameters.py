@@ -382,8 +382,8 @@ def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, capl
         ({"parameters": {"odd": 1}}, "parameters.odd: not known"),
         ({"parameters": {"top_pp": 1}}, "parameters.top_pp: not known; did you mean parameters.top_p?"),
         (
-            {"parameters": {"max_tokens": 1}},
-            "parameters.max_tokens: not known; did you mean parameters.max_new_tokens?",
+            {"parameters": {"max_newtokens": 1}},
+            "parameters.max_newtokens: not known; did you mean parameters.max_new_tokens?",
         ),
         ({"parameter": {}}, "parameter: not known; did you mean parameters?"),
     ],

@@ -95,6 +95,8 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("rolling_batch", "vllm", "rolling_batch", "vllm"),
     ("rolling_batch", " vllm ", "rolling_batch", "vllm"),
     ("rolling_batch", "lmi-dist", "rolling_batch", "lmi-dist"),
+    ("rolling_batch", "trtllm", "rolling_batch", "trtllm"),
+    ("parameter_schema", "trtllm", "parameter_schema", "trtllm"),
     ("async_mode", "true", "rolling_batch", "disable"),
     *(
         ("dtype", given, "dtype", taken)
@@ -158,8 +160,8 @@ WRONG = [
     ("speculative_config", "[]", "a JSON object"),
     ("model_id", "s3://bucket/model", "s3://"),
     ("device_id", "gpu", "option.device_id"),
-    ("rolling_batch", "trtllm", "does not support TensorRT-LLM's schema"),
-    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, scheduler, hf-accelerate, disable"),
+    ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, trtllm, scheduler, hf-accelerate, disable"),
+    ("parameter_schema", "vllm", "one of common, trtllm"),
     ("backend", "other", "one of auto, vllm, transformers"),
     ("device_map", "auto", "option.backend=transformers"),
     ("load_in_8bit", "true", "option.backend=transformers"),
@@ -507,6 +509,21 @@ def test_readme_has_the_table() -> None:
     if match is None:
         pytest.skip("README.md has no table of options")
     assert match[1].strip() == options_table().strip()
+
+
+def test_trtllm_as_djl_serving_starts_it() -> None:
+    """It adds mpi_mode and max_num_tokens by itself (LmiConfigRecommender)."""
+    added = {"mpi_mode": "true", "max_num_tokens": "16384"}
+    one = settings(rolling_batch="trtllm", tensor_parallel_degree="1", **added)
+    assert one.rolling_batch == "trtllm"
+    assert "max_num_tokens" not in one.engine_arguments
+    assert [note for note in one.notes if "trtllm" in note] == [
+        "option.rolling_batch=trtllm runs on vLLM, with TensorRT-LLM's defaults of parameters"
+    ]
+    stages = {"tensor_parallel_degree": "1", "pipeline_parallel_degree": "2"}
+    for degrees in ({"tensor_parallel_degree": "2"}, {}, stages):
+        message = refused(rolling_batch="trtllm", **added, **degrees)
+        assert "option.rolling_batch=vllm and option.parameter_schema=trtllm" in message
 
 
 def test_names_of_the_table_are_unique() -> None:

@@ -1,0 +1,213 @@
+"""docs/parameters.md: every parameter in every dialect on every engine, made of the tables that requests are read by.
+
+    python -m lmi.formatters.parameters_document > docs/parameters.md
+
+The rows are the dialects' own tables, the engines' columns what their backends declare (model/engine.py, limits).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model.engine import limits
+from ..model.generation import Sampling
+from . import minimal
+from .azure_request import FIELDS as AZURE_FIELDS
+from .azure_request import UNSHOWN as AZURE_UNSHOWN
+from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Kind, Number, Object, Parameter, Text, Texts, Tree
+from .lmi_parameters import ROWS as LMI_ROWS
+from .lmi_parameters import TABLE
+from .lmi_schemas import ALIASES, COMMON, TENSORRT
+from .openai_completions import MAX_TOKENS
+from .openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from .tgi_parameters import ROWS as TGI_ROWS
+
+__all__ = ["parameters_document"]
+
+INTRODUCTION = """\
+# Parameters of generation
+
+What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
+tables by `python -m lmi.formatters.parameters_document > docs/parameters.md`; a test compares them.
+
+- *sets*: the field of `Sampling` (model/generation.py) that engines are asked in. *The dialect*: it is not for the
+  engine. *Nothing*: the parameter is accepted and has no effect.
+- *Refused* is a parameter that is served with its default only: any other value is an error that names it.
+- An engine's column says what it does with the field: *yes*, or with which reservation.
+- null is the same as leaving a parameter out. A parameter that stands in no table is ignored, with one line in the log,
+  or refused with `option.unknown_parameters=error`.
+"""
+
+LEFT_TO_THE_MODEL = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+"""Fields of Sampling whose None is the default of the model's generation_config."""
+
+
+def kind_words(kind: Kind) -> str:
+    """What a value may be."""
+    if isinstance(kind, Boolean):
+        return " or ".join(("true or false", *(f'"{word}"' for word in kind.words)))
+    if isinstance(kind, Integer):
+        return f"an integer from {kind.low}" + (f" to {kind.high}" if kind.high < LARGEST_ID else "")
+    if isinstance(kind, Number):
+        return f"a number {'above' if kind.above else 'from'} {kind.low:g} to {kind.high:g}"
+    if isinstance(kind, Texts):
+        return "a string or a list of strings" + (", or a boolean, which has no effect" if kind.flag else "")
+    if isinstance(kind, Ids):
+        return "a list of token ids"
+    if isinstance(kind, Text):
+        return ", ".join(f'"{word}"' for word in kind.words) or "a string"
+    if isinstance(kind, Object | Tree):
+        return "an object"
+    if isinstance(kind, Anything):
+        return "anything"
+    said = (type(kind).__doc__ or "").split(". ")[0].rstrip(".")
+    return said[:1].lower() + said[1:]
+
+
+def value_words(value: Any) -> str:
+    """A default."""
+    if value is None or value == ():
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One dialect's table."""
+
+    title: str
+    text: str
+    rows: Iterable[Parameter]
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name, in words, where the row does not say them."""
+    others: Mapping[str, Parameter] | None = None
+    """The rows of a variant with defaults of its own."""
+
+    def default(self, row: Parameter) -> str:
+        """The default, in words."""
+        if row.name in self.defaults:
+            return self.defaults[row.name]
+        if row.default is None and row.key in LEFT_TO_THE_MODEL:
+            return "the model's"
+        if row.default is None and row.key in Sampling.__struct_fields__:
+            return value_words(getattr(Sampling(), row.key))
+        return value_words(row.default)
+
+    def lines(self, engines: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+        """The section in Markdown."""
+        columns = ["parameter", "default", *(["with TensorRT-LLM's schema"] if self.others else []), "values", "sets"]
+        yield from (f"## {self.title}", "", self.text, "")
+        yield _line([*columns, *engines])
+        yield _line(["---"] * (len(columns) + len(engines)))
+        for row in self.rows:
+            cells = [f"`{row.name}`", self.default(row)]
+            if self.others:
+                cells.append(_variant(self.others[row.name], row))
+            cells += [kind_words(row.kind), _sets(row)]
+            yield _line([*cells, *(_on(row, declared) for declared in engines.values())])
+        yield ""
+
+
+def _variant(row: Parameter, usual: Parameter) -> str:
+    """The default in TensorRT-LLM's schema, where it is another one."""
+    drawn = TENSORRT.drawn.get(row.key or "")
+    words = value_words(row.default) if row.default != usual.default or drawn is not None else ""
+    words += "" if drawn is None else f"; {value_words(drawn)} where tokens are drawn"
+    return words + (f" ({kind_words(row.kind)})" if row.kind != usual.kind else "")
+
+
+def _sets(row: Parameter) -> str:
+    if row.only:
+        return "refused"
+    if row.key is None:
+        return "nothing"
+    return f"`{_field(row)}`" if _field(row) in Sampling.__struct_fields__ else "the dialect"
+
+
+def _on(row: Parameter, declared: Mapping[str, str]) -> str:
+    """What an engine does with it."""
+    if row.only or row.key is None:
+        return ""
+    field = _field(row)
+    return declared.get(field, "yes" if field in Sampling.__struct_fields__ else "")
+
+
+def _field(row: Parameter) -> str:
+    """The field of Sampling that a row sets; of beam search three rows set one."""
+    return "beams" if row.key in {"num_beams", "length_penalty", "early_stopping"} else row.key or ""
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _sections() -> Iterator[Section]:
+    schema = LMI_ROWS[COMMON.name]
+    aliases = "; ".join(f"`{alias}` is `{name}`" for alias, name in ALIASES.items())
+    further = [row for name, row in schema.items() if name not in ALIASES and row not in TABLE]
+    yield Section(
+        "LMI",
+        "In `parameters`. Dynamic batches take the same, but their answers have a place for the likeliest text only.\n"
+        "The names of all back ends are taken whatever the back end is. `option.rolling_batch=trtllm` and\n"
+        "`option.parameter_schema=trtllm` choose TensorRT-LLM's defaults: there `top_k` and `top_p` 0 together are\n"
+        "greedy, and one of them 0 does not restrict.\n\n"
+        f"Other names: {aliases}.",
+        (*TABLE, *further),
+        {"do_sample": "by the others", "seed": "random"},
+        LMI_ROWS[TENSORRT.name],
+    )
+    yield Section(
+        "TGI",
+        "In `parameters`, with `option.tgi_compat=true` or on TGI's routes.",
+        TGI_ROWS.values(),
+        {"seed": "random", "max_new_tokens": "the rest of the context", "details": "by the route"},
+    )
+    yield Section(
+        "OpenAI chat",
+        f"Read by rules of their own: {_names((*CHAT_FORMS, *GUIDE_FORMS))}.",
+        CHAT_TABLE,
+        {"max_tokens": "the rest of the context", "max_completion_tokens": "the rest of the context"},
+    )
+    yield Section(
+        "OpenAI text completions",
+        f"Read by rules of their own: {_names((*TEXT_FORMS, *GUIDE_FORMS))}.",
+        TEXT_TABLE,
+        {"max_tokens": str(MAX_TOKENS)},
+    )
+    own = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
+    forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]
+    yield Section(
+        "Azure",
+        f"Read by rules of their own: {_names(forms)}. What else OpenAI chat has is an extra parameter: refused by\n"
+        "name, dropped with the header `extra-parameters: ignore`, and read as there with `pass-through`, but for\n"
+        f"{_names(AZURE_UNSHOWN)}, which are refused.",
+        own,
+        {"max_tokens": "the rest of the context"},
+    )
+    yield Section(
+        "Minimal chat",
+        "The parameters of OpenAI chat, with their defaults and on the engines as there. `stream` follows the route.\n"
+        "Refused, as its answers have no place for them:",
+        [Parameter(name, Anything(), None, only=True) for name in minimal.UNSHOWN],
+        {"n": "1"},
+    )
+
+
+def parameters_document() -> str:
+    """The file's text."""
+    engines = limits()
+    parts = [INTRODUCTION, *("\n".join(section.lines(engines)) for section in _sections())]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(parameters_document())
