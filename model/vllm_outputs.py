@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -19,9 +19,21 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from vllm import RequestOutput
-    from vllm.outputs import CompletionOutput
 
 __all__ = ["OutputReader", "SequenceText"]
+
+
+class Completion(Protocol):
+    """What is read of vLLM's CompletionOutput."""
+
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+
+    @property
+    def logprobs(self) -> Any: ...
+
+    @property
+    def finish_reason(self) -> str | None: ...
 
 
 class SequenceText:
@@ -75,7 +87,7 @@ class OutputReader:
         )
         return replace(started, prefill=self._prefill(prompt_ids, known, wanted), ranks=ranks)
 
-    def read(self, text: SequenceText, completion: CompletionOutput) -> None:
+    def read(self, text: SequenceText, completion: Completion) -> None:
         """Adds the new tokens to the text."""
         ids = completion.token_ids
         push = text.stream.push

@@ -143,7 +143,7 @@ def _second() -> Any:
             mass = _mass(sampling_params)
             asked = mass is not None and sampling_params.temperature > 0
             if asked or self._asked[req_idx]:
-                self._mass[req_idx] = mass if asked else 1.0
+                self._mass[req_idx] = mass if mass is not None and asked else 1.0
                 self._temperature[req_idx] = sampling_params.temperature if asked else 1.0
             self._asked[req_idx] = asked
             return asked

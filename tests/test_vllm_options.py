@@ -116,7 +116,7 @@ def test_grammars_of_the_users_choice() -> None:
         ("speculative_config", '{"method": "ngram"}', {"method": "ngram"}),
         ("hf_overrides", '{"a": 1}', {"a": 1}),
         ("logits_processors", '["a:B", "c:D"]', ["a:B", "c:D"]),
-        ("allowed_media_domains", "a.example b.example", ["a.example", "b.example"]),
+        ("logits_processors", "a:B c:D", ["a:B", "c:D"]),
         ("cudagraph_capture_sizes", "[1, 2]", [1, 2]),
         ("quantization", "none", None),
         ("hf_token", "true", True),
