@@ -421,23 +421,59 @@ def _without(name: str, value: Any) -> Effect:
 for _name, _value in {"logprobs": 5, "prompt_logprobs": 5, "spaces_between_special_tokens": False}.items():
     effect(_name)(_without(_name, _value))
 
-ONLY: Given = {"typical_p": 0.5, "num_beams": 2, "length_penalty": 2.0, "early_stopping": True}
-"""What a table whose row says `only` refuses by name; a row that says otherwise has tests of its own."""
+
+def beams(check: Effect) -> Effect:
+    """Of an engine that has no beam search: that it says so."""
+
+    def either(at: Endpoint) -> None:
+        if limits()[at.backend.info.engine].get("beams") == "refused":
+            with pytest.raises(UnsupportedError, match=r"^parameters\.num_beams: this engine has no beam search"):
+                at.ask(UNKNOWN, num_beams=3)
+        else:
+            check(at)
+
+    return either
 
 
-def _only(name: str, value: Any) -> Effect:
-    def check(at: Endpoint) -> None:
-        default = ROWS["common"][name].default
-        assert at.text(PLAIN.prompt, **{name: default}) == PLAIN.answer
-        if ROWS["common"][name].only:
-            with pytest.raises(UnsupportedError, match=rf"^parameters\.{name}: expected .*{default}"):
-                at.ask(PLAIN.prompt, **{name: value})
+@effect("num_beams")
+@beams
+def num_beams(at: Endpoint) -> None:
+    given: Given = {"max_new_tokens": 8, "ignore_eos_token": True}
+    found, greedy = at.details(UNKNOWN, num_beams=3, **given), at.details(UNKNOWN, **given)
+    best, *others = (_likelihood(one) for one in (found, *found["best_of_sequences"]))
+    assert len(others) == 2
+    assert best >= others[0] >= others[1]
+    assert best >= _likelihood(greedy) - 1e-3
 
-    return check
+
+def _likelihood(sequence: dict[str, Any]) -> float:
+    return float(sum(token["log_prob"] for token in sequence["tokens"]))
 
 
-for _name, _value in ONLY.items():
-    effect(_name)(_only(_name, _value))
+@effect("length_penalty")
+@beams
+def length_penalty(at: Endpoint) -> None:
+    lengths = [
+        at.details(SAID, num_beams=4, length_penalty=penalty, max_new_tokens=25)["generated_tokens"]
+        for penalty in (-5.0, 1.0, 5.0)
+    ]
+    assert lengths == [1, 1, 25]
+
+
+@effect("early_stopping")
+@beams
+def early_stopping(at: Endpoint) -> None:
+    """What is longer is better here: who stops early does not find it."""
+    given: Given = {"num_beams": 3, "length_penalty": 5.0, "max_new_tokens": 25}
+    early = at.details(SAID, early_stopping=True, **given)["generated_tokens"]
+    assert early < at.details(SAID, early_stopping="never", **given)["generated_tokens"] == 25
+
+
+@effect("typical_p")
+def typical_p(at: Endpoint) -> None:
+    assert at.drawn(typical_p=1.0) == at.drawn()
+    assert at.drawn(typical_p=0.05) != at.drawn()
+    assert at.text(PLAIN.prompt, typical_p=0.05) == PLAIN.answer
 
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])

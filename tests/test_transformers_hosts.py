@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -16,6 +17,7 @@ from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
 from .djl import hosting
 from .endpoints import Host, Streamed, begun, client, djl_host, model_directory, start
+from .test_boto3 import SPOKEN, records
 
 pytestmark = pytest.mark.engine
 
@@ -52,6 +54,24 @@ def joined(streamed: Streamed) -> str:
 
 def user(kind: str) -> list[Any]:
     return [{"role": "user", "content": question(kind).prompt}]
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+def test_every_dialect(server: Host, name: str) -> None:
+    """Whole and streamed, the answer that the model knows."""
+    spoken = SPOKEN[name]
+    headers = {
+        "content-type": "application/json",
+        "X-Amzn-SageMaker-Custom-Attributes": f"dialect={spoken.dialect}",
+        "accept": spoken.accept or "*/*",
+    }
+    whole, streamed = (
+        httpx.post(f"{server.url}/invocations", json=asked, headers=headers, timeout=60, verify=False)
+        for asked in (spoken.whole, spoken.stream)
+    )
+    assert spoken.text(whole.json()) == question("unicode").answer
+    pieces = records(spoken, streamed.content.split(b"\n"))
+    assert "".join(spoken.piece(record) for record in pieces) == question("unicode").answer
 
 
 def test_the_log_names_the_engine(server: Host) -> None:
