@@ -17,6 +17,7 @@ What it does with each field of Sampling (tests/test_transformers_engine.py has 
 | logprobs, prompt_logprobs | of the model's own logits, as vLLM's raw_logprobs; up to option.max_logprobs |
 | logit_bias, bad_words | as vLLM |
 | guide | by xgrammar; refused where it is not installed |
+| beams | refused |
 """
 
 from __future__ import annotations
