@@ -87,7 +87,8 @@ def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
     """What an engine with these options has of conversations."""
     from lmi.model.vllm_chat import ChatSide
 
-    llm: Any = SimpleNamespace(get_tokenizer=lambda: tokenizer, model_config=model_config)
+    # Without a processor of images: the model has text alone.
+    llm: Any = SimpleNamespace(get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace())
     return ChatSide(llm, msgspec.structs.replace(SETTINGS, **options))
 
 
