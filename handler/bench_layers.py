@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import queue
 import re
 import shlex
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -59,27 +60,34 @@ class FloorLayer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
+        self._results: IO[str]
 
     def start(self) -> None:
         """Waits until the engine is up."""
-        command = [sys.executable, "-m", "lmi.model.vllm_floor"]
+        ours, theirs = os.pipe()
+        command = [sys.executable, "-m", "lmi.model.vllm_floor", str(theirs)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs],
+            text=True,
         )
+        os.close(theirs)
+        self._results = os.fdopen(ours)
         self._ask(base64.b64encode(msgspec.msgpack.encode(self._settings)).decode())
 
     def _ask(self, line: str) -> dict[str, object]:
         process = self._process
         assert process is not None
         assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write(line + "\n")
         process.stdin.flush()
-        for answer in process.stdout:
-            if answer.startswith("RESULT "):
-                result: dict[str, object] = json.loads(answer[7:])
-                return result
-        raise StartError(f"the engine alone ended with code {process.wait()}")
+        if not (answer := self._results.readline()):
+            raise StartError(f"the engine alone ended with code {process.wait()}")
+        result: dict[str, object] = json.loads(answer)
+        return result
 
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
         """The same prompts as token by token or whole, with log-probabilities where the workload shows them."""
@@ -103,6 +111,7 @@ class FloorLayer:
             assert process.stdin is not None
             process.stdin.close()
             end(process)
+            self._results.close()
 
 
 class CoreLayer:

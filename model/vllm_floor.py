@@ -1,9 +1,9 @@
-"""vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor`, a job a line on standard input.
+"""vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor FD`, a job a line on standard input.
 
     {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true}
-      -->  RESULT {"seconds": ..., "times": [[when each output of a request came, ...], ...]}
+      -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...]}
 
-The first line of input is the Settings, as msgpack in base64; an empty RESULT comes once the engine is up. AsyncLLM has
+The first line of input is the Settings, as msgpack in base64; an empty object comes once the engine is up. AsyncLLM has
 its engine core in a process of its own, as in vLLM's own server; answers that are streamed come as deltas, others at
 once when they are complete.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -22,10 +23,7 @@ import msgspec
 
 from .options import Settings
 
-__all__ = ["RESULT", "Floor", "main"]
-
-RESULT = "RESULT "
-"""What our lines on standard output begin with: vLLM's log goes there too."""
+__all__ = ["Floor", "main"]
 
 
 class Floor:
@@ -76,16 +74,18 @@ class Floor:
 
 
 def main() -> None:
-    """Serves jobs until standard input ends."""
+    """Serves jobs until standard input ends. Results go to the file descriptor FD: vLLM's log has standard output."""
+    os.set_inheritable(int(sys.argv[1]), False)
+    results = os.fdopen(int(sys.argv[1]), "w")
     settings = msgspec.msgpack.decode(base64.b64decode(sys.stdin.readline()), type=Settings)
 
     async def serve() -> None:
         floor = Floor(settings)
         try:
-            print(f"{RESULT}{{}}", flush=True)
+            print("{}", file=results, flush=True)
             loop = asyncio.get_running_loop()
             while line := await loop.run_in_executor(None, sys.stdin.readline):
-                print(RESULT + json.dumps(await floor.run(json.loads(line))), flush=True)
+                print(json.dumps(await floor.run(json.loads(line))), file=results, flush=True)
         finally:
             floor.close()
 
