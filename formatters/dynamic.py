@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from ..model.errors import LmiError, PayloadError, UnsupportedError
+from ..model.errors import LmiError
 from ..model.events import Delta, Event, Failed
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from . import lmi_embeddings
 from .base import JSON, Answer, Call, Payload, Request, Route, encode
 from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
+from .lmi_inputs import texts_of
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import OWN_STATUS, REFUSED, Framing, aborted
 
@@ -30,9 +30,6 @@ __all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 NAME: str = "dynamic"
 MARK: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
-
-INPUTS = 1024
-"""Prompts in one body."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -65,7 +62,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     refuse_what_is_to_come(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
-    inputs = _inputs(payload.get("inputs"))
+    inputs = tuple(texts_of(payload))
     stream = stream_of(payload)
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
@@ -93,20 +90,6 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
         overflow="clip",
         prompt_field="inputs",
     )
-
-
-def _inputs(given: Any) -> tuple[str, ...]:
-    expected = "a non-empty string or a list of them"
-    if isinstance(given, str) and given:
-        return (given,)
-    if not isinstance(given, list) or not given:
-        raise PayloadError.of("inputs", given, expected)
-    if len(given) > INPUTS:
-        raise UnsupportedError(f"inputs: expected at most {INPUTS} texts, got {len(given)}", "inputs")
-    for index, text in enumerate(given):
-        if not isinstance(text, str) or not text:
-            raise PayloadError.of(f"inputs[{index}]", text, "a non-empty string")
-    return tuple(given)
 
 
 @dataclass(slots=True)

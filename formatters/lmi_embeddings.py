@@ -17,12 +17,10 @@ from ..model.options import Settings
 from .base import Answer, Call, Payload, Request, encode
 from .embedding_reply import EmbeddingReply, numbers
 from .fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
+from .lmi_inputs import texts_of
 from .lmi_parameters import TABLE as GENERATION_TABLE
 
 __all__ = ["TABLE", "parse"]
-
-INPUTS = 1024
-"""Texts in one body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class Vectors(EmbeddingReply):
 
 def parse(payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Answer]) -> Call:
     """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
-    inputs = _inputs(payload)
+    inputs = texts_of(payload)
     if payload.get("stream") not in (None, False):
         raise UnsupportedError.of("stream", payload["stream"], "false: vectors are not streamed")
     embedding = _embedding(payload, settings)
@@ -121,20 +119,3 @@ def _embedding(payload: Payload, settings: Settings) -> Embedding:
     if values["normalize"] is None:
         values["normalize"] = settings.normalize
     return Embedding(**values)
-
-
-def _inputs(payload: Payload) -> list[str]:
-    expected = "a non-empty string or a list of them"
-    if "inputs" not in payload:
-        raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
-    given = payload["inputs"]
-    if isinstance(given, str) and given:
-        return [given]
-    if not isinstance(given, list) or not given:
-        raise PayloadError.of("inputs", given, expected)
-    if len(given) > INPUTS:
-        raise ParameterError(f"inputs: expected at most {INPUTS} texts, got {len(given)}", "inputs")
-    for index, text in enumerate(given):
-        if not isinstance(text, str) or not text:
-            raise PayloadError.of(f"inputs[{index}]", text, "a non-empty string")
-    return cast("list[str]", given)

@@ -33,6 +33,7 @@ from .engine import EngineInfo
 from .errors import GenerationError, LmiError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Generation
+from .group import Group
 from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
@@ -41,25 +42,11 @@ from .transformers_options import transformers_arguments
 from .transformers_requests import Prepared, Requests
 from .transformers_rolling import Entry, Rolling, Row
 from .vllm_outputs import OutputReader, SequenceText
-from .vllm_splitter import Splitter
+from .vllm_splitter import Splitter, split
 
 __all__ = ["TransformersEngine"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _Group:
-    """The sequences of one generation."""
-
-    number: int
-    prompt_ids: list[int]
-    stream: bool
-    tokens: bool
-    echo: str
-    prompt_logprobs: int | None
-    running: set[Row] = field(default_factory=set[Row])
-    started: bool = False
 
 
 @dataclass(slots=True)
@@ -68,7 +55,7 @@ class _Sequence:
 
     row: Row
     index: int
-    group: _Group
+    group: Group[Row]
     text: SequenceText
     splitter: Splitter | None
     max_tokens: int
@@ -123,7 +110,7 @@ class TransformersEngine:
             piece=arguments.max_num_batched_tokens if arguments.enable_chunked_prefill else loaded.context,
         )
         self._sequences: dict[Row, _Sequence] = {}
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, Group[Row]] = {}
         self._info = EngineInfo(engine="transformers", version=transformers.__version__, context=loaded.context)
         log.info(
             "%s on %s, a cache of %d tokens, sequences computed %s",
@@ -154,14 +141,7 @@ class TransformersEngine:
         generation = prepared.generation
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         ids = prepared.prompt_ids
-        group = _Group(
-            prepared.number,
-            ids,
-            generation.stream,
-            generation.tokens,
-            self._reader.prompt_text(ids) if generation.echo else "",
-            sampling.prompt_logprobs,
-        )
+        group: Group[Row] = Group.of(prepared.number, ids, generation, self._reader)
         for index, (chooser, splitter) in enumerate(zip(prepared.choosers, prepared.splitters, strict=True)):
             wanted = sampling.prompt_logprobs if index == 0 else None
             row = Row(prepared.number, group, list(ids), len(ids), chooser, wanted)
@@ -221,7 +201,7 @@ class TransformersEngine:
         if not group.started:
             group.started = True
             known: Any = _Output(prompt_logprobs=row.prefill)
-            events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs or 0))
+            events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs))
         sequence.ids.append(row.ids[-1])
         if row.entry is not None:
             sequence.entries.append(row.entry)
@@ -259,14 +239,7 @@ class TransformersEngine:
 
     def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
         """What is new of a sequence, split where it is the answer to a conversation that is to be."""
-        splitter = sequence.splitter
-        if splitter is None:
-            return Delta(sequence.index, text, tokens, finish)
-        part = splitter.feed(tokens, ended=finish is not None)
-        if finish is not None:
-            finish = msgspec.structs.replace(finish, reasoning_tokens=splitter.reasoning_tokens)
-        shown = tokens if sequence.group.tokens else ()
-        return Delta(sequence.index, part.text, shown, finish, part.reasoning, tuple(part.calls))
+        return split(sequence.splitter, Delta(sequence.index, text, tokens, finish), shown=sequence.group.tokens)
 
     def _forget(self, sequence: _Sequence, ended: list[Row]) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -21,6 +21,7 @@ from .engine import EngineInfo
 from .errors import GenerationError, LmiError, ParameterError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
+from .group import Group
 from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
@@ -60,26 +61,12 @@ class _Prepared:
 
 
 @dataclass(slots=True)
-class _Group:
-    """The sequences of one generation."""
-
-    number: int
-    prompt_ids: list[int]
-    stream: bool
-    tokens: bool
-    echo: str
-    prompt_logprobs: int
-    running: set[str] = field(default_factory=set[str])
-    started: bool = False
-
-
-@dataclass(slots=True)
 class _Sequence:
     """One sequence of a generation: one vLLM request."""
 
     name: str
     index: int
-    group: _Group
+    group: Group[str]
     text: SequenceText
     splitter: Splitter | None
 
@@ -105,7 +92,7 @@ class VllmEngine:
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(self._llm, self._reader, text_side, ends)
         self._sequences: dict[str, _Sequence] = {}
-        self._groups: dict[int, _Group] = {}
+        self._groups: dict[int, Group[str]] = {}
         context, images = self._model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
 
@@ -154,15 +141,7 @@ class VllmEngine:
                 raise refused(error) from error
             return
         generation = prepared.generation
-        echo = self._reader.prompt_text(prepared.prompt_ids) if generation.echo else ""
-        group = _Group(
-            prepared.number,
-            prepared.prompt_ids,
-            generation.stream,
-            generation.tokens,
-            echo,
-            generation.sampling.prompt_logprobs or 0,
-        )
+        group: Group[str] = Group.of(prepared.number, prepared.prompt_ids, generation, self._reader)
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
@@ -265,7 +244,7 @@ class VllmEngine:
         if not group.running:
             self._groups.pop(group.number, None)
 
-    def _drop(self, group: _Group) -> None:
+    def _drop(self, group: Group[str]) -> None:
         """Ends what still runs of a generation."""
         names = list(group.running)
         group.running.clear()

@@ -1,0 +1,41 @@
+"""The sequences of one generation, as every backend keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from .generation import Generation
+from .vllm_outputs import OutputReader
+
+__all__ = ["Group"]
+
+Running = TypeVar("Running")
+
+
+# Compared by identity: the transformers engine's rows refer to theirs.
+@dataclass(slots=True, eq=False)
+class Group(Generic[Running]):
+    """What is the same for all of them, and which still run."""
+
+    number: int
+    prompt_ids: list[int]
+    stream: bool
+    tokens: bool
+    echo: str
+    """The prompt as text, where it is wanted."""
+    prompt_logprobs: int
+    running: set[Running] = field(default_factory=set["Running"])
+    started: bool = False
+
+    @classmethod
+    def of(cls, number: int, prompt_ids: list[int], generation: Generation, reader: OutputReader) -> Group[Running]:
+        """The group of a generation none of whose sequences has been started."""
+        return cls(
+            number,
+            prompt_ids,
+            generation.stream,
+            generation.tokens,
+            reader.prompt_text(prompt_ids) if generation.echo else "",
+            generation.sampling.prompt_logprobs or 0,
+        )
