@@ -111,7 +111,8 @@ class RemoteEngine:
         self._listeners: list[Listener] = []
         self._lock = threading.Lock()
         self._link: _Link | None = None
-        self._why_down: LmiError = UnavailableError("the engine is not started")
+        # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
+        self._why_down = "the engine is not started"
         self._closing = threading.Event()
         self._deaths = 0
         self._since = 0.0
@@ -157,7 +158,7 @@ class RemoteEngine:
         """Starts a generation; raises UnavailableError while there is no engine."""
         link = self._link
         if link is None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
         link.sinks[number] = sink
@@ -169,7 +170,7 @@ class RemoteEngine:
             if link.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
         if self._link is not link and link.sinks.pop(number, None) is not None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
@@ -226,7 +227,7 @@ class RemoteEngine:
             time.sleep(0.01)
         cause = link.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
+            self._why_down = f"{cause.message}; it is being rebuilt, try again later"
             self._link = None
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
@@ -253,5 +254,5 @@ class RemoteEngine:
                 if self._closing.is_set():
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
-                self._why_down = UnavailableError(f"the engine could not be rebuilt: {error.message}")
+                self._why_down = f"the engine could not be rebuilt: {error.message}"
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
