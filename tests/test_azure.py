@@ -31,6 +31,7 @@ from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReas
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
+from .answers import feed
 from .shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="llama2-70b-chat")
@@ -66,14 +67,6 @@ def refused(body: Any, headers: Mapping[str, str] | None = None, query: Mapping[
     answer = receive(request(body, headers, query), SETTINGS)
     assert isinstance(answer, Answer)
     return answer
-
-
-def feed(reply: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not reply.finished
-        records += reply.feed(event)
-    return records
 
 
 def whole(reply: Reply, *events: Event) -> Any:

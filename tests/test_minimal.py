@@ -28,6 +28,7 @@ from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
+from .answers import feed
 from .shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
@@ -66,15 +67,6 @@ def refused(path: str = CHAT, /, **fields: Any) -> Answer:
     answer = receive(request(path, **fields), SETTINGS)
     assert isinstance(answer, Answer)
     return answer
-
-
-def feed(reply: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not reply.finished
-        records += reply.feed(event)
-    assert all(records)
-    return records
 
 
 def events_of(data: bytes) -> list[tuple[str | None, str]]:

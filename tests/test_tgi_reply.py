@@ -28,6 +28,7 @@ from lmi.model.errors import (
 from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
 from lmi.model.options import Settings
 
+from .answers import feed
 from .tgi_shapes import ERROR, check, lines, whole
 
 PROMPT = "What is Deep Learning?"
@@ -55,15 +56,6 @@ def reply(
 def delta(tokens: Sequence[Token] = (), finish: FinishReason | None = None, index: int = 0) -> Delta:
     ended = None if finish is None else Finish(finish, generated_tokens=len(tokens))
     return Delta(index, "".join(token.text for token in tokens), tuple(tokens), ended)
-
-
-def feed(answer: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not answer.finished
-        records += answer.feed(event)
-    assert all(records)
-    return records
 
 
 def document(record: bytes) -> Any:

@@ -18,6 +18,7 @@ from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.remote import RemoteEngine
 
+from .backends import deltas, run
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -50,23 +51,8 @@ def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampl
     )
 
 
-def run(backend: Any, *generations: Generation) -> list[list[Event]]:
-    """The events of each generation, all of them run at once."""
-    for number, one in enumerate(generations):
-        backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
-    while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    return events
-
-
 def text(events: list[Event], index: int = 0) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta) and event.index == index)
-
-
-def deltas(events: list[Event]) -> list[Delta]:
-    return [event for event in events if isinstance(event, Delta)]
 
 
 @pytest.mark.parametrize("kind", ["unicode", "long", "endless", "json"])
