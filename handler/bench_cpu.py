@@ -6,8 +6,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
-__all__ = ["OTHERS", "measured"]
+__all__ = ["OTHERS", "measured", "process_roles"]
 
 OTHERS = "others"
 """All processes that are not measured."""
@@ -41,6 +42,17 @@ def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[d
         if spent > 0:
             used[role] = used.get(role, 0.0) + spent
     used[OTHERS] = max(0.0, busy - sum(used.values()) - (0.0 if os.getpid() in alone else own))
+
+
+def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
+    """A process and its descendants (psutil.Process), each with what it is."""
+    import psutil
+
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.Error):
+                yield process, _role(process.cmdline(), process == root)
 
 
 ROLES = (
