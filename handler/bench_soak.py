@@ -3,7 +3,7 @@
     batch of requests -> all connections closed -> memory, descriptors, threads of each process -> next batch -> ...
 
 Batches take the workloads and the numbers of connections in turn. A first tenth warms up; from there on the slope of
-the resident memory is what a request leaves behind.
+the memory is what a request leaves behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from ..model.errors import OptionError
-from .bench_cpu import process_roles
+from .bench_cpu import own_memory, process_roles
 from .bench_work import Figures, Workload, prompts
 
 __all__ = ["Held", "Sample", "Soak", "Soaked", "report", "soak"]
@@ -57,7 +57,7 @@ class Held(msgspec.Struct, frozen=True):
     """What a process has."""
 
     memory: int
-    """Bytes of resident memory."""
+    """Bytes of its own, without files (bench_cpu.own_memory)."""
     descriptors: int
     threads: int
 
@@ -81,7 +81,7 @@ class Soak(msgspec.Struct, frozen=True):
     """The first one is from when it was warm."""
 
     def slope(self, role: str) -> float:
-        """Bytes of resident memory that a request adds to a process."""
+        """Bytes that a request adds to a process."""
         points = [(sample.requests, sample.held[role].memory) for sample in self.samples if role in sample.held]
         if len(points) < 2:
             return 0.0
@@ -110,8 +110,8 @@ def held(process_id: int | None) -> dict[str, Held]:
 
     found: dict[str, Held] = {}
     for process, role in process_roles(process_id) if process_id is not None else ():
-        with suppress(psutil.Error):
-            one, more = found.get(role, Held(0, 0, 0)), process.memory_info().rss
+        with suppress(psutil.Error, OSError):
+            one, more = found.get(role, Held(0, 0, 0)), own_memory(process.pid)
             found[role] = Held(
                 one.memory + more, one.descriptors + process.num_fds(), one.threads + process.num_threads()
             )

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from lmi.handler.bench_cpu import own_memory
+
 from ..djl.hosting import DjlHost, HostError
 from ..endpoints import Host, engine_process, model_directory, start
 from . import probe
@@ -76,11 +78,11 @@ class Victim:
         return found
 
     def memory(self) -> dict[str, int]:
-        """Bytes of resident memory of each process."""
+        """Bytes of memory of each process's own."""
         sizes: dict[str, int] = {}
         for role, process in self.processes().items():
-            with suppress(psutil.Error):
-                sizes[role] = process.memory_info().rss
+            with suppress(OSError):
+                sizes[role] = own_memory(process.pid)
         return sizes
 
     def alive(self) -> dict[str, int]:

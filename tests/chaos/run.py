@@ -43,10 +43,10 @@ class Report:
     after: dict[str, int]
     storm: Storm
     memory: list[tuple[float, dict[str, int]]] = field(default_factory=list[tuple[float, dict[str, int]]])
-    """When, and bytes of resident memory by process."""
+    """When, and bytes by process (bench_cpu.own_memory)."""
 
     def growth(self) -> dict[str, tuple[float, float]]:
-        """Resident memory of each process when warm and at the end, as medians over a tenth of the time in between."""
+        """Memory of each process when warm and at the end, as medians over a tenth of the time in between."""
         warm = self.storm.calm + 0.2 * (self.memory[-1][0] - self.storm.calm)
         samples = [(when, sizes) for when, sizes in self.memory if when >= warm]
         some = max(1, len(samples) // 10)
