@@ -29,6 +29,9 @@ class Noting:
         del generation, images
         return number
 
+    def tokens(self, prepared: Any) -> int:
+        return int(prepared)
+
     def add(self, prepared: Any) -> None:
         self.told.append(("add", prepared))
 
