@@ -109,7 +109,7 @@ class Backend(Protocol):
         ...
 
     def tokens(self, prepared: Any) -> int:
-        """How many tokens what `prepare` returned may come to: for each sequence the prompt's and those it generates."""
+        """How many tokens what `prepare` returned may come to: of each sequence the prompt's and those it generates."""
         ...
 
     def add(self, prepared: Any) -> None:
