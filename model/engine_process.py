@@ -87,6 +87,10 @@ class EngineProcess:
         """Hands the backend what has come in since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
+        if self._flight is not None:
+            # What is about to end takes no room from what comes.
+            for numbers in self._aborts.copy():
+                self._flight.drop(numbers)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:

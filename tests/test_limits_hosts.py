@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 ENDLESS = question("endless").prompt
 ASKED = question("plain")
 BODY = 20_000
-TIME = 6
-"""Seconds; an answer of as many tokens as there may be takes less."""
+TIME = 10
+"""Seconds."""
 TOKENS = 4000
 OPTIONS = {
     "option.max_rolling_batch_size": "2",
@@ -42,13 +41,24 @@ OPTIONS = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("narrow")
+    running = start("server", model_directory(demo_model, folder / "model", OPTIONS), folder / "log")
+    yield running
+    running.stop()
+
+
 @pytest.fixture(scope="module", params=["server", "rolling", "async"])
 def narrow(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Host]]:
     """Each host in turn, with little room."""
     kind = request.param
-    if kind != "server" and (missing := hosting.available()):
+    if kind == "server":
+        yield kind, request.getfixturevalue("server")
+        return
+    if missing := hosting.available():
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp(f"narrow-{kind}")
     running = start(kind, model_directory(demo_model, folder / "model", OPTIONS), folder / "log")
@@ -78,8 +88,10 @@ def plain() -> dict[str, Any]:
     return {"inputs": ASKED.prompt, "parameters": {"max_new_tokens": 200}}
 
 
-async def served(http: Client) -> bool:
-    return bool((await http.post(plain())).json() == {"generated_text": ASKED.answer})
+async def serves(http: Client) -> None:
+    """A request is answered as ever."""
+    answer = await http.post(plain())
+    assert answer.json() == {"generated_text": ASKED.answer}, answer.text
 
 
 async def test_queue(narrow: tuple[str, Host]) -> None:
@@ -103,7 +115,7 @@ async def test_queue(narrow: tuple[str, Host]) -> None:
                 assert not any(task.done() for task in open_ones)
         answers = await asyncio.gather(*open_ones)
         assert [answer.json() for answer in answers] == [{"generated_text": ASKED.answer}] * 3
-        assert await served(http)
+        await serves(http)
 
 
 async def test_body(narrow: tuple[str, Host]) -> None:
@@ -119,7 +131,7 @@ async def test_body(narrow: tuple[str, Host]) -> None:
             "error": f"the body: expected at most {BODY} bytes (option.max_body_bytes), got {BODY + 1}",
             "code": 413,
         }
-        assert await served(http)
+        await serves(http)
 
 
 async def test_prompt(narrow: tuple[str, Host]) -> None:
@@ -130,15 +142,14 @@ async def test_prompt(narrow: tuple[str, Host]) -> None:
             assert answer.status_code == status, answer.text
         assert "prompt: expected a prompt of at most 50 tokens (option.max_prompt_tokens), got 51" in answer.text
         # Cut to fit, it does.
-        long = {"inputs": ENDLESS * 20, "parameters": {"max_new_tokens": 1}}
-        assert (await http.post(long)).status_code == 424
-        long["parameters"]["truncate"] = 50
-        assert (await http.post(long)).status_code == 200
+        for parameters, status in (({}, 424), ({"truncate": 50}, 200)):
+            long = {"inputs": ENDLESS * 20, "parameters": {"max_new_tokens": 1, **parameters}}
+            assert (await http.post(long)).status_code == status
 
 
 async def test_tokens_in_flight(narrow: tuple[str, Host]) -> None:
     """Of two sequences each: as many tokens as may be, one more, and one while others run."""
-    kind, host = narrow
+    _, host = narrow
     async with client(host) as http:
         asked = {"prompt": ASKED.prompt, "n": 2, "temperature": 0}
         prompt = (await http.post({**asked, "max_tokens": 1})).json()["usage"]["prompt_tokens"]
@@ -153,7 +164,7 @@ async def test_tokens_in_flight(narrow: tuple[str, Host]) -> None:
         assert refused.status_code == 429
         assert refused.headers["retry-after"] == "1"
         assert "tokens are in flight" in refused.text
-        assert await served(http)
+        await serves(http)
         await task
         assert len(running.documents) > 1
         assert (await http.post({**asked, "max_tokens": TOKENS // 2 - prompt})).status_code == 200
@@ -175,18 +186,10 @@ async def test_time(narrow: tuple[str, Host]) -> None:
         assert (told["message"] if kind == "server" else told) == message
         last = streamed.documents[-1]
         assert (last["error"], last["token"]["id"]) == (message, -1)
-        assert await served(http)
+        await serves(http)
 
 
 # --- The local server's own ---
-
-
-@pytest.fixture(scope="module")
-def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    folder = tmp_path_factory.mktemp("narrow")
-    running = start("server", model_directory(demo_model, folder / "model", OPTIONS), folder / "log")
-    yield running
-    running.stop()
 
 
 def connected(host: Host, buffer: int = 0) -> socket.socket:
@@ -202,17 +205,16 @@ def connected(host: Host, buffer: int = 0) -> socket.socket:
 
 def post(path: str, body: bytes, length: int | None = None, more: str = "") -> bytes:
     size = len(body) if length is None else length
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n{more}\r\n"
-    )
-    return head.encode() + body
+    lines = (f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json", f"Content-Length: {size}", more)
+    return "\r\n".join((*filter(None, lines), "", "")).encode() + body
 
 
 def rest(sock: socket.socket) -> bytes:
-    """All that comes until the connection ends."""
+    """All that comes until the connection ends, or is cut off."""
     data = b""
-    while part := sock.recv(1 << 16):
-        data += part
+    with suppress(ConnectionResetError):
+        while part := sock.recv(1 << 16):
+            data += part
     return data
 
 
@@ -223,8 +225,8 @@ async def connections(host: Host) -> int:
     return sum(one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port for one in found)
 
 
-async def test_a_client_that_does_not_read(server: Host) -> None:
-    """Its request ends when so many bytes wait; its connection when its time is over."""
+async def test_clients_that_do_not_read_or_send(server: Host) -> None:
+    """A request ends when so many bytes wait to be read; a connection when its time is over."""
     ask = {
         "messages": [{"role": "user", "content": ENDLESS}],
         "stream": True,
@@ -233,31 +235,32 @@ async def test_a_client_that_does_not_read(server: Host) -> None:
         "top_logprobs": 20,
     }
     before = await connections(server)
+    silent = connected(server)
+    silent.sendall(post("/invocations", b'{"inputs": ', 5000))
     for reads in (True, False):
         lines = server.log_text().count("bytes wait for the client to read them")
         slow = connected(server, 4096)
-        slow.sendall(post("/v1/chat/completions", json.dumps(ask).encode(), more="Connection: close\r\n"))
+        slow.sendall(post("/v1/chat/completions", json.dumps(ask).encode(), more="Connection: close"))
 
         async def noticed(lines: int = lines) -> bool:
             return server.log_text().count("bytes wait for the client to read them") > lines
 
         await eventually(noticed, 60)
         async with client(server) as http:
-            assert await served(http)
+            await serves(http)
         if reads:
             data = await asyncio.to_thread(rest, slow)
             assert b'"code":"slow_reader"' in data
             assert b"data: [DONE]" in data
             slow.close()
-    started = time.monotonic()
 
     async def cut() -> bool:
-        return await connections(server) <= before
+        return server.log_text().count("a connection is cut off") >= 2
 
     await eventually(cut, 60)
-    assert time.monotonic() - started < 30
-    assert "a connection is cut off" in server.log_text()
-    slow.close()
+    assert await connections(server) <= before
+    for sock in (slow, silent):
+        sock.close()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -271,7 +274,7 @@ async def test_a_client_that_leaves_makes_room(server: Host, stream: bool) -> No
         await asyncio.sleep(0.2)
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
-        assert await served(other)
+        await serves(other)
         assert not staying.done()
         await staying
 
@@ -289,17 +292,8 @@ async def test_a_client_that_leaves_before_its_body_is_there(server: Host) -> No
 
     await eventually(gone, 20)
     async with client(server) as http:
-        assert await served(http)
+        await serves(http)
     assert server.log_text().count("Traceback") == lines
-
-
-async def test_a_client_that_never_sends_its_body(server: Host) -> None:
-    slow = connected(server)
-    slow.sendall(post("/invocations", b'{"inputs": ', 5000))
-    with pytest.raises(ConnectionResetError):
-        await asyncio.to_thread(rest, slow)
-        raise ConnectionResetError
-    slow.close()
 
 
 LONG = b'{"inputs": "' + b"a" * (BODY + 100) + b'"}'
@@ -323,8 +317,8 @@ async def test_a_long_body_in_each_dialect(server: Host, path: str, keys: list[s
 
 async def test_a_body_of_untold_length(server: Host) -> None:
     async def parts() -> Any:
-        for start in range(0, len(LONG), 1000):
-            yield LONG[start : start + 1000]
+        for at in range(0, len(LONG), 1000):
+            yield LONG[at : at + 1000]
 
     async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
         refused = await http.post("/invocations", content=parts())
@@ -334,7 +328,7 @@ async def test_a_body_of_untold_length(server: Host) -> None:
 
 async def test_a_client_that_asks_first_need_not_send(server: Host) -> None:
     asking = connected(server)
-    asking.sendall(post("/invocations", b"", 10 << 30, "Expect: 100-continue\r\n"))
+    asking.sendall(post("/invocations", b"", 10 << 30, "Expect: 100-continue"))
     data = await asyncio.to_thread(rest, asking)
     assert data.startswith(b"HTTP/1.1 413 ")
     asking.close()
@@ -356,4 +350,4 @@ async def test_a_body_without_end_is_not_read_to_its_end(server: Host) -> None:
     assert sent < 1 << 28
     pouring.close()
     async with client(server) as http:
-        assert await served(http)
+        await serves(http)
