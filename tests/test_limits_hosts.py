@@ -231,36 +231,39 @@ async def test_clients_that_do_not_read_or_send(server: Host) -> None:
         "messages": [{"role": "user", "content": ENDLESS}],
         "stream": True,
         "max_tokens": 1900,
+        "ignore_eos": True,
         "logprobs": True,
         "top_logprobs": 20,
     }
+    request = post("/v1/chat/completions", json.dumps(ask).encode(), more="Connection: close")
     before = await connections(server)
-    silent = connected(server)
-    silent.sendall(post("/invocations", b'{"inputs": ', 5000))
-    for reads in (True, False):
-        lines = server.log_text().count("bytes wait for the client to read them")
-        slow = connected(server, 4096)
-        slow.sendall(post("/v1/chat/completions", json.dumps(ask).encode(), more="Connection: close"))
+    cut_before = server.log_text().count("a connection is cut off")
+    told = "bytes wait for the client to read them"
+    with (
+        closing(connected(server)) as silent,
+        closing(connected(server, 4096)) as slow,
+        closing(connected(server, 4096)) as deaf,
+    ):
+        silent.sendall(post("/invocations", b'{"inputs": ', 5000))
+        for sock in (slow, deaf):
+            ended = server.log_text().count(told)
+            sock.sendall(request)
 
-        async def noticed(lines: int = lines) -> bool:
-            return server.log_text().count("bytes wait for the client to read them") > lines
+            async def noticed(ended: int = ended) -> bool:
+                return server.log_text().count(told) > ended
 
-        await eventually(noticed, 60)
-        async with client(server) as http:
-            await serves(http)
-        if reads:
-            data = await asyncio.to_thread(rest, slow)
-            assert b'"code":"slow_reader"' in data
-            assert b"data: [DONE]" in data
-            slow.close()
+            await eventually(noticed, 60)
+        data = await asyncio.to_thread(rest, slow)
+        assert b'"code":"slow_reader"' in data
+        assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
-    async def cut() -> bool:
-        return server.log_text().count("a connection is cut off") >= 2
+        async def cut() -> bool:
+            return server.log_text().count("a connection is cut off") >= cut_before + 2
 
-    await eventually(cut, 60)
-    assert await connections(server) <= before
-    for sock in (slow, silent):
-        sock.close()
+        await eventually(cut, 60)
+        assert await connections(server) <= before
+    async with client(server) as http:
+        await serves(http)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -282,10 +285,9 @@ async def test_a_client_that_leaves_makes_room(server: Host, stream: bool) -> No
 async def test_a_client_that_leaves_before_its_body_is_there(server: Host) -> None:
     lines = server.log_text().count("Traceback")
     before = await connections(server)
-    left = connected(server)
-    left.sendall(post("/invocations", b'{"inputs": ', 5000))
-    await asyncio.sleep(0.1)
-    left.close()
+    with connected(server) as left:
+        left.sendall(post("/invocations", b'{"inputs": ', 5000))
+        await asyncio.sleep(0.1)
 
     async def gone() -> bool:
         return await connections(server) <= before
@@ -327,27 +329,25 @@ async def test_a_body_of_untold_length(server: Host) -> None:
 
 
 async def test_a_client_that_asks_first_need_not_send(server: Host) -> None:
-    asking = connected(server)
-    asking.sendall(post("/invocations", b"", 10 << 30, "Expect: 100-continue"))
-    data = await asyncio.to_thread(rest, asking)
+    with connected(server) as asking:
+        asking.sendall(post("/invocations", b"", 10 << 30, "Expect: 100-continue"))
+        data = await asyncio.to_thread(rest, asking)
     assert data.startswith(b"HTTP/1.1 413 ")
-    asking.close()
 
 
 async def test_a_body_without_end_is_not_read_to_its_end(server: Host) -> None:
     """As much again as is allowed is dropped, then the connection ends."""
-    pouring = connected(server)
-    pouring.sendall(post("/invocations", b"", 1 << 30))
     sent = 0
 
-    def pour() -> None:
+    def pour(sock: socket.socket) -> None:
         nonlocal sent
         while sent < 1 << 30:
-            sent += pouring.send(b" " * 65536)
+            sent += sock.send(b" " * 65536)
 
-    with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        await asyncio.to_thread(pour)
+    with connected(server) as pouring:
+        pouring.sendall(post("/invocations", b"", 1 << 30))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            await asyncio.to_thread(pour, pouring)
     assert sent < 1 << 28
-    pouring.close()
     async with client(server) as http:
         await serves(http)
