@@ -239,11 +239,7 @@ async def test_clients_that_do_not_read_or_send(server: Host) -> None:
     before = await connections(server)
     cut_before = server.log_text().count("a connection is cut off")
     told = "bytes wait for the client to read them"
-    with (
-        closing(connected(server)) as silent,
-        closing(connected(server, 4096)) as slow,
-        closing(connected(server, 4096)) as deaf,
-    ):
+    with connected(server) as silent, connected(server, 4096) as slow, connected(server, 4096) as deaf:
         silent.sendall(post("/invocations", b'{"inputs": ', 5000))
         for sock in (slow, deaf):
             ended = server.log_text().count(told)
