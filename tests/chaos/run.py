@@ -27,7 +27,7 @@ MiB = 1 << 20
 GROWTH = 32 * MiB
 """By how much the worker and the engine may grow once they are warm."""
 CASES_A_CLIENT = 4
-LIMITS = {"option.max_rolling_batch_size": "32", "job_queue_size": "48"}
+LIMITS = {"option.max_rolling_batch_size": "32", "option.max_queued_requests": "64", "job_queue_size": "48"}
 """Lower than what a burst asks for."""
 
 
