@@ -36,7 +36,8 @@ wrong     another answer than in the quiet run, another's mark, not well formed
 accepted  an ill-formed request was served
 """
 
-OVERLOAD = (429, 503)
+LIMITS = ("option.max_queued_requests", "queue capacity exceeded", "Time out in")
+"""What is said of a request that is one too many: by us, and by DJL of its own limits."""
 PATIENCE = 180.0
 """Seconds a client waits for an answer's end."""
 
@@ -207,7 +208,7 @@ class Storm:
         found: list[str] = []
         for outcome in self.outcomes:
             never = outcome.result in ("wrong", "hang", "accepted")
-            limited = outcome.result == "error" and outcome.got.status in OVERLOAD
+            limited = outcome.result == "error" and any(limit in outcome.said for limit in LIMITS)
             lost = outcome.result in ("cut", "error") and not limited and not self.excused(outcome)
             if never or lost:
                 place = f"{outcome.client}, {outcome.manner}, {outcome.name}"
