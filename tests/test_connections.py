@@ -1,4 +1,4 @@
-"""Clients that neither read nor send: the local server on a real socket, with an engine that says what tests tell it."""
+"""Clients that neither read nor send: the local server on a real socket, with an engine that says what it is told."""
 
 from __future__ import annotations
 
@@ -136,17 +136,20 @@ def test_a_client_that_never_reads_is_cut_off(running: Make, finishes: bool) -> 
         until(lambda: not server.connections)
 
 
-def test_a_client_that_never_reads_the_end_is_cut_off(running: Make) -> None:
+def test_a_client_that_never_reads_the_end_is_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """All has been written, and lies in the server's memory."""
-    server = running(request_timeout="0.5")
+    monkeypatch.setattr(server_module, "GRACE", -3599.0)
+    server = running()
     server.uvicorn.config.timeout_keep_alive = 1
     with server.connect() as deaf:
         ticket = server.ask(deaf, STREAM)
         (protocol,) = server.uvicorn.server_state.connections
         transport: Any = protocol.transport
-        while not transport.get_write_buffer_size():
-            server.engine.say(ticket, Delta(0, "x" * 5000))
-            time.sleep(0.005)
+        for _ in range(2000):
+            server.engine.say(ticket, Delta(0, "x" * 10_000))
+            time.sleep(0.001)
+            if transport.get_write_buffer_size():
+                break
         server.engine.say(ticket, Delta(0, "", finish=Finish("eos", generated_tokens=1)))
         until(lambda: not server.service.admission.open)
         until(lambda: not server.connections)
