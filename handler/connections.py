@@ -125,3 +125,6 @@ class Connections:
             if not timed.left or timed.transport.is_closing():
                 log.warning("a connection is cut off: its client has neither sent nor read for too long")
                 timed.transport.abort()
+            elif timed.transport.get_write_buffer_size():
+                timed.deadline = now + self._seconds
+                self._timed[timed] = None
