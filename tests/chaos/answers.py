@@ -49,11 +49,12 @@ def error_in(document: Any) -> str | None:
         document = document[0] if document else {}
     if not isinstance(document, dict):
         return None
-    if (error := document.get("error")) is not None:
-        return str(error.get("message") if isinstance(error, dict) else error)
-    if document.get("detail") or ("code" in document and "message" in document):
-        return str(document.get("message") or document)
-    return None
+    error = document.get("error")
+    if error is None and not document.get("detail") and not ("code" in document and "message" in document):
+        return None
+    inner = error if isinstance(error, dict) else document
+    # Azure's `error` is the status in words, and the message is beside it.
+    return str(inner.get("message") or error or document)
 
 
 def read(reader: str, body: bytes) -> Seen:

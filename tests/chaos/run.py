@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +29,7 @@ MiB = 1 << 20
 GROWTH = 32 * MiB
 """By how much the worker and the engine may grow once they are warm."""
 CASES_A_CLIENT = 4
+DIGITS = re.compile(r"\d+")
 LIMITS = {"option.max_rolling_batch_size": "32", "option.max_queued_requests": "64", "job_queue_size": "48"}
 """Lower than what a burst asks for."""
 
@@ -123,8 +126,8 @@ def main() -> None:
             victim.stop()
     print(report.text())
     wrong = report.wrong()
-    for line in wrong[:50]:
-        print(f"WRONG {line}")
+    for line, number in Counter(DIGITS.sub("#", line) for line in wrong).most_common(50):
+        print(f"WRONG, {number} times: {line}")
     raise SystemExit(f"{len(wrong)} things went wrong" if wrong else 0)
 
 

@@ -15,8 +15,7 @@ from lmi.handler.bench_soak import Held, Sample, Soak, report, soak, table
 from lmi.handler.bench_work import WORKLOADS, Figures, Workload, figures
 from lmi.model.errors import OptionError
 
-from ..djl import hosting
-from ..endpoints import Host, model_directory
+from ..endpoints import Host
 from .hosts import Victim
 
 REQUESTS = 1000
@@ -49,18 +48,15 @@ def test_a_thousand_small_requests(host: Host) -> None:
     assert done.slope(next(iter(done.samples[0].held))) < 8192
 
 
-@pytest.fixture(params=["server", "async"])
-def probed(request: pytest.FixtureRequest, demo_model: Path, tmp_path: Path) -> Iterator[Victim]:
-    """A host of its own whose worker tells what is alive in it."""
-    if request.param != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
-    victim = Victim(request.param, demo_model, tmp_path)
+@pytest.fixture
+def probed(demo_model: Path, tmp_path: Path) -> Iterator[Victim]:
+    """A server of its own that tells what is alive in it. (On the other hosts the long storm asks.)"""
+    victim = Victim("server", demo_model, tmp_path)
     yield victim
     victim.stop()
 
 
 @pytest.mark.engine
-@pytest.mark.djl
 @pytest.mark.anyio
 async def test_no_task_is_left(probed: Victim) -> None:
     """Nor an object of ours that stands for a request."""
@@ -116,12 +112,14 @@ def test_every_request_is_made_once() -> None:
 
 
 @pytest.mark.engine
-def test_the_command(demo_model: Path, tmp_path: Path) -> None:
-    directory = model_directory(demo_model, tmp_path / "model", {})
-    arguments = [str(directory), "--layers", "server", "--soak", "300", "--tokens", "2", "--connections", "1,4"]
-    command = [str(Path(sys.executable).parent / "lmi"), "bench", *arguments, "--dialect", "lmi"]
+@pytest.mark.parametrize("host", ["server"], indirect=True)
+def test_the_command(host: Host, tmp_path: Path) -> None:
+    """Of a server at a URL nothing is known but its answers."""
+    arguments = ["--url", f"there={host.url}/invocations", "--soak", "100", "--tokens", "2", "--connections", "1,4"]
+    command = [str(Path(sys.executable).parent / "lmi"), "bench", *arguments, "-o", str(tmp_path / "result")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
-    lines = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| local server")]
-    assert [line[4] for line in lines] == ["server", "engine process"]
-    assert all(line[3] == "0" for line in lines)
+    (line,) = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| there")]
+    assert (line[1], line[3]) == ("100", "0")
+    (kept,) = json.loads((tmp_path / "result.json").read_text())
+    assert kept["samples"][-1] == {"requests": 100, "held": {}}

@@ -61,7 +61,12 @@ def test_a_stream(body: bytes, result: Result, said: str) -> None:
     assert (found, said in why) == (result, True), why
 
 
+AZURE = b'{"error":"Too Many Requests","message":"96 requests are open","status":429}'
+
+
 def test_statuses_and_ends() -> None:
+    assert judged(AZURE, 429) == ("error", "96 requests are open")
+    assert judged(b'{"error":{"message":"no","type":"x"}}', 400) == ("error", "no")
     assert judged(ERROR, 424) == ("error", "the engine is gone")
     assert judged(b"Internal Server Error", 500)[0] == "wrong"
     assert judged(FIRST, end="cut") == ("cut", "")
