@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -240,12 +241,14 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
         dialect = detect(payload, request, settings, own)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
-        return hooks.ready(call, dialect, payload, request, settings)
+        call = hooks.ready(call, dialect, payload, request, settings)
+        return Call(call.generations, call.reply, dialect.NAME)
     except (RequestError, UserCodeError) as error:
-        return dialect.refuse(error, payload, request, settings)
+        refused = dialect.refuse(error, payload, request, settings)
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
-        return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+        refused = dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+    return replace(refused, dialect=dialect.NAME)
 
 
 def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
@@ -262,7 +265,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     except (RequestError, RecursionError):
         # It is refused anyway; what else is wrong with it only decides the form.
         pass
-    return dialect.refuse(error, payload, request, settings)
+    return replace(dialect.refuse(error, payload, request, settings), dialect=dialect.NAME)
 
 
 FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)

@@ -84,6 +84,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     failure: LmiError | None = None
     """The error that it tells of, for hosts that must tell it in a form of their own."""
+    dialect: str = ""
+    """Its name, where `receive` or `refusal` gave the answer."""
 
 
 class Reply(Protocol):
@@ -129,6 +131,8 @@ class Call:
 
     generations: tuple[Generation, ...]
     reply: Reply
+    dialect: str = ""
+    """Its name, where `receive` made the call."""
 
 
 Page = Callable[[Request, Settings, EngineInfo], Answer]

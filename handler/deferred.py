@@ -24,6 +24,7 @@ from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
 from .exchange import Exchange
+from .metrics import Meter
 from .workers import Workers
 
 __all__ = ["Deferred", "Prepared"]
@@ -53,11 +54,12 @@ class Deferred(Exchange):
         engine: Engine,
         workers: Workers,
         *,
+        meter: Meter,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
         notify: Callable[[], None],
     ) -> None:
-        super().__init__(Call((), _Given()), engine, request_id=request_id, on_news=on_news)
+        super().__init__(Call((), _Given()), engine, meter=meter, request_id=request_id, on_news=on_news)
         self._prepare = prepare
         """Raises nothing that a request or code of the user's can cause."""
         self._workers = workers
@@ -96,9 +98,11 @@ class Deferred(Exchange):
     def _give(self, answer: Answer) -> None:
         """Takes a whole answer for the request's."""
         log.info("request %s refused: %s", self.request_id, answer.failure)
-        self.call = Call((), _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True))
+        reply = _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        self.call = Call((), reply, answer.dialect)
         if answer.body:
             self.records.append(answer.body)
+        self._meter.end(self)
         self.finished = True
         if self._on_news is not None:
             self._on_news(self)
@@ -109,6 +113,7 @@ class Deferred(Exchange):
         if not self._guarded:
             super()._feed(prompt, event)
             return
+        self._meter.note(event)
         with self._lock:
             self._events.append((prompt, event))
             if self._busy:
@@ -129,7 +134,7 @@ class Deferred(Exchange):
                     return
                 events, self._events = self._events, []
             for prompt, event in merged(events):
-                super()._feed(prompt, event)
+                self._format(prompt, event)
                 if self._over():
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)

@@ -16,6 +16,7 @@ from ..formatters import Call
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError
 from ..model.events import Event, Failed
+from .metrics import Meter
 
 __all__ = ["Exchange"]
 
@@ -25,10 +26,16 @@ log = logging.getLogger(__name__)
 class Exchange:
     """Runs a call and collects its records."""
 
-    __slots__ = ("_engine", "_on_news", "_tickets", "call", "finished", "records", "request_id")
+    __slots__ = ("_engine", "_meter", "_on_news", "_tickets", "call", "finished", "records", "request_id")
 
     def __init__(
-        self, call: Call, engine: Engine, *, request_id: str = "", on_news: Callable[[Exchange], None] | None = None
+        self,
+        call: Call,
+        engine: Engine,
+        *,
+        meter: Meter,
+        request_id: str = "",
+        on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
         self.call = call
         self.request_id = request_id
@@ -37,6 +44,7 @@ class Exchange:
         self.finished = False
         """No further record will come. Read it before `records`: it is set after the last record was put there."""
         self._engine = engine
+        self._meter = meter
         self._on_news = on_news
         self._tickets: list[int] = []
 
@@ -52,6 +60,7 @@ class Exchange:
 
     def begin(self) -> None:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
+        self._meter.streamed = any(generation.stream for generation in self.call.generations)
         for prompt, generation in enumerate(self.call.generations):
             if self.finished:
                 return
@@ -65,9 +74,16 @@ class Exchange:
         if not self.finished:
             self.finished = True
             self._engine.abort(self._tickets)
+            self._meter.end(self, aborted=True)
 
     def _feed(self, prompt: int, event: Event) -> None:
-        """Takes an event. What the formatter does wrong is this request's failure alone."""
+        """Takes an event, on the engine's thread."""
+        if not self.finished:
+            self._meter.note(event)
+            self._format(prompt, event)
+
+    def _format(self, prompt: int, event: Event) -> None:
+        """Makes records of an event. What the formatter does wrong is this request's failure alone."""
         if self.finished:
             return
         reply = self.call.reply
@@ -79,6 +95,8 @@ class Exchange:
             ended = True
             self._fail(prompt, GenerationError(f"the output formatter failed: {error}"))
         if ended:
+            # Before anybody can have the last record.
+            self._meter.end(self)
             self.finished = True
             if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)

@@ -1,6 +1,7 @@
 """The local server: a model directory on a laptop, with the routes that SageMaker calls.
 
     GET  /ping                 200 while the engine is healthy, else 503
+    GET  /metrics              what Prometheus collects
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
 
@@ -40,6 +41,7 @@ from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
 from ..formatters.base import Page
 from ..model.errors import LmiError, UnauthorizedError
 from .asynchronous import AsyncService, Stream
+from .exposition import Exposition
 from .headers import ATTRIBUTES_HEADER, attributes_of
 from .service import Service
 
@@ -102,6 +104,7 @@ class LocalServer:
         self._service = service
         self._key = key.encode() if key else None
         self._streams: AsyncService
+        self._exposition = Exposition(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -121,6 +124,13 @@ class LocalServer:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
 
+    async def metrics(self, http: HttpRequest) -> Response:
+        """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
+        if not self._admitted(http):
+            return Response(UNAUTHORIZED.message, 401, media_type="text/plain")
+        text, content_type = self._exposition.render(http.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
         request = Request(
@@ -136,7 +146,9 @@ class LocalServer:
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if not self._admitted(http):
-            return _answer(refusal(UNAUTHORIZED, request, self._service.settings))
+            refused = refusal(UNAUTHORIZED, request, self._service.settings)
+            self._service.metrics.refused(refused)
+            return _answer(refused)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return Response("Not Found", 404, media_type="text/plain")
@@ -189,6 +201,7 @@ def application(service: Service, key: str | None = None) -> Starlette:
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
         Route("/health", server.health, methods=["GET"]),
+        Route("/metrics", server.metrics, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -15,6 +15,7 @@ from ..model.remote import RemoteEngine
 from .deferred import Deferred
 from .exchange import Exchange
 from .extensions import NONE, Extensions, Handed, load_extensions
+from .metrics import Meter, Metrics
 
 __all__ = ["Service"]
 
@@ -30,6 +31,8 @@ class Service:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
         self.info: EngineInfo
+        self.metrics = Metrics()
+        self.engine.listen(self.metrics.tick)
         self._handed = handed
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
@@ -60,12 +63,24 @@ class Service:
 
         Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
         """
+        meter = self.metrics.open()
+        opened = self._open(request, on_news, meter)
+        if isinstance(opened, Answer):
+            self.metrics.refused(opened)
+        else:
+            self.metrics.began()
+            opened.begin()
+        return opened
+
+    def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
+        """The exchange of a request, not begun."""
         exchange: Exchange
         if (extensions := self._extensions) is not None and extensions.concerns(request):
             exchange = Deferred(
                 partial(extensions.receive, request),
                 self.engine,
                 extensions.workers,
+                meter=meter,
                 request_id=request.request_id,
                 on_news=on_news,
                 notify=self._notify,
@@ -75,8 +90,7 @@ class Service:
             if isinstance(call, Answer):
                 log.info("request %s refused: %s", request.request_id, call.failure)
                 return call
-            exchange = Exchange(call, self.engine, request_id=request.request_id, on_news=on_news)
-        exchange.begin()
+            exchange = Exchange(call, self.engine, meter=meter, request_id=request.request_id, on_news=on_news)
         return exchange
 
     def listen(self, listener: Listener) -> None:

@@ -15,19 +15,23 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from typing import Any
 
-from .engine import Backend, load_backend
+from .engine import Backend, EngineStats, load_backend
 from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
-from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
+from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
+
+STATS_SECONDS = 1.0
+"""How often the host is told how busy the engine is."""
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -61,6 +65,8 @@ class EngineProcess:
         self._events: deque[tuple[int, Event]] = deque()
         self._work = threading.Event()
         self._gone = False
+        self._told = 0.0
+        """When the host was last told how busy the engine is; 0: that it is idle."""
 
     def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it is beyond use."""
@@ -73,9 +79,20 @@ class EngineProcess:
                 events.append(self._events.popleft())
             if events:
                 self._channel.send(Step(events))
-            elif not backend.busy:
+            busy = backend.busy
+            if busy or self._told:
+                self._tell(busy)
+            if not busy and not events:
                 self._work.wait()
                 self._work.clear()
+
+    def _tell(self, busy: bool) -> None:
+        """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
+        now = time.monotonic()
+        if busy and now - self._told < STATS_SECONDS:
+            return
+        self._told = now if busy else 0.0
+        self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
 
     def _start_and_end(self) -> None:
         """Hands the backend what has come in since the last step."""

@@ -24,13 +24,13 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from .engine import EngineInfo, Listener, Sink
+from .engine import EngineInfo, EngineStats, Listener, Sink
 from .errors import LmiError, StartError, UnavailableError, error_of_kind
 from .events import Delta, Failed
 from .generation import Generation
 from .options import Settings
 from .ranking import ranked
-from .wire import Abort, Add, Broken, Channel, FromEngine, Ready, Setup, Step
+from .wire import Abort, Add, Broken, Channel, FromEngine, Ready, Setup, Stats, Step
 
 __all__ = ["RemoteEngine"]
 
@@ -42,6 +42,9 @@ TRIES = 10
 """Rebuilds in a row that may fail before the engine is given up."""
 STEADY = 120.0
 """Seconds after which an engine that ran is trusted again and the pauses start anew."""
+
+
+NOTHING_RUNS = EngineStats()
 
 
 class _Link:
@@ -62,6 +65,7 @@ class _Link:
         self.sinks: dict[int, Sink] = {}
         self.sending = threading.Lock()
         self.cause: LmiError | None = None
+        self.stats = NOTHING_RUNS
         threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
         try:
             self.channel.send(Setup(settings))
@@ -114,6 +118,8 @@ class RemoteEngine:
         self._why_down: LmiError = UnavailableError("the engine is not started")
         self._closing = threading.Event()
         self._deaths = 0
+        self.deaths = 0
+        self.rebuilds = 0
         self._since = 0.0
 
     @property
@@ -126,6 +132,12 @@ class RemoteEngine:
         """How many generations have been submitted and have not ended."""
         link = self._link
         return len(link.sinks) if link else 0
+
+    @property
+    def stats(self) -> EngineStats:
+        """How busy the engine is."""
+        link = self._link
+        return link.stats if link else NOTHING_RUNS
 
     @property
     def process_id(self) -> int | None:
@@ -199,6 +211,8 @@ class RemoteEngine:
             while (message := link.channel.receive()) is not None:
                 if isinstance(message, Step):
                     self._hand_out(message, link.sinks)
+                elif isinstance(message, Stats):
+                    link.stats = message.stats
                 elif isinstance(message, Broken):
                     link.cause = UnavailableError(message.message)
         except Exception:
@@ -228,7 +242,9 @@ class RemoteEngine:
         with self._lock:
             self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
             self._link = None
-        level = logging.INFO if self._closing.is_set() else logging.ERROR
+        closing = self._closing.is_set()
+        self.deaths += not closing
+        level = logging.INFO if closing else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
         for number in list(link.sinks):
@@ -248,6 +264,7 @@ class RemoteEngine:
                 return
             try:
                 self.start()
+                self.rebuilds += 1
                 return
             except LmiError as error:
                 if self._closing.is_set():

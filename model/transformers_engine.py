@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Generation
@@ -190,6 +190,10 @@ class TransformersEngine:
         if ended:
             self._rolling.remove(ended)
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy the rolling batch is."""
+        return self._rolling.stats()
 
     def close(self) -> None:
         """Everything ends with the process."""

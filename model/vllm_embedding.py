@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Started
 from .generation import Embedding, Generation
@@ -46,7 +46,7 @@ class VllmEmbedding:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
 
     def __init__(self, settings: Settings) -> None:
-        self._llm = start_vllm(settings)
+        self._llm, self._stats = start_vllm(settings)
         import vllm
 
         config = self._llm.model_config
@@ -135,6 +135,10 @@ class VllmEmbedding:
             started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
             events += [(number, started), (number, Delta(0, "", finish=Finish("eos"), vector=vector))]
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy vLLM's scheduler is."""
+        return self._stats.now()
 
     def close(self) -> None:
         """Ends vLLM's own processes."""

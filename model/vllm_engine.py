@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, ParameterError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
@@ -78,7 +78,7 @@ class VllmEngine:
 
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)
-        self._llm = start_vllm(settings, self._typical.decide)
+        self._llm, self._stats = start_vllm(settings, self._typical.decide)
         import vllm
 
         self._client_errors = client_errors()
@@ -184,6 +184,10 @@ class VllmEngine:
         if stopped:
             self._llm.abort_request(stopped)
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy vLLM's scheduler is."""
+        return self._stats.now()
 
     def close(self) -> None:
         """Ends vLLM's own processes."""

@@ -12,14 +12,18 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from .options import Settings
+from .vllm_stats import VllmStats, core_has_own_process
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
 
-def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> Any:
-    """vLLM's LLMEngine, up; raises OptionError, and whatever vLLM raises. `adjust` may change its VllmConfig."""
+def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> tuple[Any, VllmStats]:
+    """vLLM's LLMEngine, up, and what tells how busy it is.
+
+    `adjust` may change its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    """
     _choose_processes()
     from vllm import EngineArgs
     from vllm.usage.usage_lib import UsageContext
@@ -31,9 +35,11 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     arguments = engine_arguments(settings)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
-    llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+    quiet = arguments["disable_log_stats"]
+    llm = LLMEngine.from_vllm_config(config, disable_log_stats=quiet and not core_has_own_process())
+    stats = VllmStats(llm, quiet=quiet)
     _end_with(set(multiprocessing.active_children()) - before)
-    return llm
+    return llm, stats
 
 
 def _choose_processes() -> None:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lmi.model.engine import EngineInfo
+from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.engine_process import EngineProcess
 from lmi.model.events import Event
 from lmi.model.generation import Generation
@@ -39,6 +39,9 @@ class Noting:
 
     def step(self) -> list[tuple[int, Event]]:
         return []
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
 
     def close(self) -> None: ...
 
