@@ -114,13 +114,13 @@ class LocalServer:
 
     async def ping(self, _request: HttpRequest) -> Response:
         """SageMaker's health check."""
-        if self._service.engine.healthy:
+        if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503)
 
     async def health(self, _request: HttpRequest) -> Response:
         """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
-        if self._service.engine.healthy:
+        if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import Answer, Format, Request, receive
+from ..formatters import Answer, Format, Request, receive, refusal
 from ..model.engine import Engine, EngineInfo, Listener
+from ..model.errors import UnavailableError
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
 from .deferred import Deferred
@@ -32,6 +33,8 @@ class Service:
         self.engine = engine or RemoteEngine(settings)
         self.info: EngineInfo
         self.metrics = Metrics()
+        self.stopping = False
+        """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
         self._handed = handed
         self._extensions: Extensions | None = None
@@ -58,6 +61,11 @@ class Service:
         self._extensions = extensions
         return self.info
 
+    @property
+    def healthy(self) -> bool:
+        """Whether a request would be served now."""
+        return self.engine.healthy and not self.stopping
+
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
@@ -74,6 +82,8 @@ class Service:
 
     def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
         """The exchange of a request, not begun."""
+        if self.stopping:
+            return refusal(UnavailableError("the server is shutting down"), request, self.settings)
         exchange: Exchange
         if (extensions := self._extensions) is not None and extensions.concerns(request):
             exchange = Deferred(
@@ -107,6 +117,10 @@ class Service:
         if self._extensions is None:
             return work()
         return await asyncio.wrap_future(self._extensions.workers.call(work))
+
+    def stop(self) -> None:
+        """Takes nothing new from now on; what runs goes on."""
+        self.stopping = True
 
     def close(self) -> None:
         """Ends the engine."""

@@ -152,7 +152,12 @@ class RemoteEngine:
     def start(self) -> EngineInfo:
         """Starts the engine's process and waits until it is ready; raises StartError."""
         link = _Link(self._settings)
-        first = link.channel.receive()
+        try:
+            first = link.channel.receive()
+        except BaseException:
+            # A signal to this process.
+            link.end(0)
+            raise
         if not isinstance(first, Ready) or self._closing.is_set():
             link.end()
             if isinstance(first, Broken):
