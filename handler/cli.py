@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..model.errors import LmiError, one_line
+from ..model.logs import configure, withhold
 
 __all__ = ["main"]
 
@@ -56,7 +56,9 @@ def serve(arguments: argparse.Namespace) -> None:
             host=arguments.host,
             port=arguments.port,
             log_level="warning",
+            log_config=None,
         )
+        withhold(("asyncio", "starlette", "uvicorn"))
         ending.run(config)
     finally:
         service.close()
@@ -137,9 +139,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; an error of ours is one line on standard error and exit status 1."""
-    logging.basicConfig(
-        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
-    )
+    configure(own_process=True)
     parsed = parser().parse_args(arguments)
     try:
         parsed.run(parsed)

@@ -23,6 +23,7 @@ from ..formatters.base import JSON
 from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
+from ..model.logs import set_current
 from .exchange import Exchange
 from .metrics import Meter
 from .workers import Workers
@@ -80,6 +81,7 @@ class Deferred(Exchange):
     def _start(self) -> None:
         if self.finished:
             return
+        set_current(self.request_id)
         prepared = self._prepare()
         if isinstance(prepared, Answer):
             self._give(prepared)
@@ -88,7 +90,7 @@ class Deferred(Exchange):
         try:
             super().begin()
         except Exception as error:
-            log.exception("request %s could not be handed to the engine", self.request_id)
+            log.exception("request %s: it could not be handed to the engine", self.request_id)
             self._feed(0, Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}")))
         if self._over():
             # It was aborted meanwhile, perhaps before the last generation had been submitted.
@@ -97,11 +99,12 @@ class Deferred(Exchange):
 
     def _give(self, answer: Answer) -> None:
         """Takes a whole answer for the request's."""
-        log.info("request %s refused: %s", self.request_id, answer.failure)
         reply = _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
         self.call = Call((), reply, answer.dialect)
         if answer.body:
             self.records.append(answer.body)
+            if self._meter.keeps:
+                self._meter.keep([answer.body])
         self._meter.end(self)
         self.finished = True
         if self._on_news is not None:
@@ -127,6 +130,7 @@ class Deferred(Exchange):
 
     def _work(self) -> None:
         """Feeds what there is, until there is nothing more."""
+        set_current(self.request_id)
         while True:
             with self._lock:
                 if not self._events or self.finished:

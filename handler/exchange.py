@@ -88,7 +88,10 @@ class Exchange:
             return
         reply = self.call.reply
         try:
-            self.records.extend(reply.feed(event, prompt))
+            records = reply.feed(event, prompt)
+            self.records.extend(records)
+            if self._meter.keeps:
+                self._meter.keep(records)
             ended = reply.finished
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)

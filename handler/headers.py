@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["ATTRIBUTES_HEADER", "attributes_of"]
+import re
+import uuid
+
+__all__ = ["ATTRIBUTES_HEADER", "REQUEST_ID_HEADER", "attributes_of", "request_id_of"]
 
 ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
 """What `invoke_endpoint(CustomAttributes=...)` sends, in lower case."""
+
+
+REQUEST_ID_HEADER = "x-request-id"
+
+_REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
+
+
+def request_id_of(given: str | None) -> str:
+    """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
+    return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
 
 
 def attributes_of(header: str) -> dict[str, str]:

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
-from ..formatters import Answer
+from ..formatters import Answer, Request
 from ..model.errors import LmiError, RequestError
 from ..model.events import Delta, Event, Finish, FinishReason, Started
+from .journal import LONGEST, Journal
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -59,7 +60,8 @@ class Histogram:
 class Metrics:
     """The numbers of one service since its start."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.requests: Counter[tuple[str, int, Outcome]] = Counter()
         """By dialect, HTTP status and outcome; a stream that fails once it has begun has status 200."""
         self.errors: Counter[str] = Counter()
@@ -83,18 +85,24 @@ class Metrics:
         self._lock = threading.Lock()
 
     @property
+    def keeps(self) -> bool:
+        """Whether the log wants what is sent."""
+        return self._journal.bodies
+
+    @property
     def in_flight(self) -> int:
         """How many requests are open."""
         return self.opened - self.ended
 
-    def open(self) -> Meter:
+    def open(self, request: Request) -> Meter:
         """Begins a request."""
-        return Meter(self)
+        return Meter(self, request.body if self._journal.bodies else b"")
 
-    def refused(self, answer: Answer) -> None:
-        """Counts a request that was answered without being opened."""
+    def refused(self, request: Request, answer: Answer) -> None:
+        """Takes note of a request that was answered without being opened."""
         with self._lock:
             self._count(answer.dialect, answer.status, outcome_of(answer.failure), answer.failure)
+        self._journal.refused(request, answer)
 
     def began(self) -> None:
         """Counts a request that is opened."""
@@ -111,7 +119,7 @@ class Metrics:
             self.now = 0.0
 
     def finish(self, meter: Meter, exchange: Exchange, *, aborted: bool) -> None:
-        """Counts a request that has come to its end."""
+        """Takes note of a request that has come to its end."""
         reply = exchange.call.reply
         outcome = "aborted" if aborted else outcome_of(reply.failure)
         with self._lock:
@@ -120,13 +128,16 @@ class Metrics:
             meter.ended = monotonic()
             self.ended += 1
             self._count(exchange.call.dialect, reply.status, outcome, None if aborted else reply.failure)
-            self.prompt_tokens += meter.prompt_tokens
-            self.cached_tokens += meter.cached_tokens
-            self.generated_tokens += meter.generated_tokens
-            if meter.first:
-                self.first.add(meter.first - meter.begun)
-            if outcome != "ok":
-                return
+            self._measure(meter, outcome)
+        self._journal.ended(exchange, meter, outcome)
+
+    def _measure(self, meter: Meter, outcome: Outcome) -> None:
+        self.prompt_tokens += meter.prompt_tokens
+        self.cached_tokens += meter.cached_tokens
+        self.generated_tokens += meter.generated_tokens
+        if meter.first:
+            self.first.add(meter.first - meter.begun)
+        if outcome == "ok":
             self.whole.add(meter.ended - meter.begun)
             if meter.first and meter.generated_tokens > 1 and meter.sequences == 1:
                 self.per_token.add((meter.last - meter.first) / (meter.generated_tokens - 1))
@@ -148,12 +159,16 @@ class Meter:
     """What is noted of one request. Times are `time.monotonic`'s; 0 is never."""
 
     __slots__ = (
+        "_kept",
         "_metrics",
+        "answer",
         "begun",
+        "body",
         "cached_tokens",
         "ended",
         "first",
         "generated_tokens",
+        "keeps",
         "last",
         "prompt_tokens",
         "reason",
@@ -161,8 +176,14 @@ class Meter:
         "streamed",
     )
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, body: bytes = b"") -> None:
         self._metrics = metrics
+        self.keeps = metrics.keeps
+        """Whether `keep` is to be told of what is sent."""
+        self.body = body
+        self.answer: list[bytes] = []
+        """The beginning of what was sent."""
+        self._kept = 0
         self.begun = monotonic()
         self.first = 0.0
         """When the first token of a stream came; 0 for what is not streamed, of which only the end is known."""
@@ -197,6 +218,14 @@ class Meter:
         elif type(event) is Started:
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
+
+    def keep(self, records: list[bytes]) -> None:
+        """Takes what is sent, for the log."""
+        for record in records:
+            if self._kept > LONGEST:
+                return
+            self.answer.append(record)
+            self._kept += len(record)
 
     def end(self, exchange: Exchange, *, aborted: bool = False) -> None:
         """Takes the end of the request; only the first one counts."""

@@ -27,7 +27,6 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -42,7 +41,7 @@ from ..formatters.base import Page
 from ..model.errors import LmiError, UnauthorizedError
 from .asynchronous import AsyncService, Stream
 from .exposition import Exposition
-from .headers import ATTRIBUTES_HEADER, attributes_of
+from .headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, request_id_of
 from .service import Service
 
 __all__ = ["application"]
@@ -55,6 +54,7 @@ class StreamResponse(Response):
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
@@ -73,7 +73,7 @@ class StreamResponse(Response):
         exchange = stream.exchange
         await stream.ready()
         reply = exchange.call.reply
-        headers = {"content-type": reply.content_type, **reply.headers}
+        headers = {"content-type": reply.content_type, **reply.headers, **self.headers}
         whole = exchange.finished and len(exchange.records) <= 1
         if whole:
             body = exchange.records.popleft() if exchange.records else b""
@@ -132,7 +132,13 @@ class LocalServer:
         return Response(text, headers={"content-type": content_type})
 
     async def serve(self, http: HttpRequest) -> Response:
-        """A request in any dialect."""
+        """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
+        request_id = request_id_of(http.headers.get(REQUEST_ID_HEADER))
+        response = await self._respond(http, request_id)
+        response.headers[REQUEST_ID_HEADER] = request_id
+        return response
+
+    async def _respond(self, http: HttpRequest, request_id: str) -> Response:
         request = Request(
             body=await http.body(),
             headers=dict(http.headers),
@@ -140,14 +146,14 @@ class LocalServer:
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
             path=_path(http.url.path),
             method="GET" if http.method == "HEAD" else http.method,
-            request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
+            request_id=request_id,
         )
         found = route_of(request, self._service.dialects)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if not self._admitted(http):
             refused = refusal(UNAUTHORIZED, request, self._service.settings)
-            self._service.metrics.refused(refused)
+            self._service.metrics.refused(request, refused)
             return _answer(refused)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.

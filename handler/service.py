@@ -11,11 +11,13 @@ from typing import TypeVar
 from ..formatters import Answer, Format, Request, receive, refusal
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import UnavailableError
+from ..model.logs import show_content
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
 from .deferred import Deferred
 from .exchange import Exchange
 from .extensions import NONE, Extensions, Handed, load_extensions
+from .journal import Journal
 from .metrics import Meter, Metrics
 
 __all__ = ["Service"]
@@ -32,7 +34,7 @@ class Service:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
         self.info: EngineInfo
-        self.metrics = Metrics()
+        self.metrics = Metrics(Journal(settings.log_requests))
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
@@ -59,6 +61,7 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        show_content(self.settings.log_requests == "true")
         return self.info
 
     @property
@@ -71,10 +74,10 @@ class Service:
 
         Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
         """
-        meter = self.metrics.open()
+        meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
         if isinstance(opened, Answer):
-            self.metrics.refused(opened)
+            self.metrics.refused(request, opened)
         else:
             self.metrics.began()
             opened.begin()
@@ -98,7 +101,6 @@ class Service:
         else:
             call = receive(request, self.settings, self.dialects)
             if isinstance(call, Answer):
-                log.info("request %s refused: %s", request.request_id, call.failure)
                 return call
             exchange = Exchange(call, self.engine, meter=meter, request_id=request.request_id, on_news=on_news)
         return exchange

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from ..model.logs import current
+
 __all__ = ["Workers"]
 
 log = logging.getLogger(__name__)
@@ -90,7 +92,7 @@ class Workers:
             try:
                 work()
             except BaseException:
-                log.exception("code of the user's failed where nobody expected it")
+                log.exception("request %s: code of the user's failed where nobody expected it", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del work
 

@@ -24,6 +24,7 @@ from .errors import GenerationError, LmiError, MemoryShortError, RequestError, S
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
+from .logs import cause, configure, show_content, withhold
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
@@ -65,6 +66,7 @@ class EngineProcess:
         self._events: deque[tuple[int, Event]] = deque()
         self._work = threading.Event()
         self._gone = False
+        self._request_ids = RequestIds()
         self._told = 0.0
         """When the host was last told how busy the engine is; 0: that it is idle."""
 
@@ -111,6 +113,7 @@ class EngineProcess:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
+                self._request_ids.add(message.number, message.generation.request_id)
                 self._intake.take(message.number, message.generation)
             elif isinstance(message, Abort):
                 self._intake.drop(message.numbers)
@@ -126,13 +129,30 @@ class EngineProcess:
         self._work.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
+        if not isinstance(error, RequestError):
+            request_id = self._request_ids[number]
+            log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
         if not isinstance(error, LmiError):
-            log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
-        elif not isinstance(error, RequestError):
-            log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
         self._work.set()
+
+
+class RequestIds:
+    """Ids of the requests that came last, by the numbers of their generations."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._ids: dict[int, str] = {}
+        self._most = most
+
+    def add(self, number: int, request_id: str) -> None:
+        """Remembers a generation, and forgets the oldest."""
+        self._ids[number] = request_id
+        if len(self._ids) > self._most:
+            del self._ids[next(iter(self._ids))]
+
+    def __getitem__(self, number: int) -> str:
+        return self._ids.get(number) or "-"
 
 
 def end_with_host(patience: float = 3.0) -> None:
@@ -147,9 +167,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 
 def main() -> None:
     """Runs the engine's process to its end."""
-    logging.basicConfig(
-        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
-    )
+    configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))
@@ -168,6 +186,9 @@ def main() -> None:
             refused = start_error(error)
             channel.send(Broken(refused.kind, refused.message, refused.param))
             return
+        # From here on there are requests.
+        show_content(setup.settings.log_requests == "true")
+        withhold()
         channel.send(Ready(backend.info))
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
@@ -176,7 +197,7 @@ def main() -> None:
             EngineProcess(channel, backend, setup.settings.images).run()
         except Exception as error:
             log.exception("the engine is beyond use")
-            channel.send(Broken("GenerationError", f"the engine failed: {error}"))
+            channel.send(Broken("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:
         log.info("the host is gone")
     finally:

@@ -183,7 +183,7 @@ class TransformersEngine:
                 events += [(number, event) for event in self._advance(sequence, ended)]
             except Exception as error:
                 if not isinstance(error, LmiError):
-                    log.exception("generation %d failed", number)
+                    log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                     error = GenerationError(f"the answer could not be decoded: {error}")
                 self.abort([number])
                 events.append((number, Failed.of(error)))

@@ -104,8 +104,7 @@ class Rolling:
         """How many sequences are computed and wait, and how much of the cache they need."""
         batches = [*self._joining, *([self._partial] if self._partial else [])]
         joining = [len(row.ids) for batch in batches for row in batch.rows]
-        usage = min(1.0, self._cache.need(joining) / self._budget)
-        running = len(self._running) + len(joining)
+        usage, running = min(1.0, self._cache.need(joining) / self._budget), len(self._running) + len(joining)
         return EngineStats(running=running, waiting=len(self._waiting), cache_usage=usage)
 
     def add(self, row: Row) -> None:

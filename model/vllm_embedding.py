@@ -40,6 +40,7 @@ class _Prepared:
     prompt: Any
     params: PoolingParams
     field: str
+    request_id: str
 
 
 class VllmEmbedding:
@@ -63,7 +64,8 @@ class VllmEmbedding:
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}
+        """The ids of requests by the names that vLLM knows them by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
 
     @property
@@ -97,7 +99,7 @@ class VllmEmbedding:
         except self._client_errors as error:
             raise ParameterError(f"{field}: {error}", field) from error
         self._check(cut, field)
-        return _Prepared(number, prompt, params, field)
+        return _Prepared(number, prompt, params, field, generation.request_id)
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the request; raises RequestError."""
@@ -106,12 +108,13 @@ class VllmEmbedding:
             self._llm.add_request(request_id=name, prompt=prepared.prompt, params=prepared.params)
         except self._client_errors as error:
             raise ParameterError(f"{prepared.field}: {error}", prepared.field) from error
-        self._running.add(name)
+        self._running[name] = prepared.request_id
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
         names = [name for name in map(str, numbers) if name in self._running]
-        self._running.difference_update(names)
+        for name in names:
+            del self._running[name]
         if names:
             self._llm.abort_request(names)
 
@@ -122,13 +125,13 @@ class VllmEmbedding:
             name = output.request_id
             if name not in self._running or not output.finished:
                 continue
-            self._running.discard(name)
+            request_id = self._running.pop(name)
             number = int(name)
             try:
                 vector = vector_of(output)
             except Exception as error:
                 if not isinstance(error, LmiError):
-                    log.error("generation %d failed", number, exc_info=error)
+                    log.exception("request %s: generation %d failed", request_id, number)
                     error = GenerationError(f"the vector could not be read: {error}")
                 events.append((number, Failed.of(error)))
                 continue

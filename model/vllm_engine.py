@@ -176,7 +176,7 @@ class VllmEngine:
             try:
                 events += [(number, event) for event in self._advance(sequence, output, stopped)]
             except Exception as error:
-                log.exception("generation %d failed", number)
+                log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):
                     error = GenerationError(f"the answer could not be decoded: {error}")
                 self.abort([number])

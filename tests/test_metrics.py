@@ -232,7 +232,7 @@ def test_a_token_costs_little() -> None:
     engine = ScriptedEngine()
     service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
     service.start()
-    meters = [service.metrics.open() for _ in range(256)]
+    meters = [service.metrics.open(Request(b"")) for _ in range(256)]
     for meter in meters:
         meter.streamed = True
     event = Delta(0, "a")
