@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..model.errors import LmiError, one_line
-from ..model.logs import configure, withhold
+from ..model.log_filters import configure, withhold
 
 __all__ = ["main"]
 

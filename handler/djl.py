@@ -22,7 +22,7 @@ from djl_python import Input, Output
 from ..formatters import Request
 from ..formatters.base import JSON
 from ..model.errors import StartError
-from ..model.logs import configure
+from ..model.log_filters import configure
 from ..model.options import settings_of
 from .courier import TRACKING_ID, Courier
 from .frames import Frame

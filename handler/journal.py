@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Literal
 
 from ..formatters import Answer, Request
-from ..model.logs import fault, tidy
+from ..model.log_filters import tidy
+from ..model.logs import fault
 
 if TYPE_CHECKING:
     from .exchange import Exchange

@@ -6,8 +6,8 @@
         SERVING_PROMETHEUS=true, among its own Prometheus metrics
 
 DJL's form of a metric is `[METRICS]NAME.UNIT:VALUE|#Level:Host|TYPE` on the worker's output (ai.djl.metric.Metric's
-parse; PyProcess.ReaderThread). It believes whatever comes in that form: of clients' words nothing does (model/logs.py,
-tidy).
+parse; PyProcess.ReaderThread). It believes whatever comes in that form: of clients' words nothing does
+(model/log_filters.py, tidy).
 """
 
 from __future__ import annotations

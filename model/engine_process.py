@@ -24,7 +24,8 @@ from .errors import GenerationError, LmiError, MemoryShortError, RequestError, S
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
-from .logs import cause, configure, show_content, withhold
+from .log_filters import configure, withhold
+from .logs import cause, show_content
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]

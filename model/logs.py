@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import sys
 import threading
 import traceback
-from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
-from types import FrameType
 
 from .errors import LmiError, OverloadedError, StartError, UnavailableError, one_line
 
 __all__ = [
+    "JsonFormatter",
     "cause",
-    "configure",
     "content_is_shown",
     "current",
     "fault",
     "set_current",
     "show_content",
-    "tidy",
+    "text_of",
     "trace",
-    "withhold",
 ]
 
 FORM = "%(levelname)s::%(name)s %(message)s"
@@ -70,9 +65,9 @@ def fault(error: LmiError | None) -> str:
     return f"{text}: {error.message}" if _shown or isinstance(error, _OURS) else text
 
 
-def trace(error: BaseException) -> str:
-    """An exception's traceback; what exceptions say only if that may be shown."""
-    if _shown:
+def trace(error: BaseException, *, shown: bool) -> str:
+    """An exception's traceback; with `shown` also what exceptions say."""
+    if shown:
         return "".join(traceback.format_exception(error)).rstrip()
     parts: list[str] = []
     link: BaseException | None = error
@@ -113,121 +108,19 @@ def current() -> str:
     return getattr(_local, "request_id", None) or "-"
 
 
-# DJL reads its worker's output (PyProcess.ReaderThread): the first of these makes a metric of what follows, which with
-# a client's words could be any; the second marks the worker as started; a line with the third is dropped.
-_ODD = re.compile(
-    r"\[METRICS\]|Python engine started\.|ModelServerTelemetry:|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
-)
-
-
-def tidy(text: str) -> str:
-    """`text` without control characters, and without what the host would take for its own."""
-    return _ODD.sub(lambda found: found[0][0] + "_" + found[0][1:] if len(found[0]) > 1 else "?", text)
-
-
-class Tidy(logging.Filter):
-    """Tidies lines, of ours or of everybody, and has our exceptions told by `trace`."""
-
-    def __init__(self, *, everybody: bool) -> None:
-        super().__init__()
-        self._everybody = everybody
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        ours = _top(record) in OURS
-        if ours:
-            _trace_exception(record)
-        if ours or self._everybody:
-            text = _text(record)
-            if (tidied := tidy(text)) != text:
-                record.msg, record.args = tidied, None
-        return True
-
-
-OURS = {"lmi", "__main__"}
-
-
-def _top(record: logging.LogRecord) -> str:
-    return record.name.partition(".")[0]
-
-
-def _trace_exception(record: logging.LogRecord) -> None:
-    if record.exc_info and record.exc_info[1] is not None:
-        record.exc_text = tidy(trace(record.exc_info[1]))
-        record.exc_info = None
-
-
-class Withheld(logging.Filter):
-    """Takes out of the lines of others what may be a client's; of those in `loggers`, or of all.
-
-    Of a line with arguments, those that are no numbers; of an exception, what it says. A line without arguments stays
-    where it is written in the source as it is, and is withheld where it was put together.
-    """
-
-    def __init__(self, loggers: Collection[str] = ()) -> None:
-        super().__init__()
-        self._loggers = loggers
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        top = _top(record)
-        if _shown or top in OURS or (self._loggers and top not in self._loggers):
-            return True
-        _trace_exception(record)
-        if record.args:
-            record.msg, record.args = _text_of(record.msg, record.args), None
-        elif not _written_so(record):
-            record.msg = f"({record.funcName}: what this line says is withheld: option.log_requests)"
-        return True
-
-
-def _text_of(form: object, arguments: tuple[object, ...] | Mapping[str, object]) -> str:
-    """A message with its numbers only."""
-    known: object
-    if isinstance(arguments, Mapping):
-        known = {name: _number(value) for name, value in arguments.items()}
-    else:
-        known = tuple(_number(value) for value in arguments)
-    try:
-        return str(form) % known
-    except (TypeError, ValueError):
-        return str(form)
-
-
-def _number(value: object) -> object:
-    return value if isinstance(value, int | float) else "..."
-
-
-def _written_so(record: logging.LogRecord) -> bool:
-    """Whether the message is a constant of the function that logs it, which is still running."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename == record.pathname and frame.f_lineno == record.lineno:
-            return record.msg in frame.f_code.co_consts
-        frame = frame.f_back
-    return False
-
-
-def _text(record: logging.LogRecord) -> str:
+def text_of(record: logging.LogRecord) -> str:
+    """A line's message, whatever its arguments."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001 - a format that does not fit its arguments
         return str(record.msg)
 
 
-def withhold(loggers: Collection[str] = ()) -> None:
-    """Lets `Withheld` look at what every handler gets that there is now; of all loggers, and of these only."""
-    known = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
-    for logger in known:
-        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
-            if not any(isinstance(present, Withheld) for present in handler.filters):
-                handler.addFilter(Withheld(loggers))
-                handler.addFilter(Tidy(everybody=True))
-
-
 class JsonFormatter(logging.Formatter):
     """A line as one JSON object: time, level, logger, message, and request_id where it is about a request."""
 
     def format(self, record: logging.LogRecord) -> str:
-        message = _text(record)
+        message = text_of(record)
         entry = {
             "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -244,19 +137,3 @@ class JsonFormatter(logging.Formatter):
 
 
 _ABOUT = re.compile(r"request ([^\s:]\S*?):? ")
-
-
-def configure(*, own_process: bool) -> None:
-    """Sets up this process' log by LMI_LOG_LEVEL and LMI_LOG_FORMAT (`json`).
-
-    Without `own_process` (DJL's worker) the host has set it up: only lines of ours are tidied, and the form is changed
-    where it is to be JSON.
-    """
-    if own_process:
-        logging.basicConfig(level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format=FORM)
-    as_json = os.environ.get("LMI_LOG_FORMAT", "").lower() == "json"
-    for handler in logging.getLogger().handlers:
-        if not any(isinstance(present, Tidy) for present in handler.filters):
-            handler.addFilter(Tidy(everybody=False))
-        if as_json:
-            handler.setFormatter(JsonFormatter())

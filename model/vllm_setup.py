@@ -11,6 +11,7 @@ from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .log_filters import withhold_in_children
 from .options import Settings
 from .vllm_seeds import EXTENSION, keep_seeds
 from .vllm_stats import VllmStats, core_has_own_process
@@ -37,6 +38,8 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     seeds = _mind_seeds(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
+    if settings.log_requests != "true":
+        withhold_in_children()
     quiet = arguments["disable_log_stats"]
     llm = LLMEngine.from_vllm_config(config, disable_log_stats=quiet and not core_has_own_process())
     stats = VllmStats(llm, quiet=quiet)

@@ -118,7 +118,8 @@ async def test_what_runs_goes_on_to_its_end(start: Start) -> None:
 
 @pytest.mark.engine
 @pytest.mark.anyio
-async def test_what_runs_beyond_the_limit_gets_an_error(start: Start) -> None:
+async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMI_LOG_FORMAT", "json")
     server = start("--grace", "0.2")
     family = family_of(server)
     chat = {"messages": [{"role": "user", "content": ENDLESS}], "stream": True}
@@ -144,7 +145,11 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start) -> None:
     assert whole.status_code == 424
     assert whole.json()["error"] == "the server is shutting down"
     assert await ended(server, family) == 0
-    assert "3 requests are cut off" in server.log_text()
+    ours = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
+    told = {entry["message"]: entry for entry in ours}
+    assert told["stopping: 3 requests are cut off"]["level"] == "WARNING"
+    failed = [entry for entry in ours if entry["message"].endswith("engine_unavailable: the server is shutting down")]
+    assert len({entry["request_id"] for entry in failed}) == 3
 
 
 @pytest.mark.engine

@@ -20,7 +20,7 @@ from lmi.handler.exchange import Exchange
 from lmi.handler.headers import request_id_of
 from lmi.handler.server import application
 from lmi.handler.service import Service
-from lmi.model import logs
+from lmi.model import log_filters, logs
 from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
 from lmi.model.events import Delta, Failed, Finish, Started
@@ -29,6 +29,7 @@ from lmi.model.options import settings_of
 from .custom.engine import ScriptedEngine
 from .djl import hosting
 from .endpoints import Host, client, eventually, model_directory, start
+from .scripts import OURS, ROOT, run_python
 
 MARK = "zqxmark"
 """What a client sends, and what the log must not have."""
@@ -73,15 +74,13 @@ def fail() -> None:
 
 
 def test_a_traceback_is_told_without_what_exceptions_say() -> None:
-    logs.show_content(False)
     with pytest.raises(KeyError) as caught:
         fail()
-    told = logs.trace(caught.value)
+    told = logs.trace(caught.value, shown=False)
     assert MARK not in told
     assert "in fail" in told
     assert told.index("JSONDecodeError (what it says is withheld") < told.index("KeyError (what it says is withheld")
-    logs.show_content(True)
-    assert MARK in logs.trace(caught.value)
+    assert MARK in logs.trace(caught.value, shown=True)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ class Caught:
 
 def test_of_libraries() -> None:
     logs.show_content(False)
-    caught = Caught("vllm.tests.library", logs.Withheld())
+    caught = Caught("vllm.tests.library", log_filters.Withheld())
     log = caught.logger
     log.warning("Failed to advance FSM for request %s for tokens %d at %.2f", MARK, 7, 0.5)
     log.warning("a fixed line")
@@ -147,12 +146,43 @@ def test_of_libraries() -> None:
 
 
 def test_lines_of_libraries_stay_where_content_is_shown_and_where_nobody_asked() -> None:
-    caught = Caught("vllm.tests.library", logs.Withheld())
+    caught = Caught("vllm.tests.library", log_filters.Withheld())
     caught.logger.warning("said %s", MARK)
     logs.show_content(False)
-    users = Caught("user.module", logs.Withheld(("uvicorn",)))
+    users = Caught("user.module", log_filters.Withheld(("uvicorn",)))
     users.logger.warning("said %s", MARK)
     assert caught.text == users.text == f"said {MARK}\n"
+
+
+FORKING = """
+import logging, multiprocessing, sys
+from lmi.model.log_filters import withhold_in_children
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+log = logging.getLogger("vllm.core")
+withhold_in_children()
+
+def run_busy_loop():
+    log.warning("of a request: %s", "zqxmark")
+    raise ValueError("zqxmark")
+
+def core():
+    log.warning("starting: %s", "a model")
+    try:
+        run_busy_loop()
+    except ValueError:
+        log.exception("a fatal error: %s", "again")
+
+child = multiprocessing.get_context("fork").Process(target=core)
+child.start()
+child.join()
+log.warning("in the parent: %s", "as it is")
+"""
+
+
+def test_forked_processes_withhold_what_they_log_while_they_serve() -> None:
+    lines = run_python(OURS, ["-c", FORKING], {"PYTHONPATH": str(ROOT / ".typing")}).splitlines()
+    assert lines[:3] == ["starting: a model", "of a request: ...", "a fatal error: ..."]
+    assert lines[-2:] == ["ValueError (what it says is withheld: option.log_requests)", "in the parent: as it is"]
 
 
 HOSTS_WORDS = [
@@ -167,11 +197,11 @@ HOSTS_WORDS = [
 
 @pytest.mark.parametrize("word", HOSTS_WORDS)
 def test_the_host_s_words_are_broken_up(word: str) -> None:
-    caught = Caught("lmi.tests", logs.Tidy(everybody=False))
+    caught = Caught("lmi.tests", log_filters.Tidy(everybody=False))
     caught.logger.warning("of a client: %s", word)
     assert word not in caught.text
     assert caught.text.startswith("of a client: ")
-    other = Caught("user.module", logs.Tidy(everybody=False))
+    other = Caught("user.module", log_filters.Tidy(everybody=False))
     other.logger.warning("of the user's own: %s", word)
     assert word in other.text
 
@@ -245,7 +275,7 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
     services: list[Service] = []
 
     def make(**options: str) -> tuple[Service, ScriptedEngine, Caught]:
-        caught = Caught("lmi", logs.Tidy(everybody=False))
+        caught = Caught("lmi", log_filters.Tidy(everybody=False))
         engine = ScriptedEngine()
         service = Service(settings_of(options, model_dir=str(tmp_path)), engine)
         service.start()
