@@ -39,6 +39,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
     from ..model.options import load_settings
     from .check import require_directory
+    from .connections import connection
     from .graceful import Ending
     from .server import application
     from .service import Service
@@ -57,6 +58,9 @@ def serve(arguments: argparse.Namespace) -> None:
             port=arguments.port,
             log_level="warning",
             log_config=None,
+            # uvicorn calls it as it does its own classes.
+            http=connection,  # type: ignore[arg-type]
+            ws="none",
         )
         withhold(("asyncio", "starlette", "uvicorn"))
         ending.run(config)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from ..formatters import Answer, Format, Request, receive, refusal
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import UnavailableError
+from ..model.errors import TooLargeError, UnavailableError
 from ..model.logs import show_content
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
+from .admission import Admission
 from .deferred import Deferred
 from .exchange import Exchange
 from .extensions import NONE, Extensions, Handed, load_extensions
 from .journal import Journal
 from .metrics import Meter, Metrics
+from .watch import Watch
 
 __all__ = ["Service"]
 
@@ -33,6 +36,7 @@ class Service:
     def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: Handed = NONE) -> None:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
+        self.admission = Admission(settings, self.engine)
         self.info: EngineInfo
         self.metrics = Metrics(Journal(settings.log_requests))
         self.stopping = False
@@ -41,6 +45,7 @@ class Service:
         self._handed = handed
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
+        self._watch: Watch | None = None
 
     @property
     def dialects(self) -> tuple[Format, ...]:
@@ -62,6 +67,8 @@ class Service:
             raise
         self._extensions = extensions
         show_content(self.settings.log_requests == "true")
+        self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
+        self._watch.start()
         return self.info
 
     @property
@@ -78,20 +85,26 @@ class Service:
         opened = self._open(request, on_news, meter)
         if isinstance(opened, Answer):
             self.metrics.refused(request, opened)
-        else:
-            self.metrics.began()
-            opened.begin()
+            return opened
+        self.metrics.began()
+        self.admission.admit(opened)
+        opened.begin()
         return opened
 
     def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
         """The exchange of a request, not begun."""
-        if self.stopping:
-            return refusal(UnavailableError("the server is shutting down"), request, self.settings)
+        refused = UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
+        if refused is not None:
+            # A body that is too long is not read, not even for the dialect.
+            told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
+            return refusal(refused, told, self.settings)
         exchange: Exchange
         if (extensions := self._extensions) is not None and extensions.concerns(request):
             exchange = Deferred(
                 partial(extensions.receive, request),
+                lambda error: refusal(error, request, self.settings),
                 self.engine,
+                self.admission,
                 extensions.workers,
                 meter=meter,
                 request_id=request.request_id,
@@ -102,7 +115,8 @@ class Service:
             call = receive(request, self.settings, self.dialects)
             if isinstance(call, Answer):
                 return call
-            exchange = Exchange(call, self.engine, meter=meter, request_id=request.request_id, on_news=on_news)
+            name = request.request_id
+            exchange = Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
         return exchange
 
     def listen(self, listener: Listener) -> None:
@@ -126,6 +140,8 @@ class Service:
 
     def close(self) -> None:
         """Ends the engine."""
+        if self._watch is not None:
+            self._watch.close()
         self.engine.close()
         if self._extensions is not None:
             self._extensions.workers.close()

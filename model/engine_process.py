@@ -20,9 +20,10 @@ from collections import deque
 from typing import Any
 
 from .engine import Backend, EngineStats, load_backend
-from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
+from .errors import GenerationError, LmiError, MemoryShortError, OverloadedError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
+from .in_flight import InFlight
 from .intake import Intake
 from .log_filters import configure, withhold
 from .logs import cause, show_content
@@ -58,13 +59,16 @@ def start_error(error: BaseException) -> StartError:
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
-    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules) -> None:
+    def __init__(
+        self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules, most_tokens: int | None = None
+    ) -> None:
         self._channel = channel
         self._backend = backend
         self._intake = Intake(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
+        self._flight = None if most_tokens is None else InFlight(most_tokens)
         self._work = threading.Event()
         self._gone = False
         self._request_ids = RequestIds()
@@ -78,6 +82,8 @@ class EngineProcess:
         while not self._gone:
             self._start_and_end()
             events = backend.step() if backend.busy else []
+            if self._flight is not None:
+                self._flight.take_note(events)
             while self._events:
                 events.append(self._events.popleft())
             if events:
@@ -101,14 +107,32 @@ class EngineProcess:
         """Hands the backend what has come in since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
+        if self._flight is not None:
+            # What is about to end takes no room from what comes.
+            for numbers in self._aborts.copy():
+                self._flight.drop(numbers)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:
-                self._backend.add(prepared)
+                self._add(number, prepared)
             except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
         for _ in range(aborts):
-            self._backend.abort(self._aborts.popleft())
+            numbers = self._aborts.popleft()
+            self._backend.abort(numbers)
+            if self._flight is not None:
+                self._flight.drop(numbers)
+
+    def _add(self, number: int, prepared: Any) -> None:
+        if self._flight is None:
+            self._backend.add(prepared)
+            return
+        self._flight.admit(number, self._backend.tokens(prepared))
+        try:
+            self._backend.add(prepared)
+        except BaseException:
+            self._flight.drop((number,))
+            raise
 
     def _take_in(self) -> None:
         """The intake thread: a request that fails here fails alone."""
@@ -130,7 +154,7 @@ class EngineProcess:
         self._work.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
-        if not isinstance(error, RequestError):
+        if not isinstance(error, RequestError | OverloadedError):
             request_id = self._request_ids[number]
             log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
         if not isinstance(error, LmiError):
@@ -195,7 +219,8 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         try:
-            EngineProcess(channel, backend, setup.settings.images).run()
+            limits = setup.settings.limits
+            EngineProcess(channel, backend, setup.settings.images, limits.max_tokens_in_flight).run()
         except Exception as error:
             log.exception("the engine is beyond use")
             channel.send(Broken("GenerationError", f"the engine failed: {cause(error)}"))

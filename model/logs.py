@@ -16,7 +16,16 @@ import threading
 import traceback
 from datetime import datetime, timezone
 
-from .errors import LmiError, OverloadedError, StartError, UnavailableError, one_line
+from .errors import (
+    LmiError,
+    OverloadedError,
+    SlowReaderError,
+    StartError,
+    TimeLimitError,
+    TooLargeError,
+    UnavailableError,
+    one_line,
+)
 
 __all__ = [
     "JsonFormatter",
@@ -50,7 +59,7 @@ def content_is_shown() -> bool:
 
 
 _FIELD = re.compile(r"[\w.\[\] -]{1,100}", re.ASCII)
-_OURS = (OverloadedError, StartError, UnavailableError)
+_OURS = (OverloadedError, SlowReaderError, StartError, TimeLimitError, TooLargeError, UnavailableError)
 """Errors whose messages repeat nothing of a request."""
 
 
