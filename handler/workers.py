@@ -168,7 +168,12 @@ class Workers:
         """
         future = self._loop.run(awaitable)
         if self._current.calls:
-            self._current.calls[-1].awaited = future
+            call = self._current.calls[-1]
+            with self._wake:
+                call.awaited = future
+                given_up = call not in self._calls
+            if given_up:
+                future.cancel()
         return future.result()
 
     def sweep(self, now: float) -> float:
