@@ -276,6 +276,7 @@ def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
     hangs()
     made.pass_time(51)
     failed(exchange, UserCodeError)
+    until(lambda: made.workers.stuck == 0)
     made.pass_time(2)
     made.serve(0)
 
