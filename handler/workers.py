@@ -169,7 +169,12 @@ class Workers:
         """
         future = self._loop.run(awaitable)
         if self._current.calls:
-            self._current.calls[-1].awaited = future
+            call = self._current.calls[-1]
+            with self._wake:
+                call.awaited = future
+                given_up = call not in self._calls
+            if given_up:
+                self._cancel(future)
         return future.result()
 
     def sweep(self, now: float) -> float:
@@ -216,15 +221,18 @@ class Workers:
                     self._queue.clear()
         log.error("%s hangs, its thread is left to itself; %d hang", call.name, self.stuck)
         if call.awaited is not None:
-            # Its thread hangs no longer; whether the loop does will show.
-            call.awaited.cancel()
-            self._loop.suspect()
+            self._cancel(call.awaited)
         if call.owner is not None:
             call.owner.abandon(error)
         for task in left:
             if task.owner is not None:
                 task.owner.abandon(self._no_thread())
         return True
+
+    def _cancel(self, awaited: Future[Any]) -> None:
+        """Lets the thread that waits for it go on. Whether the loop does will show."""
+        awaited.cancel()
+        self._loop.suspect()
 
     def _no_thread(self) -> UserCodeError:
         return UserCodeError(f"code of the user's is not called: {self.stuck} threads hang in it")

@@ -180,7 +180,7 @@ class OverloadedError(EngineError):
     """Too much is queued already."""
 
     status = 429
-    code = "overloaded"
+    code = "rate_limit_exceeded"
     retry_after = 1
 
 
