@@ -12,6 +12,7 @@ and with those that clients written for one dialect call:
     POST /chat/completions     Azure's with `api-version`, the minimal one without it
     POST, GET /chat/sse        the minimal one as server-sent events
     POST /generate, /generate_stream, /   TGI's
+    GET  /openapi.json         this list for programs (openapi.py)
     GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
@@ -29,6 +30,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
@@ -36,11 +38,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
+from ..formatters import FORMATS, Answer, Format, Request, openai, refusal, route_of
 from ..formatters.base import Page
 from ..model.errors import LmiError, UnauthorizedError
 from .asynchronous import AsyncService, Stream
 from .headers import ATTRIBUTES_HEADER, attributes_of
+from .openapi import document
 from .service import Service
 
 __all__ = ["application"]
@@ -102,6 +105,7 @@ class LocalServer:
         self._service = service
         self._key = key.encode() if key else None
         self._streams: AsyncService
+        self._document: dict[str, Any] | None = None
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -120,6 +124,18 @@ class LocalServer:
         if self._service.engine.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
+
+    async def openapi(self, http: HttpRequest) -> Response:
+        """What the routes take and give (OpenAPI 3.1)."""
+        if not self._admitted(http):
+            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+        if self._document is None:
+            service = self._service
+            # The schemas of the user's own dialects are code of the user's.
+            self._document = await service.apart(
+                lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
+            )
+        return JSONResponse(self._document)
 
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
@@ -189,6 +205,7 @@ def application(service: Service, key: str | None = None) -> Starlette:
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
         Route("/health", server.health, methods=["GET"]),
+        Route("/openapi.json", server.openapi, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)
