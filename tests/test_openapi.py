@@ -20,7 +20,7 @@ from lmi.handler.server import application
 from lmi.handler.service import Service
 from lmi.model.options import Settings
 
-from .requests_samples import REFUSED, SAMPLES, Sample
+from .fuzz.samples import REFUSED, SAMPLES, Sample
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 
