@@ -146,7 +146,7 @@ def _mutate(body: dict[str, Any], source: Source) -> None:
     elif what == 5 and isinstance(container, list):
         times = source.pick((0, 2, 70, 300))
         # Long enough for every limit on a list, short enough for many tries.
-        container *= times if len(container) * times <= 3000 and len(places) <= 3000 else 1
+        container *= times if len(places) * times <= 5000 else 1
     elif what == 6:
         for _ in range(source.pick((1, 30, 99, 101, 400, 990))):
             container[key] = [container[key]] if source.below(2) else {"a": container[key]}
