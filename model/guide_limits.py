@@ -91,7 +91,7 @@ def check_grammar(text: str) -> None:
     _check_length(text)
     rules: dict[str, str] = {}
     heads = [match for match in GRAMMAR.finditer(text) if match["rule"]]
-    for head, after in zip(heads, [*heads[1:], None], strict=True):
+    for head, after in zip(heads, [*heads[1:], None], strict=False):
         rules[head["rule"]] = text[head.end() : after.start() if after else len(text)]
     known: dict[str, _Part] = {}
     for name in _inner_first(rules):
