@@ -7,6 +7,7 @@ user's `own`; they are asked before ours.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ..model.errors import (
+    GenerationError,
     LmiError,
     MediaTypeError,
     OptionError,
@@ -44,6 +46,8 @@ __all__ = [
     "refusal",
     "route_of",
 ]
+
+logger = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -265,6 +269,11 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
         return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+    except Exception as error:
+        # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
+        logger.exception("request %s could not be read", request.request_id)
+        failure = GenerationError(f"the request could not be read: {type(error).__name__}")
+        return dialect.refuse(failure, None, request, settings)
 
 
 def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:

@@ -26,14 +26,19 @@ DEPTH = 200
 MEMBERS = 10_000
 """Of a schema: values, in all its objects and arrays."""
 
-REPEATED = r"(?P<repeat>[*+?]|\{\s*(?P<least>\d+)\s*(?P<comma>,)?\s*(?P<most>\d*)\s*\})"
-CLASS = r"\[\^?(?:\\.|[^\]\\])*\]"
+# What is not closed goes to the end: were it no match, each beginning would look through all the rest.
+CLASS = r"\[\^?(?:\\.|[^\]\\])*(?:\]|\\?\Z)"
+LITERAL = r'"(?P<text>(?:\\.|[^"\\\n])*)(?:"|(?=\n)|\\?\Z)'
+OPTIONAL = 300
+"""Properties of an object that are not required: xgrammar's work grows with the cube of their number."""
+
+REPEATED = r"(?P<repeat>[*+?]|\{\s?(?P<least>[0-9]{1,18})\s?(?P<comma>,)?\s?(?P<most>[0-9]{0,18})\s?\})"
 REGEX = re.compile(
     rf"\\.|{CLASS}|(?P<open>\((?:\?:)?)|(?P<close>\))|(?P<bar>\|)|{REPEATED}|(?P<blank>[\^$])|.", re.DOTALL
 )
 GRAMMAR = re.compile(
-    rf'"(?P<text>(?:\\.|[^"\\\n])*)"|{CLASS}|(?P<open>\()|(?P<close>\))|(?P<bar>\|)|{REPEATED}'
-    r"|(?P<rule>[A-Za-z_][\w.-]*)\s*::=|(?P<name>[A-Za-z_][\w.-]*)|(?P<blank>\#[^\n]*|\s+)|.",
+    rf"{LITERAL}|{CLASS}|(?P<open>\()|(?P<close>\))|(?P<bar>\|)|{REPEATED}"
+    r"|(?P<rule>[A-Za-z_][\w.-]*)\s?::=|(?P<name>[A-Za-z_][\w.-]*)|(?P<blank>\#[^\n]*|\s+)|.",
     re.DOTALL,
 )
 
@@ -82,13 +87,12 @@ class _Part:
 
 def check_regex(text: str) -> None:
     """A regular expression."""
-    _check_length(text)
-    _read(text, REGEX, {})
+    _read(_short(text), REGEX, {})
 
 
 def check_grammar(text: str) -> None:
     """A grammar in EBNF. What a rule that is made of itself adds up to is not known, and taken for a character."""
-    _check_length(text)
+    text = _short(text)
     rules: dict[str, str] = {}
     heads = [match for match in GRAMMAR.finditer(text) if match["rule"]]
     for head, after in zip(heads, [*heads[1:], None], strict=False):
@@ -100,22 +104,31 @@ def check_grammar(text: str) -> None:
 
 def check_schema(text: str) -> None:
     """A JSON schema, as JSON text."""
-    _check_length(text)
     members = 0
-    for value in _values(json.loads(text)):
+    for value in _values(json.loads(_short(text))):
         members += len(value)
         if members > MEMBERS:
             raise ValueError(f"it is too large, expected at most {MEMBERS} values")
         if isinstance(value, dict):
+            properties, required = value.get("properties"), value.get("required")
+            needed = len(required) if isinstance(required, list) else 0
+            if isinstance(properties, dict) and len(properties) - needed > OPTIONAL:
+                raise ValueError(f"it has too many optional properties, expected at most {OPTIONAL} in an object")
             patterns = value.get("patternProperties")
             for pattern in (value.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
                 if isinstance(pattern, str):
                     check_regex(pattern)
 
 
-def _check_length(text: str) -> None:
+def _short(text: str) -> str:
+    """The text, with one blank for several."""
     if len(text) > LONGEST:
         raise ValueError(f"it is too long, expected at most {LONGEST} characters")
+    return LINES.sub("\n", BLANKS.sub(" ", text))
+
+
+BLANKS = re.compile(r"[^\S\n]+")
+LINES = re.compile(r"(?: ?\n)+ ?")
 
 
 def _values(schema: Any) -> Iterator[dict[str, Any] | list[Any]]:
@@ -189,7 +202,5 @@ def _times(token: re.Match[str]) -> tuple[int, int | None]:
     """How often something is repeated, at least and at most."""
     if token["least"] is None:
         return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token["repeat"]]
-    # Longer numbers are refused by Python itself.
-    least = int(token["least"][:18])
-    most = token["most"][:18]
+    least, most = int(token["least"]), token["most"]
     return least, (int(most) if most else None) if token["comma"] else least
