@@ -144,7 +144,7 @@ def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
     """Of an object or array, with their names; what is neither has none."""
     if isinstance(value, dict):
         return iter(cast(dict[str | int, Any], value).items())
-    return iter(enumerate(cast(list[Any], value) if isinstance(value, list) else ()))
+    return iter(enumerate(value if isinstance(value, list) else ()))
 
 
 def _dotted(trail: Sequence[str | int]) -> str:

@@ -30,7 +30,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
-from .vllm_sampling import LIMITS, room, sampling_params
+from .vllm_sampling import LIMITS, check_ids, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
 from .vllm_typical import Typical
@@ -87,6 +87,9 @@ class VllmEngine:
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
         self._vocabulary: int = self._model_config.get_vocab_size()
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
+        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
+        most = getattr(self._llm.get_tokenizer(), "max_token_id", 0)
+        self._prompt_vocabulary = max(self._vocabulary, most + 1)
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
         self._chat = ChatSide(self._llm, settings)
@@ -117,6 +120,8 @@ class VllmEngine:
             prompt = self._chat.render(request, images) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context)
+            if isinstance(generation.prompt, tuple):
+                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
             params = sampling_params(

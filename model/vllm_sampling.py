@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ContextError, ParameterError
@@ -11,7 +11,7 @@ from .generation import Generation
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["LIMITS", "room", "sampling_params"]
+__all__ = ["LIMITS", "check_ids", "room", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
     "temperature": "from vLLM 0.32 on up to 2",
@@ -60,9 +60,7 @@ def sampling_params(
 
     sampling = generation.sampling
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
-    if foreign := [token for token in sampling.stop_token_ids if not 0 <= token < vocabulary]:
-        expected = f"token ids from 0 to {vocabulary - 1}"
-        raise ParameterError.of("stop_token_ids", foreign[0], expected)
+    check_ids("stop_token_ids", sampling.stop_token_ids, vocabulary)
     # Reports once, when a sequence has ended, unless stop strings must be looked for or the answer is streamed.
     step_by_step = generation.stream or bool(sampling.stop)
     arguments: dict[str, Any] = {
@@ -90,6 +88,13 @@ def sampling_params(
         arguments["extra_args"] = extra
     seeds = [None if sampling.seed is None else sampling.seed + index for index in range(sampling.n)]
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
+
+
+def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
+    """Raises ParameterError for token ids that there are not."""
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+        foreign = next(token for token in ids if not 0 <= token < vocabulary)
+        raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
 def room(generation: Generation, prompt_tokens: int, context: int) -> int:

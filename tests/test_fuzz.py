@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import socket
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,10 +22,14 @@ from msgspec.structs import replace
 
 from lmi.formatters import FORMATS, Answer, Call, Format, Request, openai, receive
 from lmi.model.errors import GenerationError, PayloadError
+from lmi.model.generation import Conversation, Generation
+from lmi.model.remote import RemoteEngine
+from lmi.model.wire import Channel, FromEngine
 
 from .fuzz.bodies import SETTINGS, hostile_request, raw_request
 from .fuzz.oracle import check
 from .fuzz.samples import SAMPLES, Sample
+from .scripts import run_python, theirs
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +153,36 @@ def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureF
     assert (answer.status, isinstance(answer.failure, GenerationError)) == (500, True)
     assert json.loads(answer.body)["error"]["message"] == "the request could not be read: KeyError"
     assert "request 7 could not be read" in caplog.text
+
+
+def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
+    """A number that no encoder takes, had a dialect let it through: nothing is left of the request."""
+    ours, theirs_end = socket.socketpair()
+    channel = Channel[FromEngine](ours, FromEngine)
+    engine = RemoteEngine(SETTINGS)
+    link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
+    engine._link = link
+    conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
+    with pytest.raises(GenerationError, match=r"^the request cannot be handed to the engine"):
+        engine.submit(Generation(request_id="1", prompt=conversation), lambda event: None)
+    assert engine.running == 0
+    assert engine.submit(Generation(request_id="2", prompt="a"), lambda event: None) == 2
+    channel.close()
+    theirs_end.close()
+
+
+BODIES = int(os.environ.get("LMI_FUZZ_BODIES", "20000"))
+
+
+def test_guided_by_coverage(tmp_path: Path) -> None:
+    """atheris on the same decoders; docs/threat-model.md has what a million bodies found."""
+    script = Path(__file__).parent / "fuzz" / "decoders.py"
+    limits = [f"-runs={BODIES}", "-max_len=800", "-timeout=120", "-rss_limit_mb=3000", f"-artifact_prefix={tmp_path}/"]
+    told = run_python(theirs(), [str(script), str(tmp_path / "corpus"), *limits, "-print_final_stats=1"], errors=True)
+    assert f"stat::number_of_executed_units: {BODIES}" in told
+    assert not [*tmp_path.glob("crash-*")]
+    # It was guided: what reached something new was kept.
+    assert len([*(tmp_path / "corpus").iterdir()]) > 2 * len(SAMPLES)
 
 
 HEAVY = 1 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -31,11 +30,14 @@ def server_of(settings: Settings, own: tuple[Any, ...] = (), key: str | None = N
     return application(cast(Service, SimpleNamespace(settings=settings, dialects=own)), key)
 
 
-@functools.cache
+USUAL: dict[str, dict[str, Any]] = {}
+
+
 def usual(settings: Settings) -> dict[str, Any]:
     """Of the dialects that there are, as it is sent."""
-    read: dict[str, Any] = json.loads(json.dumps(document(server_of(settings).routes, (), settings)))
-    return read
+    if repr(settings) not in USUAL:
+        USUAL[repr(settings)] = json.loads(json.dumps(document(server_of(settings).routes, (), settings)))
+    return USUAL[repr(settings)]
 
 
 def document_of(settings: Settings = SETTINGS, own: tuple[Any, ...] = (), **more: Any) -> dict[str, Any]:
@@ -183,7 +185,7 @@ class Own:
     DESCRIBED: tuple[Any, ...] = (
         Described("Asks", lambda _: {"type": "object", "required": ["ask"]}, {JSON: (Told,)}, {JSON: (Told,)}),
     )
-    ROUTES = (Route("/ask", described=DESCRIBED[0]), Route("/bare"))
+    ROUTES: tuple[Route, ...] = (Route("/ask", described=DESCRIBED[0]), Route("/bare"))
 
     matches = parse = refuse = None
 
