@@ -30,6 +30,12 @@ CHECKS = [
     checks.content_type_conformance,
     checks.response_headers_conformance,
 ]
+SLOW = [
+    hypothesis.HealthCheck.too_slow,
+    hypothesis.HealthCheck.data_too_large,
+    hypothesis.HealthCheck.filter_too_much,
+    hypothesis.HealthCheck.large_base_example,
+]
 EVENTS = "text/event-stream"
 
 
@@ -103,7 +109,7 @@ def main() -> None:
                 deadline=None,
                 derandomize=True,
                 database=None,
-                suppress_health_check=list(hypothesis.HealthCheck),
+                suppress_health_check=SLOW,
                 phases=(hypothesis.Phase.generate,),
             )(tried)()
     print(json.dumps(seen))

@@ -20,7 +20,7 @@ import atheris
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".typing"), str(ROOT)]
 
-with atheris.instrument_imports(include=["lmi"]):
+with atheris.instrument_imports(include=["lmi"]):  # pyright: ignore[reportAttributeAccessIssue]
     from tests.fuzz.bodies import ATTRIBUTES, PATHS, QUERIES, VARIED, hostile_request, raw_request
     from tests.fuzz.oracle import check
     from tests.fuzz.samples import SAMPLES
