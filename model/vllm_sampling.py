@@ -97,9 +97,19 @@ def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
         raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
-def room(generation: Generation, prompt_tokens: int, context: int) -> int:
-    """How many tokens may be generated after a prompt of so many; raises ContextError."""
+def check_prompt(field: str, tokens: int, most: int | None) -> None:
+    """Raises ContextError for a prompt of more than `most` tokens."""
+    if most is not None and tokens > most:
+        raise ContextError(
+            f"{field}: expected a prompt of at most {most} tokens (option.max_prompt_tokens), got {tokens} tokens",
+            field,
+        )
+
+
+def room(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
+    """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
     field = generation.prompt_field
+    check_prompt(field, prompt_tokens, most)
     left = context - prompt_tokens
     if prompt_tokens < 1 or left < 1:
         raise ContextError(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lmi.formatters import FORMATS, Answer, Call, Format, Request, openai, receive
+from lmi.handler.headers import headers_of
 from lmi.model.errors import GenerationError, PayloadError
 from lmi.model.generation import Conversation, Generation
 from lmi.model.remote import RemoteEngine
@@ -183,6 +184,17 @@ def test_guided_by_coverage(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("crash-*")]
     # It was guided: what reached something new was kept.
     assert len([*(tmp_path / "corpus").iterdir()]) > 2 * len(SAMPLES)
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>"])
+def test_a_header_cannot_hold_another(value: str) -> None:
+    """Of a dialect of the user's that puts what a request says into a header, and into a header's name."""
+    headers = headers_of(Answer(b"{}", headers={"X-About": value, value: "a"}))
+    assert list(headers)[:2] == ["Content-Type", "X-About"]
+    for name, told in headers.items():
+        assert (name + told).isprintable()
+        assert (name + told).encode("latin-1")
+    assert headers["X-About"].startswith(("a ", " "))
 
 
 HEAVY = 1 << 20
