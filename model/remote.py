@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 
 from .engine import EngineInfo, EngineStats, Listener, Sink
-from .errors import LmiError, StartError, UnavailableError, error_of_kind
+from .errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
 from .events import Delta, Failed
 from .generation import Generation
 from .options import Settings
@@ -195,6 +195,9 @@ class RemoteEngine:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
             if link.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            link.sinks.pop(number, None)
+            raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
         if self._link is not link and link.sinks.pop(number, None) is not None:
             raise self._why_down
         return number

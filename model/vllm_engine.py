@@ -30,7 +30,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
-from .vllm_sampling import LIMITS, room, sampling_params
+from .vllm_sampling import LIMITS, check_ids, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
 from .vllm_typical import Typical
@@ -70,6 +70,7 @@ class _Sequence:
     group: Group[str]
     text: SequenceText
     splitter: Splitter | None
+    guide_field: str | None
 
 
 class VllmEngine:
@@ -86,7 +87,11 @@ class VllmEngine:
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
+        self._vocabulary: int = self._model_config.get_vocab_size()
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
+        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
+        most = getattr(self._llm.get_tokenizer(), "max_token_id", 0)
+        self._prompt_vocabulary = max(self._vocabulary, most + 1)
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
         self._chat = ChatSide(self._llm, settings)
@@ -117,9 +122,14 @@ class VllmEngine:
             prompt = self._chat.render(request, images) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context, self._most)
+            if isinstance(generation.prompt, tuple):
+                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
-            params = sampling_params(generation, self._defaults, max_tokens, guided, extra, connected=self._connected)
+            params = sampling_params(
+                generation, self._defaults, max_tokens, guided, extra,
+                vocabulary=self._vocabulary, connected=self._connected,
+            )  # fmt: skip
         except self._client_errors as error:
             raise refused(error) from error
         except template_errors() as error:
@@ -161,7 +171,7 @@ class VllmEngine:
             group.running.add(name)
             keep_tokens = generation.tokens or splitter is not None
             text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-            self._sequences[name] = _Sequence(name, index, group, text, splitter)
+            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
         self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
@@ -229,6 +239,9 @@ class VllmEngine:
                 if delta.text or delta.tokens or delta.reasoning or delta.calls:
                     events.append(delta)
             return events
+        if reason == "error" and (field := sequence.guide_field) and not self._connected:
+            # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
+            raise ParameterError(f"{field}: no token of the model's conforms to it", field)
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         if reason is None:
