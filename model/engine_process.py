@@ -3,31 +3,44 @@
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, intake.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
-The process ends when the backend is beyond use, and when the host goes away, whatever state either is in.
+The process ends when the backend is beyond use, and when the host goes away, whatever state either is in, and takes
+with it what the backend has started. While it has work it is heard of every second, if steps are made, so that the host
+notices when none are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
+import time
 from collections import deque
-from typing import Any
+from typing import Any, NoReturn
 
 from .engine import Backend, load_backend
 from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
+from .last_words import speak_through
+from .link import SCRATCH
+from .process_group import end_group
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
+
+BEAT = 1.0
+"""Seconds after which an engine that makes steps is heard of, though they bring nothing."""
+IDLE_BEAT = 30.0
+"""The same, at most, for one that has nothing to do: requests may still be in preparation."""
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -52,9 +65,12 @@ def start_error(error: BaseException) -> StartError:
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
-    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules) -> None:
+    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules, stall: float = 0.0) -> None:
+        """`stall` is `Settings.engine_stall_timeout`."""
         self._channel = channel
         self._backend = backend
+        self._stall = stall
+        self._taking: float | None = None
         self._intake = Intake(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
@@ -66,16 +82,24 @@ class EngineProcess:
         """Serves until the host is gone; raises what the backend raises when it is beyond use."""
         threading.Thread(target=self._take_in, name="lmi-intake", daemon=True).start()
         backend = self._backend
+        idle = min(IDLE_BEAT, self._stall / 4) or None
+        heard = 0.0
         while not self._gone:
             self._start_and_end()
             events = backend.step() if backend.busy else []
             while self._events:
                 events.append(self._events.popleft())
-            if events:
+            if events or ((now := time.monotonic()) - heard > BEAT and self._alive(now)):
                 self._channel.send(Step(events))
-            elif not backend.busy:
-                self._work.wait()
+                heard = time.monotonic()
+            if not events and not backend.busy:
+                self._work.wait(idle)
                 self._work.clear()
+
+    def _alive(self, now: float) -> bool:
+        """Whether requests are being taken in: a prompt whose preparation never ends holds up all that come after."""
+        since = self._taking
+        return since is None or now - since < self._stall
 
     def _start_and_end(self) -> None:
         """Hands the backend what has come in since the last step."""
@@ -94,7 +118,9 @@ class EngineProcess:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
+                self._taking = time.monotonic()
                 self._intake.take(message.number, message.generation)
+                self._taking = None
             elif isinstance(message, Abort):
                 self._intake.drop(message.numbers)
                 # Behind everything that was ready before, so that the generation it ends has been added by then.
@@ -120,8 +146,33 @@ class EngineProcess:
 
 def end_with_host(patience: float = 3.0) -> None:
     """Ends this process and its children: politely at first, for sure after `patience` seconds."""
-    threading.Timer(patience, lambda: os.killpg(os.getpgid(0), signal.SIGKILL)).start()
+    timer = threading.Timer(patience, _end)
+    timer.daemon = True
+    timer.start()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end() -> NoReturn:
+    """Ends this process now, with all that it has started: the host may not be there to see to that."""
+    end_group(os.getpgid(0), spare=os.getpid(), patience=2.0)
+    if scratch := os.environ.get(SCRATCH):
+        shutil.rmtree(scratch, ignore_errors=True)
+    # Engines leave threads behind that would keep the process alive.
+    os._exit(0)
+
+
+def _watch_host(sock: socket.socket) -> None:
+    """Ends this process where the host goes away before the engine is up: nobody reads the channel until then."""
+
+    def watch() -> None:
+        try:
+            gone = not sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            gone = True
+        if gone:
+            end_with_host()
+
+    threading.Thread(target=watch, name="lmi-host", daemon=True).start()
 
 
 def _terminated(_signal: int, _frame: object) -> None:
@@ -141,6 +192,8 @@ def main() -> None:
     setup = channel.receive()
     if not isinstance(setup, Setup):
         return
+    _watch_host(sock)
+    speak_through(lambda cause: channel.send(Broken("GenerationError", cause)))
     backend: Backend | None = None
     try:
         try:
@@ -156,20 +209,26 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         try:
-            EngineProcess(channel, backend, setup.settings.images).run()
+            EngineProcess(channel, backend, setup.settings.images, setup.settings.engine_stall_timeout).run()
         except Exception as error:
             log.exception("the engine is beyond use")
-            channel.send(Broken("GenerationError", f"the engine failed: {error}"))
+            # There is nothing to be closed in good order any more.
+            backend = None
+            channel.send(
+                Broken("GenerationError", f"the engine failed: {one_line(str(error)) or type(error).__name__}")
+            )
     except OSError:
         log.info("the host is gone")
     finally:
         if backend is not None:
-            threading.Timer(5.0, lambda: os.killpg(os.getpgid(0), signal.SIGKILL)).start()
-            backend.close()
+            timer = threading.Timer(5.0, _end)
+            timer.daemon = True
+            timer.start()
+            with contextlib.suppress(Exception):
+                backend.close()
         sys.stdout.flush()
         sys.stderr.flush()
-        # Engines leave threads behind that would keep the process alive.
-        os._exit(0)
+        _end()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,14 @@ import logging
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .last_words import end_at_once, ending
+from .link import SCRATCH
 from .options import Settings
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
@@ -21,6 +24,7 @@ log = logging.getLogger(__name__)
 def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> Any:
     """vLLM's LLMEngine, up; raises OptionError, and whatever vLLM raises. `adjust` may change its VllmConfig."""
     _choose_processes()
+    _choose_sockets()
     from vllm import EngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -48,17 +52,35 @@ def _choose_processes() -> None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
+def _choose_sockets() -> None:
+    """Where the sockets between vLLM's processes lie: in a folder that goes with the engine, for a process that is
+    killed leaves them behind. A socket's path may have 107 bytes; vLLM's own name for one has 36."""
+    scratch = os.environ.get(SCRATCH, "")
+    if scratch and len(os.fsencode(scratch)) <= 107 - 1 - 36:
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
+
+
 def _end_with(children: set[BaseProcess]) -> None:
     """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
     if not children:
         return
 
+    by_sentinel = {child.sentinel: child for child in children}
+
     def watch() -> None:
-        wait_for_any([child.sentinel for child in children])
-        log.critical("a process of vLLM ended")
-        os._exit(3)
+        ended = [by_sentinel[sentinel] for sentinel in wait_for_any(list(by_sentinel)) if isinstance(sentinel, int)]
+        end_at_once("; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended))
 
     threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
+
+
+def _how(child: BaseProcess) -> str:
+    """How a process that has ended did; vLLM waits for it as well, so that for a moment nobody may know."""
+    for _ in range(20):
+        if (code := child.exitcode) is not None:
+            return f" {ending(code)}"
+        time.sleep(0.01)
+    return ""
 
 
 def client_errors() -> tuple[type[Exception], ...]:
