@@ -28,7 +28,7 @@ from .errors import GenerationError, LmiError, MemoryShortError, RequestError, S
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
-from .last_words import speak_through
+from .last_words import in_good_order, speak_through
 from .link import SCRATCH
 from .process_group import end_group
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
@@ -220,6 +220,7 @@ def main() -> None:
     except OSError:
         log.info("the host is gone")
     finally:
+        in_good_order.set()
         if backend is not None:
             timer = threading.Timer(5.0, _end)
             timer.daemon = True

@@ -8,9 +8,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import NoReturn
 
-__all__ = ["end_at_once", "ending", "speak_through"]
+__all__ = ["end_at_once", "ending", "in_good_order", "speak_through"]
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +21,8 @@ def _nobody(_cause: str) -> None:
     pass
 
 
+in_good_order = threading.Event()
+"""Set once this process is ending as it should: nothing that ends now is a surprise."""
 _listener: list[Callable[[str], None]] = [_nobody]
 
 
@@ -40,8 +41,10 @@ def speak_through(tell: Callable[[str], None]) -> None:
     _listener[0] = tell
 
 
-def end_at_once(cause: str, code: int = 3) -> NoReturn:
-    """Ends this process; its host is told the cause if it listens."""
+def end_at_once(cause: str, code: int = 3) -> None:
+    """Ends this process, unless it is ending in good order; its host is told the cause if it listens."""
+    if in_good_order.is_set():
+        return
     log.critical("%s", cause)
     saying = threading.Thread(target=_say, args=(cause,), daemon=True)
     with contextlib.suppress(RuntimeError):
