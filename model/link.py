@@ -84,10 +84,10 @@ class Link:
             if self._process.returncode is None:
                 os.kill(self._process.pid, signal.SIGKILL)
 
-    def end(self, patience: float = PATIENCE) -> None:
-        """Closes the channel, at which the process ends by itself, or is killed after `patience` seconds."""
+    def end(self) -> None:
+        """Closes the channel, at which the process ends by itself, or is killed."""
         self.channel.close()
-        if not self.gone.wait(patience):
+        if not self.gone.wait(PATIENCE):
             self.fail(UnavailableError("the engine's process did not end by itself"))
             # Somebody who waits in the kernel, for a device that does not answer, cannot even be killed.
             if not self.gone.wait(2 * PATIENCE):

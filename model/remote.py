@@ -37,8 +37,9 @@ TRIES = 10
 """Rebuilds in a row that may fail before the engine is given up."""
 STEADY = 120.0
 REBUILD_LIMIT = 600.0
-"""Seconds that a rebuild may take at least, and ten times what the first start took, before it is ended as a failure:
-no host watches over it, unlike the first start."""
+REBUILD_FACTOR = 10.0
+"""A rebuild may take so many seconds, or so many times what the first start took if that is more; then it is ended as
+a failure. Unlike the first start, no host watches over it."""
 
 
 class RemoteEngine:
@@ -98,7 +99,7 @@ class RemoteEngine:
         with self._lock:
             self._link = link
             self._since = time.monotonic()
-        self._limit = self._limit or max(REBUILD_LIMIT, 10 * (self._since - began))
+        self._limit = self._limit or max(REBUILD_LIMIT, REBUILD_FACTOR * (self._since - began))
         threading.Thread(target=self._receive, args=(link,), name="lmi-engine", daemon=True).start()
         log.info("engine %s %s is ready, context %d tokens", first.info.engine, first.info.version, first.info.context)
         return first.info
@@ -211,7 +212,7 @@ class RemoteEngine:
         for failures in range(1, self._tries + 1):
             pause = self._pauses[min(self._deaths, len(self._pauses) - 1)]
             self._deaths += 1
-            if self._closing.wait(pause):
+            if self.pause(pause):
                 return
             try:
                 self.start()
@@ -223,3 +224,7 @@ class RemoteEngine:
                 more = "" if failures == self._tries else "; it is tried again"
                 self._why_down = UnavailableError(f"the engine could not be rebuilt: {error}{more}")
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
+
+    def pause(self, seconds: float) -> bool:
+        """Waits before a rebuild; whether there is to be none, as the engine is being closed."""
+        return self._closing.wait(seconds)
