@@ -26,6 +26,7 @@ from ..model.options import settings_of
 from .asynchronous import AsyncService
 from .frames import Frame
 from .headers import ATTRIBUTES_HEADER, attributes_of
+from .parent import end_with_parent
 from .plain import Chunks, PlainBatch, Whole
 from .rolling import RollingBatch
 from .service import Service
@@ -93,6 +94,7 @@ class Worker:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
         if self._service is not None:
             return None
+        end_with_parent()
         try:
             handed = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.

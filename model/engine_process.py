@@ -24,13 +24,15 @@ from collections import deque
 from typing import Any, NoReturn
 
 from .engine import Backend, load_backend
-from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
+from .errors import GenerationError, LmiError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .intake import Intake
 from .last_words import in_good_order, speak_through
 from .link import SCRATCH
+from .model_files import check_model
 from .process_group import end_group
+from .start_errors import start_error
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
@@ -41,25 +43,6 @@ BEAT = 1.0
 """Seconds after which an engine that makes steps is heard of, though they bring nothing."""
 IDLE_BEAT = 30.0
 """The same, at most, for one that has nothing to do: requests may still be in preparation."""
-
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "No available memory for the cache blocks",
-    "can't allocate memory",
-    "Cannot allocate memory",
-)
-
-
-def start_error(error: BaseException) -> StartError:
-    """What a backend's failure to start is reported as, with the cause in one line."""
-    if isinstance(error, StartError):
-        return error
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    text = " <- ".join(one_line(str(part)) or type(part).__name__ for part in chain)
-    short = isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY)
-    return (MemoryShortError if short else StartError)(f"the engine could not start: {text}")
 
 
 class EngineProcess:
@@ -197,6 +180,8 @@ def main() -> None:
     backend: Backend | None = None
     try:
         try:
+            # Before an engine's library is imported, which takes its time.
+            check_model(setup.settings)
             backend = load_backend(setup.settings)
         except Exception as error:
             if not isinstance(error, StartError):

@@ -15,6 +15,7 @@ from typing import Any
 from .last_words import end_at_once, ending
 from .link import SCRATCH
 from .options import Settings
+from .output_tail import OutputTail, says_nothing
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
@@ -35,8 +36,14 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     arguments = engine_arguments(settings)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
-    llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
-    _end_with(set(multiprocessing.active_children()) - before)
+    with OutputTail() as output:
+        try:
+            llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+        except Exception as error:
+            if says_nothing(str(error)) and (cause := output.cause()):
+                raise RuntimeError(cause) from error
+            raise
+    _end_with(set(multiprocessing.active_children()) - before, output)
     return llm
 
 
@@ -60,7 +67,7 @@ def _choose_sockets() -> None:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
 
 
-def _end_with(children: set[BaseProcess]) -> None:
+def _end_with(children: set[BaseProcess], output: OutputTail) -> None:
     """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
     if not children:
         return
@@ -69,7 +76,9 @@ def _end_with(children: set[BaseProcess]) -> None:
 
     def watch() -> None:
         ended = [by_sentinel[sentinel] for sentinel in wait_for_any(list(by_sentinel)) if isinstance(sentinel, int)]
-        end_at_once("; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended))
+        how = "; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended)
+        cause = "" if "signal" in how else output.cause()
+        end_at_once(f"{how}: {cause}" if cause else how)
 
     threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import MemoryShortError
-from lmi.model.events import Delta, Event, Finish, Started
+from lmi.model.events import Delta, Event, Finish, Started, Token
 from lmi.model.generation import Generation
 from lmi.model.images import Image
 from lmi.model.options import Settings
@@ -91,10 +91,11 @@ class FaultyEngine:
             if prompt == "many steps that bring nothing":
                 continue
             if prompt == "endless":
-                events.append((number, Delta(0, "more ")))
+                events.append((number, Delta(0, "more ", (Token(1, "more ", -1.0),))))
                 continue
             del self._running[number]
-            events += [(number, Started(1)), (number, Delta(0, "an answer", finish=Finish("eos", generated_tokens=1)))]
+            end = Finish("eos", generated_tokens=1)
+            events += [(number, Started(1)), (number, Delta(0, "an answer", (Token(2, "an answer", -1.0),), end))]
         return events
 
     def close(self) -> None:
