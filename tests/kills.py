@@ -57,7 +57,7 @@ def alive(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 def lives(process: psutil.Process) -> bool:
     """Whether a process has not ended."""
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

@@ -47,7 +47,7 @@ def make(starts: Path) -> Iterator[Make]:
     made: list[RemoteEngine] = []
 
     def make(stall: float = 0.0, **arguments: Any) -> RemoteEngine:
-        settings = Settings(model_dir="/m", model_id="m", model_name="m", engine_stall_timeout=stall)
+        settings = Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=stall)
         engine = RemoteEngine(settings, **arguments)
         made.append(engine)
         return engine
@@ -294,7 +294,7 @@ def test_pauses_grow_while_engines_are_of_no_use_and_begin_anew_after_one_that_w
             waited.append(seconds)
             return False
 
-    engine = Noting(Settings(model_dir="/m", model_id="m", model_name="m", engine_stall_timeout=0))
+    engine = Noting(Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=0))
     try:
         engine.start()
         for _ in range(3):
@@ -326,7 +326,7 @@ def test_the_engine_ends_with_its_host(starts: Path, tmp_path: Path, moment: str
         starts.write_text("sleep 3600\n")
     code = (
         "from lmi.model.options import Settings; from lmi.model.remote import RemoteEngine; import time\n"
-        "engine = RemoteEngine(Settings(model_dir='/m', model_id='m', model_name='m')); engine.start()\n"
+        "engine = RemoteEngine(Settings(model_dir='/m', model_id='a-hub/id', model_name='m')); engine.start()\n"
         "print('up', flush=True); time.sleep(3600)\n"
     )
     scratch = tmp_path / "scratch"
