@@ -72,6 +72,12 @@ def orphaned_memory() -> set[str]:
     return there - mapped
 
 
+def left_in(folder: Path) -> list[str]:
+    """What lies in a folder for temporary files, but for Java's own files and what torch keeps for the next start."""
+    kept = ("djl_sock", "hsperf", "torchinductor")
+    return [entry.name for entry in folder.iterdir() if not entry.name.startswith(kept)]
+
+
 @dataclass
 class Answer:
     """What a request got, and when by time.monotonic()."""

@@ -30,6 +30,7 @@ from .kills import (
     engine_core,
     family,
     in_flight,
+    left_in,
     note,
     orphaned_memory,
     ping,
@@ -151,7 +152,7 @@ async def test_nothing_outlives_a_killed_worker(
             return not orphaned_memory() - before
 
         await eventually(forgotten, 10)
-        assert not list(scratch.iterdir())
+        assert not left_in(scratch)
     finally:
         running.stop()
 

@@ -21,7 +21,7 @@ import pytest
 from .djl import hosting
 from .djl.hosting import DjlHost, HostError
 from .endpoints import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
-from .kills import CORE_APART, alive, ask, family, orphaned_memory, ping, well
+from .kills import CORE_APART, alive, ask, family, left_in, orphaned_memory, ping, well
 
 pytestmark = [
     pytest.mark.djl,
@@ -248,8 +248,3 @@ async def test_a_host_that_is_killed_and_started_again_serves(
     with djl_host(directory, tmp_path / "log2", mode="rolling", temporary=temporary) as again:
         async with client(again) as http:
             assert well(await ask(http))
-
-
-def left_in(folder: Path) -> list[str]:
-    """What lies in a folder, but for Java's own."""
-    return [entry.name for entry in folder.iterdir() if not entry.name.startswith(("djl_sock", "hsperf"))]
