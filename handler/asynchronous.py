@@ -1,4 +1,4 @@
-"""Requests on an event loop: the local server's and DJL's async mode.
+"""Requests on the local server's event loop.
 
     engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: wake whoever waits
 
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from ..formatters import Answer, Request
 from .exchange import Exchange
-from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
 from .service import Service
 
 if TYPE_CHECKING:
@@ -82,25 +81,6 @@ class AsyncService:
             return opened
         stream.exchange = opened
         return stream
-
-    async def frames(self, request: Request) -> AsyncIterator[Frame]:
-        """The frames of a request, for DJL's async mode. Raises nothing that a request can cause."""
-        opened = self.open(request)
-        if isinstance(opened, Answer):
-            yield frame_of_answer(opened)
-            return
-        merge = self.service.settings.merge_records
-        first = True
-        with opened:
-            while True:
-                await opened.ready()
-                frame = frame_of_exchange(opened.exchange, first=first, merge=merge)
-                if frame is NOTHING:
-                    continue
-                first = False
-                yield frame
-                if frame.last:
-                    return
 
     def _flush(self) -> None:
         """On the engine's thread, after each step, or on one that code of the user's has run on."""

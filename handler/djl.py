@@ -1,7 +1,7 @@
 """The only module but custom.py that uses djl_python: its Input becomes requests, frames become its Output.
 
     handle(Input) --empty--------------> start the engine
-                  --in an event loop---> AsyncService.frames
+                  --in an event loop---> Courier.messages
                   --dynamic batches----> PlainBatch.answer, PlainBatch.answers
                   --otherwise----------> RollingBatch.step
 
@@ -23,7 +23,7 @@ from ..formatters import Request
 from ..formatters.base import JSON
 from ..model.errors import StartError
 from ..model.options import settings_of
-from .asynchronous import AsyncService
+from .courier import TRACKING_ID, Courier
 from .frames import Frame
 from .headers import ATTRIBUTES_HEADER, attributes_of
 from .parent import end_with_parent
@@ -44,7 +44,7 @@ class Worker:
     def __init__(self) -> None:
         self._service: Service | None = None
         self._rolling: RollingBatch | None = None
-        self._async: AsyncService | None = None
+        self._async: Courier | None = None
 
     @property
     def running(self) -> int:
@@ -75,20 +75,15 @@ class Worker:
             return output_of_answer(batch.answer(request_of(inputs)))
         return output_of_answers(batch.answers(requests_of_dynamic_batch(inputs)))
 
-    async def _handle_async(self, inputs: Input) -> AsyncIterator[Output] | Output | None:
+    async def _handle_async(self, inputs: Input) -> AsyncIterator[Carried] | Output | None:
         if inputs.is_empty():
             # The host's own tasks on this loop go on meanwhile.
             return await asyncio.to_thread(self._start, inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
         if self._async is None:
-            self._async = AsyncService(self._service)
-        return self._outputs(self._async, request_of(inputs))
-
-    async def _outputs(self, service: AsyncService, request: Request) -> AsyncIterator[Output]:
-        """Whatever raised in here would be swallowed by DJL and leave the client hanging: `frames` does not raise."""
-        async for frame in service.frames(request):
-            yield output_of(frame)
+            self._async = Courier(self._service)
+        return _outputs(self._async, request_of(inputs), str(inputs.get_property(TRACKING_ID)))
 
     def _start(self, inputs: Input) -> Output | None:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
@@ -196,12 +191,26 @@ def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) 
     )
 
 
-def output_of(frame: Frame) -> Output:
-    """A frame on its own (async mode)."""
-    output = Output()
-    output.properties.update(frame.headers)
-    output.content.add(value=frame.encode())
-    return output
+class Carried:
+    """A message of the courier's, with what djl_python's async engine asks of an Output."""
+
+    def __init__(self, message: bytes, courier: Courier) -> None:
+        self._message = message
+        self._courier = courier
+
+    def add_property(self, name: str, value: str) -> None:
+        """Nothing: the message is whole, each frame in it with its request's id."""
+
+    def send(self, cl_socket: Any) -> None:
+        """On djl_python's sending thread."""
+        cl_socket.sendall(self._message)
+        self._courier.sent()
+
+
+async def _outputs(courier: Courier, request: Request, tracking_id: str) -> AsyncIterator[Carried]:
+    """What djl_python is to send, about this request and others."""
+    async for message in courier.messages(request, tracking_id):
+        yield Carried(message, courier)
 
 
 def output_of_batch(frames: list[Frame]) -> Output:

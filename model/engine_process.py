@@ -24,9 +24,10 @@ from collections import deque
 from typing import Any, NoReturn
 
 from .engine import Backend, load_backend
-from .errors import GenerationError, LmiError, RequestError, StartError, one_line
+from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
+from .in_flight import InFlight
 from .intake import Intake
 from .last_words import in_good_order, speak_through
 from .link import SCRATCH
@@ -48,7 +49,14 @@ IDLE_BEAT = 30.0
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
-    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules, stall: float = 0.0) -> None:
+    def __init__(
+        self,
+        channel: Channel[ToEngine],
+        backend: Backend,
+        rules: ImageRules,
+        most_tokens: int | None = None,
+        stall: float = 0.0,
+    ) -> None:
         """`stall` is `Settings.engine_stall_timeout`."""
         self._channel = channel
         self._backend = backend
@@ -58,6 +66,7 @@ class EngineProcess:
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
+        self._flight = None if most_tokens is None else InFlight(most_tokens)
         self._work = threading.Event()
         self._gone = False
 
@@ -70,6 +79,8 @@ class EngineProcess:
         while not self._gone:
             self._start_and_end()
             events = backend.step() if backend.busy else []
+            if self._flight is not None:
+                self._flight.take_note(events)
             while self._events:
                 events.append(self._events.popleft())
             if events or ((now := time.monotonic()) - heard > BEAT and self._alive(now)):
@@ -88,14 +99,32 @@ class EngineProcess:
         """Hands the backend what has come in since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
+        if self._flight is not None:
+            # What is about to end takes no room from what comes.
+            for numbers in self._aborts.copy():
+                self._flight.drop(numbers)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:
-                self._backend.add(prepared)
+                self._add(number, prepared)
             except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
         for _ in range(aborts):
-            self._backend.abort(self._aborts.popleft())
+            numbers = self._aborts.popleft()
+            self._backend.abort(numbers)
+            if self._flight is not None:
+                self._flight.drop(numbers)
+
+    def _add(self, number: int, prepared: Any) -> None:
+        if self._flight is None:
+            self._backend.add(prepared)
+            return
+        self._flight.admit(number, self._backend.tokens(prepared))
+        try:
+            self._backend.add(prepared)
+        except BaseException:
+            self._flight.drop((number,))
+            raise
 
     def _take_in(self) -> None:
         """The intake thread: a request that fails here fails alone."""
@@ -121,7 +150,7 @@ class EngineProcess:
         if not isinstance(error, LmiError):
             log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
-        elif not isinstance(error, RequestError):
+        elif not isinstance(error, RequestError | OverloadedError):
             log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
         self._work.set()
@@ -194,7 +223,9 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         try:
-            EngineProcess(channel, backend, setup.settings.images, setup.settings.engine_stall_timeout).run()
+            settings = setup.settings
+            most = settings.limits.max_tokens_in_flight
+            EngineProcess(channel, backend, settings.images, most, settings.engine_stall_timeout).run()
         except Exception as error:
             log.exception("the engine is beyond use")
             # There is nothing to be closed in good order any more.

@@ -22,7 +22,7 @@ from .errors import LmiError, UnavailableError
 from .last_words import ending
 from .process_group import end_group
 from .settings import Settings
-from .wire import Channel, FromEngine, Setup
+from .wire import Abort, Channel, FromEngine, Setup
 
 __all__ = ["SCRATCH", "Link", "engine_environment"]
 
@@ -51,6 +51,8 @@ class Link:
         theirs.close()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
         self.sinks: dict[int, Sink] = {}
+        self.telling = threading.Lock()
+        """Held while sinks are told something: once a step."""
         self.cause: LmiError | None = None
         self.served = False
         """Whether a generation has ended well."""
@@ -74,6 +76,13 @@ class Link:
     def process_id(self) -> int:
         """The engine's process."""
         return self._process.pid
+
+    def abort(self, numbers: tuple[int, ...]) -> None:
+        """Has the engine end generations."""
+        try:
+            self.channel.post(Abort(numbers))
+        except OSError:
+            log.debug("abort: the engine has just ended")
 
     def fail(self, cause: LmiError) -> None:
         """Kills the engine's process, for `cause`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .image_rules import LARGEST_IMAGES, MOST_PIXELS
 from .option_host import HOST_OPTIONS
+from .option_limits import LIMIT_OPTIONS
 from .option_row import Kind, Option
 
 __all__ = ["OPTIONS", "find", "options_table"]
@@ -126,6 +127,8 @@ OPTIONS: tuple[Option, ...] = (
         "engine_stall_timeout", "float", "Seconds without a step, with requests in flight, after which the engine is "
         "killed and rebuilt; 0: never. A step may compute a long prompt.", default="300", least=0,
     ),
+    # Limits.
+    *LIMIT_OPTIONS,
     # Images.
     Option(
         "allowed_media_domains", "list", "Hosts that images may be fetched from: names, `*.example.com` for what is "

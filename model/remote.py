@@ -24,7 +24,7 @@ from .generation import Generation
 from .link import Link
 from .options import Settings
 from .ranking import ranked
-from .wire import Abort, Add, Broken, Ready, Step
+from .wire import Add, Broken, Ready, Step
 
 __all__ = ["RemoteEngine"]
 
@@ -138,10 +138,21 @@ class RemoteEngine:
             return
         running = tuple(ticket for ticket in tickets if link.sinks.pop(ticket, None) is not None)
         if running:
-            try:
-                link.channel.post(Abort(running))
-            except OSError:
-                log.debug("abort: the engine has just ended")
+            link.abort(running)
+
+    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
+        """Ends generations with `error`. Where there is no engine they have ended already."""
+        link = self._link
+        if link is None:
+            return
+        failed = Failed.of(error)
+        with link.telling:
+            running = [(ticket, sink) for ticket in tickets if (sink := link.sinks.pop(ticket, None)) is not None]
+            for _, sink in running:
+                sink(failed)
+        if running:
+            self._notify()
+            link.abort(tuple(ticket for ticket, _ in running))
 
     def close(self) -> None:
         """Ends the engine for good; what runs gets an error."""
@@ -157,7 +168,10 @@ class RemoteEngine:
             while (message := link.channel.receive()) is not None:
                 link.heard += 1
                 if isinstance(message, Step):
-                    self._hand_out(message, link)
+                    with link.telling:
+                        self._hand_out(message, link)
+                    if message.events:
+                        self._notify()
                 elif isinstance(message, Broken):
                     link.cause = UnavailableError(message.message)
                     break
@@ -177,8 +191,6 @@ class RemoteEngine:
                 sinks.pop(number, None)
                 link.served = True
             sink(event)
-        if step.events:
-            self._notify()
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -197,9 +209,10 @@ class RemoteEngine:
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
         try:
-            for number in list(link.sinks):
-                if (sink := link.sinks.pop(number, None)) is not None:
-                    sink(failed)
+            with link.telling:
+                for number in list(link.sinks):
+                    if (sink := link.sinks.pop(number, None)) is not None:
+                        sink(failed)
             self._notify()
         except Exception:
             log.exception("somebody could not be told that the engine ended")

@@ -35,18 +35,28 @@ def configured(**values: Any) -> Change:
     return change
 
 
+def without(pattern: str) -> Change:
+    """Some files are missing."""
+
+    def change(directory: Path) -> None:
+        for file in directory.glob(pattern):
+            file.unlink()
+
+    return change
+
+
 def nothing(_directory: Path) -> None:
     """The model is as it should be."""
 
 
 FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
-    "no weights": (lambda path: weights(path).unlink(), {}),
+    "no weights": (without("*.safetensors"), {}),
     "weights cut off": (lambda path: weights(path).write_bytes(weights(path).read_bytes()[:-1000]), {}),
     "weights of another shape": (configured(intermediate_size=512), {}),
-    "no config": (lambda path: (path / "config.json").unlink(), {}),
+    "no config": (without("config.json"), {}),
     "broken config": (lambda path: (path / "config.json").write_text("{"), {}),
     "empty config": (lambda path: (path / "config.json").write_text("{}"), {}),
-    "no tokenizer": (lambda path: [file.unlink() for file in path.glob("*token*")], {}),
+    "no tokenizer": (without("*token*"), {}),
     "architecture": (configured(architectures=["NoSuchForCausalLM"]), {}),
     "model type": (configured(model_type="nosuch", architectures=["NoSuchForCausalLM"]), {}),
     "code of its own": (configured(model_type="nosuch", auto_map={"AutoConfig": "my.Config"}), {}),

@@ -24,6 +24,8 @@ from lmi.model.errors import (
     NotFoundError,
     OverloadedError,
     ParameterError,
+    TimeLimitError,
+    TooLargeError,
     UnauthorizedError,
     UnavailableError,
 )
@@ -31,6 +33,7 @@ from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReas
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
+from .answers import feed
 from .shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="llama2-70b-chat")
@@ -66,14 +69,6 @@ def refused(body: Any, headers: Mapping[str, str] | None = None, query: Mapping[
     answer = receive(request(body, headers, query), SETTINGS)
     assert isinstance(answer, Answer)
     return answer
-
-
-def feed(reply: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not reply.finished
-        records += reply.feed(event)
-    return records
 
 
 def whole(reply: Reply, *events: Event) -> Any:
@@ -418,6 +413,8 @@ TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
     (ContentFilterError("messages: refused", "messages"), 400, "content_filter", OTHER),
     (GenerationError("the engine failed"), 500, "generation_failed", OTHER),
     (UnavailableError("the engine is starting"), 503, "engine_unavailable", OTHER),
+    (TooLargeError("too long"), 413, "request_too_large", OTHER),
+    (TimeLimitError("too slow"), 504, "time_limit_exceeded", OTHER),
 ]
 
 

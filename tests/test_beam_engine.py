@@ -11,10 +11,11 @@ import pytest
 
 from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, UnsupportedError
-from lmi.model.events import Delta, Event, Failed, Started
+from lmi.model.events import Event, Failed, Started
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
+from .backends import deltas, run
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -74,20 +75,6 @@ def generation(prompt: str = PROMPT, *, beams: Beams | None = None, **sampling: 
     if beams is not None:
         given.setdefault("n", beams.width)
     return Generation(request_id="test", prompt=prompt, sampling=Sampling(**given), tokens=True)
-
-
-def run(backend: Any, *generations: Generation) -> list[list[Event]]:
-    for number, one in enumerate(generations):
-        backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
-    while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    return events
-
-
-def deltas(events: list[Event]) -> list[Delta]:
-    return [event for event in events if isinstance(event, Delta)]
 
 
 def answers(events: list[Event]) -> list[tuple[tuple[int, ...], float]]:

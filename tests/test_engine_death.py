@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -92,8 +93,11 @@ async def one_death(kind: str, host: Host, moment: str, *, crash: bool) -> None:
         refused = await refused_at_once(http)
         assert said in refused
         assert (await ping(host)) == (503 if kind == "server" else 200)
+        if kind == "server":
+            await refused_in_other_dialects(host)
 
         async def served() -> bool:
+            await asyncio.sleep(0.2)
             return well(await ask(http))
 
         await eventually(served, BACK)
@@ -124,6 +128,16 @@ async def refused_at_once(http: Client) -> str:
         assert refused.status_code in {424, 503}
         if "rebuilt" in (error := refused.json()["error"]):
             return str(error)
+
+
+async def refused_in_other_dialects(host: Host) -> None:
+    """LMI's errors have the status 424 whatever they are; what others answer tells clients to try again."""
+    async with httpx.AsyncClient() as http:
+        refused = await http.post(f"{host.url}/v1/completions", json={"prompt": "x"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unavailable")
+        assert int(refused.headers["retry-after"]) > 0
+        refused = await http.post(f"{host.url}/generate", json={"inputs": "x"})
+        assert (refused.status_code, refused.json()["error_type"]) == (503, "generation")
 
 
 async def test_nothing_outlives_a_killed_worker(

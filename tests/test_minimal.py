@@ -21,6 +21,8 @@ from lmi.model.errors import (
     OverloadedError,
     ParameterError,
     PayloadError,
+    TimeLimitError,
+    TooLargeError,
     UnauthorizedError,
     UnavailableError,
 )
@@ -28,6 +30,7 @@ from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
+from .answers import feed
 from .shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
@@ -66,15 +69,6 @@ def refused(path: str = CHAT, /, **fields: Any) -> Answer:
     answer = receive(request(path, **fields), SETTINGS)
     assert isinstance(answer, Answer)
     return answer
-
-
-def feed(reply: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not reply.finished
-        records += reply.feed(event)
-    assert all(records)
-    return records
 
 
 def events_of(data: bytes) -> list[tuple[str | None, str]]:
@@ -214,6 +208,8 @@ ERRORS: list[tuple[LmiError, int]] = [
     (OverloadedError("too many requests"), 429),
     (GenerationError("the engine failed"), 500),
     (UnavailableError("the engine is starting"), 503),
+    (TooLargeError("too long"), 413),
+    (TimeLimitError("too slow"), 504),
 ]
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
 from .answers import join_calls
+from .backends import PICK
 from .djl import hosting
 from .endpoints import Host, model_directory, start
 
@@ -127,20 +128,6 @@ def test_parallel_tool_calls(client: openai.OpenAI) -> None:
     assert [(call.name, call.arguments) for call in streamed] == calls
     assert all(call.pieces > 1 for call in streamed)
     assert len({call.id for call in streamed}) == 2
-
-
-PICK: Any = {
-    "type": "function",
-    "function": {
-        "name": "pick",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"enum": ["Paris", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,15 @@ from lmi.model.errors import (
     OverloadedError,
     ParameterError,
     PayloadError,
+    TimeLimitError,
+    TooLargeError,
     UnavailableError,
     UnsupportedError,
 )
 from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
 from lmi.model.options import Settings
 
+from .answers import feed
 from .tgi_shapes import ERROR, check, lines, whole
 
 PROMPT = "What is Deep Learning?"
@@ -55,15 +58,6 @@ def reply(
 def delta(tokens: Sequence[Token] = (), finish: FinishReason | None = None, index: int = 0) -> Delta:
     ended = None if finish is None else Finish(finish, generated_tokens=len(tokens))
     return Delta(index, "".join(token.text for token in tokens), tuple(tokens), ended)
-
-
-def feed(answer: Reply, *events: Event) -> list[bytes]:
-    records: list[bytes] = []
-    for event in events:
-        assert not answer.finished
-        records += answer.feed(event)
-    assert all(records)
-    return records
 
 
 def document(record: bytes) -> Any:
@@ -174,6 +168,8 @@ def test_shapes(path: str, details: bool, top: int, stream: bool) -> None:
         (GenerationError("why"), 424, "generation", "Request failed during generation: why"),
         (EngineError("why"), 424, "generation", "Request failed during generation: why"),
         (UnavailableError("why"), 503, "generation", "why"),
+        (TooLargeError("why"), 413, "request_too_large", "why"),
+        (TimeLimitError("why"), 504, "generation", "Request failed during generation: why"),
         (LmiError("why"), 424, "generation", "why"),
     ],
 )

@@ -28,6 +28,8 @@ from lmi.model.events import Delta, Event, Failed, Started, Token
 from lmi.model.generation import Beams, Conversation, Generation, Guide, Sampling
 from lmi.model.options import Settings, load_settings
 
+from . import backends
+from .backends import PICK, run
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -84,19 +86,8 @@ def generation(prompt: Any, *, stream: bool = True, tokens: bool = True, **sampl
     )
 
 
-def run(backend: Any, *generations: Generation) -> list[list[Event]]:
-    """The events of each generation, all of them run at once."""
-    for number, one in enumerate(generations):
-        backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
-    while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    return events
-
-
 def deltas(events: list[Event], index: int = 0) -> list[Delta]:
-    return [event for event in events if isinstance(event, Delta) and event.index == index]
+    return backends.deltas(events, index)
 
 
 def text(events: list[Event], index: int = 0) -> str:
@@ -461,20 +452,6 @@ def test_reasoning_and_tool_calls_are_taken_apart(backend: Any, vllm: Any) -> No
     assert [answer(events) for events in ours] == [answer(events) for events in theirs]
     assert answer(ours[2])[1], "no reasoning"
     assert [len(answer(events)[2]) for events in ours[4:]] == [1, 1, 2, 2]
-
-
-PICK = {
-    "type": "function",
-    "function": {
-        "name": "pick",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"enum": ["Paris", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 def test_guides_are_followed(backend: Any) -> None:

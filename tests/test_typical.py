@@ -19,6 +19,8 @@ from lmi.model.options import Settings, load_settings
 from lmi.model.remote import RemoteEngine
 from lmi.model.vllm_typical import ARGUMENT, Typical
 
+from . import backends
+from .backends import deltas
 from .endpoints import model_directory
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
@@ -209,14 +211,8 @@ def generation(**sampling: Any) -> Generation:
 
 def run(backend: Any, *generations: Generation) -> list[list[int]]:
     """The token ids of each."""
-    for number, one in enumerate(generations):
-        backend.add(backend.prepare(number, one))
-    ids: list[list[int]] = [[] for _ in generations]
-    while backend.busy:
-        for number, event in backend.step():
-            if isinstance(event, Delta):
-                ids[number] += [token.id for token in event.tokens]
-    return ids
+    answers = backends.run(backend, *generations)
+    return [[token.id for delta in deltas(events) for token in delta.tokens] for events in answers]
 
 
 @pytest.mark.engine

@@ -11,11 +11,13 @@ import pytest
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, Question, question
 from lmi.model.errors import OptionError, ParameterError, RequestError
-from lmi.model.events import Delta, Event
+from lmi.model.events import Delta
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
 from lmi.model.options import load_settings
 
+from . import backends
 from .answers import join_calls
+from .backends import PICK, deltas
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -53,11 +55,8 @@ def generation(conversation: Conversation, *, stream: bool, **sampling: Any) -> 
 
 
 def run(backend: Any, one: Generation) -> list[Delta]:
-    backend.add(backend.prepare(1, one))
-    events: list[Event] = []
-    while backend.busy:
-        events += [event for _, event in backend.step()]
-    return [event for event in events if isinstance(event, Delta)]
+    (events,) = backends.run(backend, one)
+    return deltas(events)
 
 
 def joined(deltas: list[Delta]) -> tuple[str, str, list[tuple[str, Any]]]:
@@ -123,24 +122,10 @@ def test_tool_choice_none_leaves_the_text(backend: Any) -> None:
     assert (text, calls) == (asked.answer, [])
 
 
-ENUM = {
-    "type": "function",
-    "function": {
-        "name": "pick",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"enum": ["Paris", "Rome"]}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
-}
-
-
 @pytest.mark.parametrize("forced", [{"tool_choice": "required"}, {"function": "pick"}], ids=["required", "named"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_call_that_must_be_made(backend: Any, forced: dict[str, Any], stream: bool) -> None:
-    conversation = asking(question("plain"), tools=(ENUM,), parallel_tool_calls=False, **forced)
+    conversation = asking(question("plain"), tools=(PICK,), parallel_tool_calls=False, **forced)
     calls = joined(run(backend, generation(conversation, stream=stream, max_tokens=60)))[2]
     assert [name for name, _ in calls] == ["pick"]
     assert calls[0][1]["city"] in {"Paris", "Rome"}

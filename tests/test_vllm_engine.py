@@ -18,6 +18,7 @@ from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.remote import RemoteEngine
 
+from .backends import deltas, run
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -50,23 +51,8 @@ def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampl
     )
 
 
-def run(backend: Any, *generations: Generation) -> list[list[Event]]:
-    """The events of each generation, all of them run at once."""
-    for number, one in enumerate(generations):
-        backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
-    while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    return events
-
-
 def text(events: list[Event], index: int = 0) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta) and event.index == index)
-
-
-def deltas(events: list[Event]) -> list[Delta]:
-    return [event for event in events if isinstance(event, Delta)]
 
 
 @pytest.mark.parametrize("kind", ["unicode", "long", "endless", "json"])
@@ -114,6 +100,16 @@ def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
     for index in range(3):
         (alone,) = run(backend, generation("Tell me", **{**sampling, "n": 1, "seed": 11 + index}))
         assert text(alone) == text(together, index)
+
+
+@pytest.mark.parametrize("beside", [{"temperature": 0.0}, {"temperature": 2.0}, {"temperature": 2.0, "top_k": 5}])
+def test_a_seed_holds_beside_requests_without_one(backend: Any, beside: dict[str, Any]) -> None:
+    seeded = [generation("Tell me", temperature=2.0, seed=seed, max_tokens=40, ignore_eos=True) for seed in (5, 6)]
+    others = [generation(question("endless").prompt, max_tokens=60, **beside) for _ in range(3)]
+    alone = [text(run(backend, one)[0]) for one in seeded]
+    first, *_, second = (text(events) for events in run(backend, seeded[0], *others, seeded[1]))
+    assert [first, second] == alone
+    assert first != second
 
 
 def test_abort_frees_the_engine(backend: Any) -> None:

@@ -19,6 +19,8 @@ from lmi.model.options import load_settings
 from lmi.model.ranking import ranked
 from lmi.model.remote import RemoteEngine
 
+from . import backends
+from .backends import deltas
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
@@ -45,15 +47,8 @@ def generation(prompt: Any, *, sampling: dict[str, Any] | None = None, **fields:
 
 
 def run(backend: Any, one: Generation) -> list[Event]:
-    backend.add(backend.prepare(1, one))
-    events: list[Event] = []
-    while backend.busy:
-        events += [event for _, event in backend.step()]
+    (events,) = backends.run(backend, one)
     return events
-
-
-def deltas(events: list[Event]) -> list[Delta]:
-    return [event for event in events if isinstance(event, Delta)]
 
 
 def tokens(events: list[Event]) -> list[Token]:
