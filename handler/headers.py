@@ -27,7 +27,8 @@ def headers_of(reply: Reply | Answer) -> dict[str, str]:
     headers = {"Content-Type": reply.content_type, **reply.headers}
     if reply.status >= 400 and reply.failure is not None and reply.failure.retry_after is not None:
         headers["Retry-After"] = str(reply.failure.retry_after)
-    if "".join((*headers, *headers.values())).isprintable():
+    told = "".join((*headers, *headers.values()))
+    if told.isprintable() and told.isascii():
         return headers
     # A dialect of the user's may put into a header what a request says, and a line break there begins another header.
     return {UNPRINTED.sub("", name): UNPRINTED.sub(" ", value) for name, value in headers.items()}
