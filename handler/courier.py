@@ -121,6 +121,8 @@ class Courier:
             yield sender.output(frame_of_answer(opened))
             return
         sender.exchange = opened
+        # Where there is no engine, the answer is there already, and no step will tell of it.
+        self._give_turn()
         try:
             while not sender.ended:
                 await sender.turn.wait()

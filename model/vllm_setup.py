@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from .options import Settings
+from .vllm_seeds import EXTENSION, keep_seeds
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
@@ -29,11 +30,23 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
 
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
+    seeds = _mind_seeds(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
     llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
     _end_with(set(multiprocessing.active_children()) - before)
+    if seeds:
+        keep_seeds(llm)
     return llm
+
+
+def _mind_seeds(arguments: dict[str, Any]) -> bool:
+    """Whether the workers can be told to keep seeds: on a CPU, unless the user has an extension of their own."""
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu() or arguments["runner"] != "generate":
+        return False
+    return bool(arguments.setdefault("worker_extension_cls", EXTENSION) == EXTENSION)
 
 
 def _choose_processes() -> None:

@@ -16,8 +16,10 @@ from lmi.handler.courier import TRACKING_ID, Courier
 from lmi.handler.exchange import Exchange
 from lmi.handler.frames import Frame, frame_of_exchange
 from lmi.handler.service import Service
+from lmi.model.engine import Sink
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Delta, Failed, Finish, Started, Token
+from lmi.model.generation import Generation
 from lmi.model.options import settings_of
 
 from .custom.engine import ScriptedEngine
@@ -215,6 +217,21 @@ async def test_errors_are_frames() -> None:
     await settled()
     (told,) = java.messages[-1]
     assert (told.frame["code"], told.frame["error"]) == ("424", "the engine has ended")
+    assert all(task.done() for task in java.tasks.values())
+
+
+async def test_an_engine_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = Java()
+
+    def refuse(generation: Generation, sink: Sink) -> int:
+        raise UnavailableError("the engine is being rebuilt")
+
+    monkeypatch.setattr(java.engine, "submit", refuse)
+    for index in range(3):
+        java.ask(f"request {index}")
+    await settled()
+    frames = [told.frame for message in java.messages for told in message]
+    assert [(frame["error"], frame["last"]) for frame in frames] == [("the engine is being rebuilt", "true")] * 3
     assert all(task.done() for task in java.tasks.values())
 
 

@@ -214,6 +214,7 @@ async def test_prefill_and_full_text(host: Host, tokenizer: Any) -> None:
 
 
 async def test_sampling_with_a_seed_repeats_itself(host: Host) -> None:
+    """Alone, among its like, and beside requests that have none or draw nothing."""
     parameters = {"max_new_tokens": 40, "temperature": 2.0, "ignore_eos_token": True}
     async with client(host) as http:
 
@@ -222,7 +223,12 @@ async def test_sampling_with_a_seed_repeats_itself(host: Host) -> None:
             return str(answer.json()["generated_text"])
 
         alone = await text(7)
+        beside = [
+            asyncio.create_task(http.post(body(prompt, **{**parameters, "temperature": temperature})))
+            for prompt, temperature in itertools.product((ENDLESS, "Tell me"), (0.0, 2.0))
+        ]
         together = await asyncio.gather(*(text(7) for _ in range(8)))
+        await asyncio.gather(*beside)
         other = await text(8)
     assert set(together) == {alone}
     assert other != alone
