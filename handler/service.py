@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..formatters import Answer, Format, Request, receive
+from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
@@ -33,6 +34,7 @@ class Service:
         self._handed = handed
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
+        startup.mark("imports, options")
 
     @property
     def dialects(self) -> tuple[Format, ...]:
@@ -42,6 +44,7 @@ class Service:
     def start(self) -> EngineInfo:
         """Loads the user's code and brings the engine up; raises StartError."""
         extensions = load_extensions(self.settings, self._handed)
+        startup.mark("code of the user's")
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -53,6 +56,10 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        startup.mark("engine's process")
+        took = startup.stages()
+        log.info("ready after %.2f s: %s", sum(took.values()), startup.shown(took))
+        log.info("the engine's process: %s", startup.shown(self.info.startup))
         return self.info
 
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:

@@ -18,6 +18,9 @@ import threading
 from collections import deque
 from typing import Any
 
+from msgspec import structs
+
+from . import startup
 from .engine import Backend, load_backend
 from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
 from .events import Event, Failed
@@ -130,6 +133,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 
 def main() -> None:
     """Runs the engine's process to its end."""
+    startup.mark("interpreter, imports of ours")
     logging.basicConfig(
         level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
     )
@@ -144,14 +148,16 @@ def main() -> None:
     backend: Backend | None = None
     try:
         try:
+            startup.mark("settings")
             backend = load_backend(setup.settings)
+            startup.mark("tokenizer, templates")
         except Exception as error:
             if not isinstance(error, StartError):
                 log.exception("the engine could not start")
             refused = start_error(error)
             channel.send(Broken(refused.kind, refused.message, refused.param))
             return
-        channel.send(Ready(backend.info))
+        channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()

@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from .options import Settings
+from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
@@ -28,12 +29,16 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
 
     from .vllm_options import engine_arguments
 
+    mark("import vllm")
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
+    mark("options")
     seeds = _mind_seeds(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
+    mark("vLLM's configuration")
     llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+    mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before)
     if seeds:
         keep_seeds(llm)
