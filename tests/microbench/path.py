@@ -58,8 +58,8 @@ class _Engine(RemoteEngine):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        ours, theirs = socket.socketpair()
         self.backend, self.core = backend(settings)
+        ours, theirs = socket.socketpair()
         self.host: Channel[FromEngine] = Channel(ours, FromEngine)
         self.engine: Channel[ToEngine] = Channel(theirs, ToEngine)
         self.sinks: dict[int, Sink] = {}

@@ -74,6 +74,10 @@ class StandInCore:
     def get_supported_tasks(self) -> tuple[str, ...]:
         return ("generate",)
 
+    def collective_rpc(self, *_: Any) -> list[Any]:
+        """There are no workers."""
+        return []
+
     def reset_mm_cache(self) -> None: ...
 
     def shutdown(self) -> None: ...
