@@ -20,6 +20,8 @@ from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKING_TREE = "the working tree"
+NOTABLE = 0.03
+"""Changes of a ratio below it are not pointed out."""
 
 
 @contextmanager
@@ -35,11 +37,19 @@ def checkout(commit: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", folder], check=True)
 
 
+ALONE = """
+import runpy, sys
+# Where `lmi` is installed as editable, what a commit does not have would be found in the working tree.
+sys.meta_path[:] = [one for one in sys.meta_path if not getattr(one, "__module__", "").startswith("__editable__")]
+runpy.run_module("tests.microbench.measure", run_name="__main__", alter_sys=True)
+"""
+
+
 def measure(tree: Path, model_dir: str) -> dict[str, float]:
     """The costs of the `lmi` in `tree`."""
     # Its packages go before those that are installed; the microbenchmarks are this checkout's.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tree / ".typing"), str(ROOT)))}
-    command = [sys.executable, "-m", "tests.microbench.measure", model_dir]
+    command = [sys.executable, "-c", ALONE, model_dir]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"compare: {tree} cannot be measured:\n{done.stderr[-3000:]}")
@@ -56,7 +66,8 @@ def report(base: list[dict[str, float]], other: list[dict[str, float]]) -> str:
         ratios = [after[name] / before[name] for before, after in zip(base, other, strict=True) if before[name]]
         if ratios:
             low, high = min(ratios), max(ratios)
-            mark = "slower" if low > 1 else "faster" if high < 1 else ""
+            changed = abs(median(ratios) - 1) >= NOTABLE
+            mark = "slower" if changed and low > 1 else "faster" if changed and high < 1 else ""
             costs = f"{min(one[name] for one in base):7.2f} {min(one[name] for one in other):7.2f}"
             lines.append(f"{name:60} {costs} {median(ratios):6.2f}   {low:.2f}-{high:.2f} {mark}".rstrip())
     return "\n".join(lines)

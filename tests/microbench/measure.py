@@ -15,7 +15,7 @@ from .path import BODIES, TokenPath, ours
 from .replies import REQUESTS, reply_cost
 
 
-def main(model_dir: str, rounds: str = "5") -> None:
+def main(model_dir: str, rounds: str = "3") -> None:
     """Measures and prints."""
     found: dict[str, float] = {}
     for kind in REQUESTS:

@@ -42,10 +42,6 @@ BODIES: dict[str, tuple[Make, str]] = {
         lambda text, n: {"inputs": text, "parameters": {"max_new_tokens": n, "ignore_eos_token": True}},
         "/generate_stream",
     ),
-    "TGI whole": (
-        lambda text, n: {"inputs": text, "parameters": {"max_new_tokens": n, "ignore_eos_token": True}},
-        "/generate",
-    ),
 }
 """Of each kind of request its body, given a prompt and a number of tokens, and its path."""
 
