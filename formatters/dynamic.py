@@ -4,7 +4,7 @@ It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous 
 dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
 `option.enable_streaming` and `option.output_formatter`.
 
-Every error is `{"code": 424, "message", "error"}` with status 424.
+Every error is `{"code": 424, "message", "error"}` with status 424, but for lmi_status.OWN_STATUS.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from .base import JSON, Answer, Call, Payload, Request, Route, encode
 from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_inputs import texts_of
 from .lmi_parameters import Parameters, read_parameters
-from .lmi_reply import OWN_STATUS, REFUSED, Framing, aborted
+from .lmi_reply import Framing, aborted
+from .lmi_status import REFUSED, status_of
 
 __all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
@@ -74,7 +75,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The documented error, whether the answer was to be streamed or not."""
-    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
+    status = status_of(error)
     return Answer(encode(ErrorBody(status, error.message)), status, failure=error)
 
 
@@ -133,8 +134,8 @@ class _Reply:
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure = True, error
-        self.status, self.content_type = REFUSED, JSON
-        return [encode(ErrorBody(REFUSED, error.message))]
+        self.status, self.content_type = status_of(error), JSON
+        return [encode(ErrorBody(self.status, error.message))]
 
 
 @dataclass(slots=True)

@@ -4,8 +4,9 @@
     lmi_reply.py        the answers
     lmi_embeddings.py   the same where the model embeds
 
-Every error has status 424. A payload that cannot be read is `{"error", "code"}`; anything else that is wrong with a
-request is the documented generation-error body, with the message in `error` (wire-decisions: LMI, Errors).
+Every error has status 424, but for lmi_status.OWN_STATUS. These, and a payload that cannot be read, are `{"error",
+"code"}`; anything else that is wrong with a request is the documented generation-error body, with the message in
+`error` (wire-decisions: LMI, Errors).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from . import lmi_embeddings
 from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
 from .lmi_parameters import Parameters, read_parameters
-from .lmi_reply import EVENTS, LINES, OWN_STATUS, REFUSED, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
+from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
+from .lmi_status import status_of
 
 __all__ = [
     "FIELDS",
@@ -69,7 +71,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
-    status = error.status if isinstance(error, OWN_STATUS) else REFUSED
+    status = status_of(error)
     if settings.embeds:
         # The documented body is one of generated text.
         return Answer(unreadable(error), status, failure=error)

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..model.errors import GenerationError, LmiError, MediaTypeError, PayloadError, UnauthorizedError
+from ..model.errors import GenerationError, LmiError, PayloadError
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
+from .lmi_status import OWN_STATUS, REFUSED, status_of
 
 __all__ = [
     "EVENTS",
     "FINISH_REASONS",
     "LINES",
-    "OWN_STATUS",
     "Framing",
     "Shape",
     "StreamReply",
@@ -31,12 +31,6 @@ __all__ = [
     "refusal",
     "unreadable",
 ]
-
-REFUSED = 424
-"""The status of every error that comes before the first token (wire-decisions: LMI, Errors)."""
-
-OWN_STATUS = (MediaTypeError, UnauthorizedError)
-"""Errors that have a status of their own, on hosts that can send it (wire-decisions: Content type; API keys)."""
 
 FINISH_REASONS: dict[FinishReason, str] = {
     "eos": "eos_token",
@@ -137,7 +131,7 @@ class Shape:
 
 def unreadable(error: LmiError) -> bytes:
     """The body that tells of an error where there is nothing to say of an answer."""
-    return encode(UnreadableBody(error.message, error.status if isinstance(error, OWN_STATUS) else REFUSED))
+    return encode(UnreadableBody(error.message, status_of(error)))
 
 
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
@@ -232,7 +226,7 @@ class WholeReply(_Reply):
         return BestOfSequence(self.full_text(sequence.texts), sequence.reason, len(sequence.tokens), sequence.tokens)
 
     def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure, self.status = True, error, REFUSED
+        self.finished, self.failure, self.status = True, error, status_of(error)
         body, self.content_type = refusal(error, None)
         return [body]
 
@@ -282,7 +276,7 @@ class StreamReply(_Reply):
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure = True, error
         if self.count == 0:
-            self.status = REFUSED
+            self.status = status_of(error)
             body, self.content_type = refusal(error, self.framing)
             return [body]
         return [self.framing.record(_error_line(error))]

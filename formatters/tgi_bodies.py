@@ -19,6 +19,8 @@ from ..model.errors import (
     NotFoundError,
     OverloadedError,
     RequestError,
+    TimeLimitError,
+    TooLargeError,
     UnauthorizedError,
     UnavailableError,
 )
@@ -156,10 +158,12 @@ ERRORS: tuple[tuple[type[LmiError], Rendering], ...] = (
     (MediaTypeError, (MediaTypeError.status, MediaTypeError.code, "")),
     (UnauthorizedError, (UnauthorizedError.status, UnauthorizedError.code, "")),
     (NotFoundError, (NotFoundError.status, NotFoundError.code, "")),
+    (TooLargeError, (TooLargeError.status, TooLargeError.code, "")),
     (RequestError, (422, "validation", "Input validation error: ")),
     (OverloadedError, (429, "overloaded", "Model is overloaded: ")),
     # To be tried again, unlike 424.
     (UnavailableError, (503, "generation", "")),
+    (TimeLimitError, (504, "generation", "Request failed during generation: ")),
     (EngineError, (424, "generation", "Request failed during generation: ")),
     (LmiError, (424, "generation", "")),
 )

@@ -31,6 +31,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
     from ..model.options import load_settings
     from .check import require_directory
+    from .connections import connection
     from .server import application
     from .service import Service
 
@@ -47,6 +48,9 @@ def serve(arguments: argparse.Namespace) -> None:
             port=arguments.port,
             log_level="warning",
             timeout_graceful_shutdown=10,
+            # uvicorn calls it as it does its own classes.
+            http=connection,  # type: ignore[arg-type]
+            ws="none",
         )
     finally:
         service.close()

@@ -23,6 +23,7 @@ from ..formatters.base import Reply
 from ..model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
 from ..model.events import Delta, Event, Failed, Finish
 from ..model.generation import Conversation, Generation
+from .guarded import broken_off
 from .user_code import Function
 from .workers import Workers
 
@@ -182,6 +183,10 @@ class FilteredReply:
                 self.cut.append(prompt)
                 event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
         return self._inner.feed(event, prompt)
+
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """See handler/guarded.py."""
+        return broken_off(self._inner, error)
 
     def _all_ended(self, prompt: int) -> bool:
         return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]

@@ -7,6 +7,9 @@
 The work for one request is done in order, by one thread at a time, so that a slow or failing function of the user's
 holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
 on how tokens are split into events.
+
+A thread that hangs in the user's code is given up: the request is answered without it, and what it comes back with is
+dropped (workers.py).
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from ..formatters.base import JSON
 from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
+from .admission import Admission
 from .exchange import Exchange
+from .guarded import broken_off
 from .workers import Workers
 
 __all__ = ["Deferred", "Prepared"]
@@ -45,21 +50,36 @@ class Prepared:
 class Deferred(Exchange):
     """Runs a call that has yet to be found. Its `call` is final before the first record is there."""
 
-    __slots__ = ("_busy", "_cut", "_events", "_guarded", "_lock", "_notify", "_prepare", "_workers")
+    __slots__ = (
+        "_at_it",
+        "_busy",
+        "_cut",
+        "_events",
+        "_guarded",
+        "_lock",
+        "_notify",
+        "_prepare",
+        "_refuse",
+        "_workers",
+    )
 
     def __init__(
         self,
         prepare: Callable[[], Prepared | Answer],
+        refuse: Callable[[LmiError], Answer],
         engine: Engine,
+        admission: Admission,
         workers: Workers,
         *,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
         notify: Callable[[], None],
     ) -> None:
-        super().__init__(Call((), _Given()), engine, request_id=request_id, on_news=on_news)
+        super().__init__(Call((), _Given()), engine, admission, request_id=request_id, on_news=on_news)
         self._prepare = prepare
         """Raises nothing that a request or code of the user's can cause."""
+        self._refuse = refuse
+        """What is answered where code of the user's cannot be asked, for it hangs."""
         self._workers = workers
         self._notify = notify
         """Wakes the hosts: they are not to wait for the engine's next step."""
@@ -69,14 +89,45 @@ class Deferred(Exchange):
         self._events: list[tuple[int, Event]] = []
         self._busy = False
         """Whether a thread is at this exchange, or on its way."""
+        self._at_it = False
+        """Whether it is there. One that has been given up is for good, so that no other begins."""
 
     def begin(self) -> None:
         """Sets a worker thread to it."""
         self._busy = True
-        self._workers.submit(self._start)
+        self._workers.submit(self._start, self)
+
+    def expire(self, error: LmiError) -> None:
+        """Ends it with an error, at the latest when the thread that is at it is back from our own code."""
+        with self._lock:
+            if self.finished:
+                return
+            self._expired = error
+            free = not self._at_it
+            self._at_it = True
+        if free:
+            self._end_with(error)
+        else:
+            self._workers.give_up(self, error)
+
+    def abandon(self, error: LmiError) -> None:
+        """The thread that was to work on it hangs in code of the user's, or there is none."""
+        with self._lock:
+            if self.finished:
+                return
+            self._at_it = True
+        self._end_with(error)
+
+    def _enter(self) -> bool:
+        """Whether there is something to do for the thread that has come."""
+        with self._lock:
+            if self._at_it or self.finished:
+                return False
+            self._at_it = True
+            return True
 
     def _start(self) -> None:
-        if self.finished:
+        if not self._enter():
             return
         prepared = self._prepare()
         if isinstance(prepared, Answer):
@@ -88,9 +139,6 @@ class Deferred(Exchange):
         except Exception as error:
             log.exception("request %s could not be handed to the engine", self.request_id)
             self._feed(0, Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}")))
-        if self._over():
-            # It was aborted meanwhile, perhaps before the last generation had been submitted.
-            self._engine.abort(self._tickets)
         self._work()
 
     def _give(self, answer: Answer) -> None:
@@ -99,7 +147,30 @@ class Deferred(Exchange):
         self.call = Call((), _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True))
         if answer.body:
             self.records.append(answer.body)
-        self.finished = True
+        self._end()
+        self._tell()
+
+    def _end_with(self, error: LmiError) -> None:
+        """Ends it without asking code of the user's how; no other thread is at it."""
+        if not self._guarded:
+            self._engine.fail(self._tickets, error)
+            return
+        if self.begun:
+            log.info("request %s failed: %s", self.request_id, error)
+            self._break_off(error)
+            self._end()
+            self._tell()
+        else:
+            self._give(self._refuse(error))
+        self._engine.abort(self._tickets)
+
+    def _break_off(self, error: LmiError) -> None:
+        try:
+            self.records.extend(broken_off(self.call.reply, error))
+        except Exception:
+            log.exception("request %s: the formatter cannot tell of the failure", self.request_id)
+
+    def _tell(self) -> None:
         if self._on_news is not None:
             self._on_news(self)
         self._notify()
@@ -114,7 +185,11 @@ class Deferred(Exchange):
             if self._busy:
                 return
             self._busy = True
-        self._workers.submit(self._work)
+        self._workers.submit(self._go_on, self)
+
+    def _go_on(self) -> None:
+        if self._enter():
+            self._work()
 
     def _over(self) -> bool:
         """Whether it has ended, or another thread has aborted it."""
@@ -124,10 +199,14 @@ class Deferred(Exchange):
         """Feeds what there is, until there is nothing more."""
         while True:
             with self._lock:
-                if not self._events or self.finished:
-                    self._busy = False
+                expired = None if self.finished else self._expired
+                if expired is None and (not self._events or self.finished):
+                    self._busy = self._at_it = False
                     return
                 events, self._events = self._events, []
+            if expired is not None:
+                self._end_with(expired)
+                return
             for prompt, event in merged(events):
                 super()._feed(prompt, event)
                 if self._over():

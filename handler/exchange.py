@@ -2,7 +2,8 @@
 
     Call --begin--> Engine.submit;   event --> Reply.feed --> records --> the host takes them, in its own way and time
 
-Events come on the engine's thread and records are taken on the host's; a deque is all that the two share.
+Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
+it is bounded: a host stops taking records while its client does not read.
 """
 
 from __future__ import annotations
@@ -14,31 +15,59 @@ from functools import partial
 
 from ..formatters import Call
 from ..model.engine import Engine
-from ..model.errors import GenerationError, LmiError
+from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed
+from .admission import Admission
 
 __all__ = ["Exchange"]
 
 log = logging.getLogger(__name__)
 
+STRIDE = 16
+"""The fewest records between two looks at how many bytes wait."""
+
 
 class Exchange:
     """Runs a call and collects its records."""
 
-    __slots__ = ("_engine", "_on_news", "_tickets", "call", "finished", "records", "request_id")
+    __slots__ = (
+        "_admission",
+        "_engine",
+        "_expired",
+        "_look_at",
+        "_on_news",
+        "_tickets",
+        "begun",
+        "call",
+        "finished",
+        "records",
+        "request_id",
+    )
 
     def __init__(
-        self, call: Call, engine: Engine, *, request_id: str = "", on_news: Callable[[Exchange], None] | None = None
+        self,
+        call: Call,
+        engine: Engine,
+        admission: Admission,
+        *,
+        request_id: str = "",
+        on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
         self.call = call
         self.request_id = request_id
         self.records: deque[bytes] = deque()
         """What is ready to be sent."""
+        self.begun = False
+        """Whether there has been a record."""
         self.finished = False
         """No further record will come. Read it before `records`: it is set after the last record was put there."""
         self._engine = engine
+        self._admission = admission
         self._on_news = on_news
         self._tickets: list[int] = []
+        self._expired: LmiError | None = None
+        self._look_at = 0
+        """With how many records that wait their bytes are to be counted."""
 
     @property
     def exhausted(self) -> bool:
@@ -54,36 +83,71 @@ class Exchange:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
         for prompt, generation in enumerate(self.call.generations):
             if self.finished:
-                return
+                break
             try:
                 self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
             except LmiError as error:
                 self._feed(prompt, Failed.of(error))
+        if self._expired is not None:
+            self._engine.fail(self._tickets, self._expired)
+        if self.finished:
+            # It has ended meanwhile, perhaps before the last of them was there.
+            self._engine.abort(self._tickets)
 
     def abort(self) -> None:
         """Ends the generations; the records so far stay, and nothing is added to them."""
         if not self.finished:
-            self.finished = True
+            self._end()
             self._engine.abort(self._tickets)
+
+    def expire(self, error: LmiError) -> None:
+        """Ends it with an error; on any thread."""
+        self._expired = error
+        self._engine.fail(self._tickets, error)
+
+    def _end(self) -> None:
+        self.finished = True
+        self._admission.release(self)
 
     def _feed(self, prompt: int, event: Event) -> None:
         """Takes an event. What the formatter does wrong is this request's failure alone."""
         if self.finished:
             return
         reply = self.call.reply
+        records = self.records
         try:
-            self.records.extend(reply.feed(event, prompt))
+            if made := reply.feed(event, prompt):
+                records.extend(made)
+                self.begun = True
             ended = reply.finished
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
             ended = True
             self._fail(prompt, GenerationError(f"the output formatter failed: {error}"))
+        if not ended and len(records) > self._look_at:
+            ended = self._too_much(prompt)
         if ended:
-            self.finished = True
+            self._end()
             if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)
         if self._on_news is not None:
             self._on_news(self)
+
+    def _too_much(self, prompt: int) -> bool:
+        """Whether more waits to be sent than may; then the reply has been told to end.
+
+        Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
+        """
+        sizes = [len(record) for record in self.records.copy()]
+        waiting, most = sum(sizes), self._admission.max_unsent_bytes
+        if waiting > most:
+            message = f"{waiting} bytes wait for the client to read them, expected at most {most}"
+            log.warning("request %s ended: %s", self.request_id, message)
+            self._fail(prompt, SlowReaderError(f"{message} (option.max_unsent_bytes)"))
+            return True
+        room = (most - waiting) // max(sizes, default=1)
+        self._look_at = len(sizes) + min(max(room, STRIDE), len(sizes) + STRIDE)
+        return False
 
     def _fail(self, prompt: int, error: LmiError) -> None:
         """Lets the dialect tell of a failure of its own formatter, if it still can."""

@@ -38,7 +38,8 @@ class Extensions:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.workers = Workers(settings.user_code_threads or settings.max_rolling_batch_size)
+        threads = settings.user_code_threads or settings.max_rolling_batch_size
+        self.workers = Workers(threads, settings.limits.user_code_timeout)
         self.dialects: tuple[UserFormat, ...] = ()
         self.input: InputFormatter | None = None
         self.output: OutputFormatter | None = None

@@ -12,11 +12,12 @@ import struct
 from dataclasses import dataclass, field
 
 from ..formatters import Answer
-from ..formatters.base import JSON, Reply
+from ..formatters.base import JSON
 from ..model.errors import LmiError
 from .exchange import Exchange
+from .headers import headers_of
 
-__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange", "headers_of"]
+__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
 
 _LENGTH = struct.Struct(">i")
 
@@ -62,11 +63,6 @@ JAVAS_OWN = {"Content-Type": JSON}
 
 CODES = {415: 424}
 """Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
-
-
-def headers_of(reply: Reply | Answer) -> dict[str, str]:
-    """The headers that Java is to send."""
-    return {"Content-Type": reply.content_type, **reply.headers}
 
 
 def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:

@@ -14,9 +14,20 @@ from ..model.errors import LmiError, UserCodeError
 from ..model.events import Event, Failed
 from .user_code import shown
 
-__all__ = ["GuardedReply"]
+__all__ = ["GuardedReply", "broken_off", "plain_end"]
 
 log = logging.getLogger(__name__)
+
+
+def broken_off(reply: Reply, error: LmiError) -> list[bytes]:
+    """The records that end a stream that has begun, made without any code of the user's, which may hang."""
+    own = getattr(reply, "broken_off", None)
+    return own(error) if own is not None else reply.feed(Failed.of(error))
+
+
+def plain_end(error: LmiError) -> list[bytes]:
+    """The same where no dialect can be asked."""
+    return [line_record({"error": error.message, "code": 424})]
 
 
 class GuardedReply:
@@ -50,6 +61,11 @@ class GuardedReply:
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
 
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """See `broken_off`."""
+        self.finished, self.failure = True, error
+        return broken_off(self._inner, error)
+
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         """What `event` brings; sets `finished`. Raises LmiError."""
         raise NotImplementedError
@@ -70,4 +86,4 @@ class GuardedReply:
                 return records
         except Exception:
             log.exception("the dialect cannot tell of the failure either")
-        return [line_record({"error": error.message, "code": 424})]
+        return plain_end(error)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..formatters import Answer, Request
 from .exchange import Exchange
-from .frames import headers_of
+from .headers import headers_of
 from .service import Service
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]

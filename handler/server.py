@@ -31,6 +31,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -38,9 +39,10 @@ from starlette.types import Receive, Scope, Send
 
 from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
 from ..formatters.base import Page
-from ..model.errors import LmiError, UnauthorizedError
+from ..model.errors import LmiError, TooLargeError, UnauthorizedError, UnavailableError
 from .asynchronous import AsyncService, Stream
-from .headers import ATTRIBUTES_HEADER, attributes_of
+from .connections import Connections, read_body
+from .headers import ATTRIBUTES_HEADER, attributes_of, headers_of
 from .service import Service
 
 __all__ = ["application"]
@@ -51,12 +53,13 @@ log = logging.getLogger(__name__)
 class StreamResponse(Response):
     """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, connections: Connections) -> None:
         self._stream = stream
+        self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
-        with self._stream:
+        with self._stream, self._connections.during(scope):
             sending = asyncio.ensure_future(self._send_all(send))
             leaving = asyncio.ensure_future(_disconnected(receive))
             done, _ = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -71,7 +74,7 @@ class StreamResponse(Response):
         exchange = stream.exchange
         await stream.ready()
         reply = exchange.call.reply
-        headers = {"content-type": reply.content_type, **reply.headers}
+        headers = headers_of(reply)
         whole = exchange.finished and len(exchange.records) <= 1
         if whole:
             body = exchange.records.popleft() if exchange.records else b""
@@ -102,29 +105,45 @@ class LocalServer:
         self._service = service
         self._key = key.encode() if key else None
         self._streams: AsyncService
+        self._sending: Connections
+        self._reading: Connections
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Ties the service to the event loop that the server runs on."""
         self._streams = AsyncService(self._service)
+        limit = self._service.settings.limits.request_timeout
+        self._reading, self._sending = Connections(limit), Connections(limit + GRACE)
         yield
 
     async def ping(self, _request: HttpRequest) -> Response:
         """SageMaker's health check."""
         if self._service.engine.healthy:
             return JSONResponse({"status": "Healthy"})
-        return JSONResponse({"status": "Unhealthy"}, 503)
+        return JSONResponse({"status": "Unhealthy"}, 503, LATER)
 
     async def health(self, _request: HttpRequest) -> Response:
         """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
         if self._service.engine.healthy:
             return JSONResponse({"status": "Healthy"})
-        return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503)
+        return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
 
     async def serve(self, http: HttpRequest) -> Response:
         """A request in any dialect."""
+        too_large: TooLargeError | None = None
+        body = b""
+        admitted = self._admitted(http)
+        most = self._service.settings.limits.max_body_bytes
+        try:
+            with self._reading.during(http.scope):
+                body = await read_body(http, most if admitted else min(most, STRANGERS))
+        except TooLargeError as error:
+            too_large = error
+        except ClientDisconnect:
+            # Nobody reads it.
+            return Response(status_code=400)
         request = Request(
-            body=await http.body(),
+            body=body,
             headers=dict(http.headers),
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
@@ -135,15 +154,17 @@ class LocalServer:
         found = route_of(request, self._service.dialects)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
-        if not self._admitted(http):
-            return _answer(refusal(UNAUTHORIZED, request, self._service.settings))
+        if not admitted or too_large is not None:
+            answer = refusal(too_large if admitted and too_large else UNAUTHORIZED, request, self._service.settings)
+            # What is left of a body must not be taken for the next request.
+            return _answer(answer if too_large is None else replace(answer, headers={**answer.headers, **CLOSE}))
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return Response("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
             return _answer(await self._page(found[0], page, request))
         opened = self._streams.open(request)
-        return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened)
+        return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened, self._sending)
 
     async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
         """An answer without the engine; one of the user's own dialects gives it apart."""
@@ -165,6 +186,12 @@ class LocalServer:
 
 
 INVOCATIONS = "/invocations"
+GRACE = 5.0
+"""Seconds beyond option.request_timeout in which an error can still be sent."""
+STRANGERS = 1 << 20
+"""Bytes that are read of the body of somebody who has no key."""
+CLOSE = {"Connection": "close"}
+LATER = {"Retry-After": str(UnavailableError.retry_after)}
 
 
 def _path(path: str) -> str:
@@ -176,7 +203,8 @@ UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the 
 
 
 def _answer(answer: Answer) -> Response:
-    return Response(answer.body, answer.status, dict(answer.headers), answer.content_type)
+    headers = headers_of(answer)
+    return Response(answer.body, answer.status, headers, headers.pop("Content-Type"))
 
 
 def application(service: Service, key: str | None = None) -> Starlette:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import Answer, Format, Request, receive
+from ..formatters import Answer, Format, Request, receive, refusal
 from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
+from ..model.errors import TooLargeError
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
+from .admission import Admission
 from .deferred import Deferred
 from .exchange import Exchange
 from .extensions import NONE, Extensions, Handed, load_extensions
+from .watch import Watch
 
 __all__ = ["Service"]
 
@@ -30,10 +34,12 @@ class Service:
     def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: Handed = NONE) -> None:
         self.settings = settings
         self.engine = engine or RemoteEngine(settings)
+        self.admission = Admission(settings, self.engine)
         self.info: EngineInfo
         self._handed = handed
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
+        self._watch: Watch | None = None
         startup.mark("imports, options")
 
     @property
@@ -56,6 +62,8 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
+        self._watch.start()
         startup.mark("engine's process")
         took = startup.stages()
         log.info("ready after %.2f s: %s", sum(took.values()), startup.shown(took))
@@ -67,11 +75,19 @@ class Service:
 
         Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
         """
+        refused = self.admission.refusal(request)
+        if refused is not None:
+            log.info("request %s refused: %s", request.request_id, refused)
+            # A body that is too long is not read, not even for the dialect.
+            told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
+            return refusal(refused, told, self.settings)
         exchange: Exchange
         if (extensions := self._extensions) is not None and extensions.concerns(request):
             exchange = Deferred(
                 partial(extensions.receive, request),
+                lambda error: refusal(error, request, self.settings),
                 self.engine,
+                self.admission,
                 extensions.workers,
                 request_id=request.request_id,
                 on_news=on_news,
@@ -82,7 +98,8 @@ class Service:
             if isinstance(call, Answer):
                 log.info("request %s refused: %s", request.request_id, call.failure)
                 return call
-            exchange = Exchange(call, self.engine, request_id=request.request_id, on_news=on_news)
+            exchange = Exchange(call, self.engine, self.admission, request_id=request.request_id, on_news=on_news)
+        self.admission.admit(exchange)
         exchange.begin()
         return exchange
 
@@ -103,6 +120,8 @@ class Service:
 
     def close(self) -> None:
         """Ends the engine."""
+        if self._watch is not None:
+            self._watch.close()
         self.engine.close()
         if self._extensions is not None:
             self._extensions.workers.close()

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ..model.errors import OptionError, RequestError, UserCodeError
-from .workers import Workers
+from .workers import Abandoned, Workers
 
 __all__ = [
     "GROUP",
@@ -68,10 +68,15 @@ class Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What it returns; of a coroutine function, what that comes to."""
+        workers = self._workers
         try:
-            result = self._function(*arguments, **named)
-            return self._workers.resolve(result) if inspect.isawaitable(result) else result
-        except RequestError:
+            call = workers.enter(self.name)
+            try:
+                result = self._function(*arguments, **named)
+                return workers.resolve(result) if inspect.isawaitable(result) else result
+            finally:
+                workers.leave(call)
+        except (RequestError, Abandoned):
             raise
         except BaseException as error:
             # A SystemExit too: it is not the user's to end the process.

@@ -22,7 +22,7 @@ from ..model.errors import LmiError, OptionError, UserCodeError
 from ..model.events import Event
 from ..model.generation import Generation
 from ..model.options import Settings
-from .guarded import GuardedReply
+from .guarded import GuardedReply, plain_end
 from .user_code import Function, kind_of, shown
 from .workers import Workers
 
@@ -163,6 +163,11 @@ class UserReply(GuardedReply):
     def __init__(self, inner: Reply, feed: Function, refuse: Callable[[LmiError], Answer]) -> None:
         super().__init__(inner, refuse)
         self._feed = feed
+
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """The dialect's own words are code of the user's."""
+        self.finished, self.failure = True, error
+        return plain_end(error)
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         records: Any = self._feed(event, prompt)

@@ -1,100 +1,255 @@
 """Threads for code of the user's: however slow it is, the engine's thread and the host's go on.
 
-    submit(work) --> an idle thread, or a new one while there are fewer than `most`, or the queue
+    submit(work, owner) --> an idle thread, or a new one while there are fewer than `most`, or the queue
+    enter(name) --> the user's function --> leave
+                        |
+                        +--sweep: it takes too long--> owner.abandon(UserCodeError); another thread takes the place
 
-Threads are started as they are needed, are kept, and do not keep the process alive.
+Threads are started as they are needed, are kept, and do not keep the process alive. One that hangs cannot be ended: it
+is left to itself, and what it comes back with, if it ever does, is dropped. At most MOST_STUCK are replaced.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Workers"]
+from ..model.errors import LmiError, UserCodeError
+from .user_loop import UserLoop
+
+__all__ = ["Abandoned", "Owner", "Workers"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MOST_STUCK = 64
+"""How many threads that hang are replaced by others; those beyond take away from `most`."""
+
+
+class Abandoned(BaseException):
+    """Ends the work on a thread that has been given up: nobody waits for it. Not to be caught on the way."""
+
+
+class Owner(Protocol):
+    """Whoever has work done."""
+
+    def abandon(self, error: LmiError) -> None:
+        """Takes `error` for what came of the work, which goes no further."""
+        ...
+
+
+@dataclass(slots=True)
+class _Task:
+    """Work on its way."""
+
+    run: Callable[[], object]
+    owner: Owner | None
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A function of the user's that runs."""
+
+    name: str
+    deadline: float
+    owner: Owner | None
+    awaited: Future[Any] | None = None
+    replaced: bool = False
+    """Whether its thread hangs and another one has its place."""
+
+
+class _Current(threading.local):
+    """What a thread is at."""
+
+    task: _Task | None = None
+    calls: list[Call]
+
+    def __init__(self) -> None:
+        self.calls = []
+
 
 class Workers:
     """A bounded pool of daemon threads, and one event loop for what of the user's is asynchronous."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, timeout: float = 60.0) -> None:
+        """`timeout`: seconds that a call may take."""
         self._most = most
-        self._queue: deque[Callable[[], object]] = deque()
+        self._timeout = timeout
+        self._queue: deque[_Task] = deque()
         self._wake = threading.Condition()
         self._threads = 0
+        """Without those that hang and have been replaced."""
         self._waiting = 0
+        self._replaced = 0
+        self._hanging = 0
+        """Those that have not been replaced."""
         self._closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = UserLoop(MOST_STUCK)
+        self._current = _Current()
+        self._calls: dict[Call, None] = {}
+        """Oldest first, which is the next to take too long: all have the same time."""
 
-    def submit(self, work: Callable[[], object]) -> None:
-        """Runs `work` on a thread, in its turn; what it raises is logged. Never waits."""
+    @property
+    def stuck(self) -> int:
+        """How many threads hang."""
+        return self._replaced + self._hanging
+
+    def submit(self, work: Callable[[], object], owner: Owner | None = None) -> None:
+        """Runs `work` on a thread, in its turn; what it raises is logged. Never waits.
+
+        `owner` is told where the work hangs, and where there is no thread left that could do it.
+        """
         with self._wake:
-            self._queue.append(work)
-            # Those that wait may have been woken for what stood in the queue before.
-            if self._waiting >= len(self._queue):
-                self._wake.notify()
-            elif self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._run, name="lmi-user-code", daemon=True).start()
+            none_left = self._hanging >= self._most
+            if not none_left:
+                self._queue.append(_Task(work, owner))
+                # Those that wait may have been woken for what stood in the queue before.
+                if self._waiting >= len(self._queue):
+                    self._wake.notify()
+                else:
+                    self._grow()
+        if none_left and owner is not None:
+            owner.abandon(self._no_thread())
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, for those who want to know what came of it."""
-        future: Future[T] = Future()
+        asked = _Asked()
 
         def run() -> None:
             try:
-                future.set_result(work())
+                asked.future.set_result(work())
+            except Abandoned:
+                raise
             except BaseException as error:  # noqa: BLE001 - it is the caller's
-                future.set_exception(error)
+                asked.future.set_exception(error)
 
-        self.submit(run)
-        return future
+        self.submit(run, asked)
+        return asked.future
+
+    def enter(self, name: str) -> Call | None:
+        """Notes that a function of the user's is about to run. None on a thread that is none of these."""
+        current = self._current
+        if current.task is None:
+            return None
+        call = Call(name, time.monotonic() + self._timeout, current.task.owner)
+        current.calls.append(call)
+        with self._wake:
+            self._calls[call] = None
+        return call
+
+    def leave(self, call: Call | None) -> None:
+        """Notes that it has ended; raises Abandoned if nobody has waited for that."""
+        if call is None:
+            return
+        self._current.calls.pop()
+        with self._wake:
+            if call in self._calls:
+                del self._calls[call]
+                return
+            if call.replaced:
+                self._replaced -= 1
+            else:
+                self._hanging -= 1
+        log.warning("%s has returned after all", call.name)
+        raise Abandoned(call)
 
     def resolve(self, awaitable: Awaitable[T]) -> T:
         """What `awaitable` gives, awaited on the loop that all asynchronous code of the user's shares.
 
         Waits for it: to be called on one of these threads.
         """
+        future = self._loop.run(awaitable)
+        if self._current.calls:
+            self._current.calls[-1].awaited = future
+        return future.result()
 
-        async def run() -> T:
-            return await awaitable
+    def sweep(self, now: float) -> float:
+        """Gives up the calls that have taken too long by `now` (time.monotonic). Returns when to look again."""
+        while True:
+            with self._wake:
+                call = next(iter(self._calls), None)
+            if call is None or call.deadline > now:
+                next_call = now + self._timeout if call is None else call.deadline
+                return min(next_call, self._loop.sweep(now))
+            message = f"{call.name} has not returned within {self._timeout:g} seconds (option.user_code_timeout)"
+            self._give_up(call, UserCodeError(message))
 
-        return asyncio.run_coroutine_threadsafe(run(), self._running_loop()).result()
+    def give_up(self, owner: Owner, error: LmiError) -> bool:
+        """Abandons the work of `owner` if it is with a function of the user's just now."""
+        with self._wake:
+            calls = [call for call in self._calls if call.owner is owner]
+        given_up = [self._give_up(call, error) for call in calls]
+        return any(given_up)
 
     def close(self) -> None:
         """Lets the threads end when they have done what is queued."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
+        self._loop.close()
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _give_up(self, call: Call, error: LmiError) -> bool:
+        left: list[_Task] = []
         with self._wake:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
-            return self._loop
+            if call not in self._calls:
+                return False
+            del self._calls[call]
+            call.replaced = self._replaced < MOST_STUCK
+            if call.replaced:
+                self._replaced += 1
+                self._threads -= 1
+                if self._queue:
+                    self._grow()
+            else:
+                self._hanging += 1
+                if self._hanging >= self._most:
+                    left = [*self._queue]
+                    self._queue.clear()
+        log.error("%s hangs, its thread is left to itself; %d hang", call.name, self.stuck)
+        if call.awaited is not None:
+            # Its thread hangs no longer; whether the loop does will show.
+            call.awaited.cancel()
+            self._loop.suspect()
+        if call.owner is not None:
+            call.owner.abandon(error)
+        for task in left:
+            if task.owner is not None:
+                task.owner.abandon(self._no_thread())
+        return True
+
+    def _no_thread(self) -> UserCodeError:
+        return UserCodeError(f"code of the user's is not called: {self.stuck} threads hang in it")
+
+    def _grow(self) -> None:
+        """Starts a thread, if there may be one more."""
+        if self._threads < self._most:
+            self._threads += 1
+            threading.Thread(target=self._run, name="lmi-user-code", daemon=True).start()
 
     def _run(self) -> None:
-        while (work := self._next()) is not None:
+        while (task := self._next()) is not None:
+            self._current.task = task
             try:
-                work()
+                task.run()
+            except Abandoned as abandoned:
+                call = abandoned.args[0]
+                if call.replaced:
+                    return
             except BaseException:
                 log.exception("code of the user's failed where nobody expected it")
             # Nothing of this work is to be kept alive by a thread that waits.
-            del work
+            del task
+            self._current.task = None
 
-    def _next(self) -> Callable[[], object] | None:
+    def _next(self) -> _Task | None:
         with self._wake:
             while not self._queue:
                 if self._closed:
@@ -105,6 +260,12 @@ class Workers:
             return self._queue.popleft()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
+@dataclass(slots=True)
+class _Asked:
+    """Somebody who waits for a future."""
+
+    future: Future[Any] = field(default_factory=Future[Any])
+
+    def abandon(self, error: LmiError) -> None:
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_exception(error)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from .errors import LmiError
 from .events import Event
 from .generation import Generation
 from .images import Image
@@ -25,7 +26,9 @@ from .options import Settings
 __all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "limits", "load_backend"]
 
 Sink = Callable[[Event], None]
-"""Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise."""
+"""Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.
+
+Never on two threads at once, though a failure may come on another one (Engine.fail)."""
 
 Listener = Callable[[], None]
 """Called on the engine's thread after the sinks have got what one step brought."""
@@ -72,6 +75,13 @@ class Engine(Protocol):
         """Ends generations; nothing more comes of them. Unknown tickets are ignored."""
         ...
 
+    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
+        """Ends generations with `error`, which their sinks get as from the engine: never while one of them is running.
+
+        For any thread; does not wait for the engine. Unknown tickets are ignored.
+        """
+        ...
+
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
         ...
@@ -98,6 +108,10 @@ class Backend(Protocol):
         With images, those of the conversation in their order, it may run on several threads at once. Raises
         RequestError.
         """
+        ...
+
+    def tokens(self, prepared: Any) -> int:
+        """How many tokens what `prepare` returned may come to: of each sequence the prompt's and those it generates."""
         ...
 
     def add(self, prepared: Any) -> None:

@@ -22,9 +22,10 @@ from msgspec import structs
 
 from . import startup
 from .engine import Backend, load_backend
-from .errors import GenerationError, LmiError, MemoryShortError, RequestError, StartError, one_line
+from .errors import GenerationError, LmiError, MemoryShortError, OverloadedError, RequestError, StartError, one_line
 from .events import Event, Failed
 from .image_rules import ImageRules
+from .in_flight import InFlight
 from .intake import Intake
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
 
@@ -55,13 +56,16 @@ def start_error(error: BaseException) -> StartError:
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
-    def __init__(self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules) -> None:
+    def __init__(
+        self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules, most_tokens: int | None = None
+    ) -> None:
         self._channel = channel
         self._backend = backend
         self._intake = Intake(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
+        self._flight = None if most_tokens is None else InFlight(most_tokens)
         self._work = threading.Event()
         self._gone = False
 
@@ -72,6 +76,8 @@ class EngineProcess:
         while not self._gone:
             self._start_and_end()
             events = backend.step() if backend.busy else []
+            if self._flight is not None:
+                self._flight.take_note(events)
             while self._events:
                 events.append(self._events.popleft())
             if events:
@@ -84,14 +90,32 @@ class EngineProcess:
         """Hands the backend what has come in since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
+        if self._flight is not None:
+            # What is about to end takes no room from what comes.
+            for numbers in self._aborts.copy():
+                self._flight.drop(numbers)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:
-                self._backend.add(prepared)
+                self._add(number, prepared)
             except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
         for _ in range(aborts):
-            self._backend.abort(self._aborts.popleft())
+            numbers = self._aborts.popleft()
+            self._backend.abort(numbers)
+            if self._flight is not None:
+                self._flight.drop(numbers)
+
+    def _add(self, number: int, prepared: Any) -> None:
+        if self._flight is None:
+            self._backend.add(prepared)
+            return
+        self._flight.admit(number, self._backend.tokens(prepared))
+        try:
+            self._backend.add(prepared)
+        except BaseException:
+            self._flight.drop((number,))
+            raise
 
     def _take_in(self) -> None:
         """The intake thread: a request that fails here fails alone."""
@@ -115,7 +139,7 @@ class EngineProcess:
         if not isinstance(error, LmiError):
             log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
-        elif not isinstance(error, RequestError):
+        elif not isinstance(error, RequestError | OverloadedError):
             log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
         self._work.set()
@@ -162,7 +186,8 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         try:
-            EngineProcess(channel, backend, setup.settings.images).run()
+            limits = setup.settings.limits
+            EngineProcess(channel, backend, setup.settings.images, limits.max_tokens_in_flight).run()
         except Exception as error:
             log.exception("the engine is beyond use")
             channel.send(Broken("GenerationError", f"the engine failed: {error}"))

@@ -8,19 +8,23 @@
     │   ├── UnsupportedError    understood, but this model or engine cannot honour it
     │   ├── ContentFilterError  the user's content filter flagged the prompt
     │   ├── MediaTypeError      the body is not JSON by its Content-Type
+    │   ├── TooLargeError       the body is longer than may be
     │   ├── UnauthorizedError   no key, or a wrong one
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
     │   ├── UserCodeError       code of the user's (a formatter, a dialect, a filter) failed on this request
     │   ├── OverloadedError     a limit on queued work was reached
+    │   ├── TimeLimitError      the request took longer than may be
+    │   ├── SlowReaderError     the client does not read its answer
     │   └── UnavailableError    the engine is starting, being rebuilt, or gone
     └── StartError            the model cannot be served at all
         ├── OptionError         an option is unknown or its value is wrong
         └── MemoryShortError    not enough memory for weights or KV cache
 
 Each dialect renders an error in its own shape; a host only adds what its protocol demands. `status` is the HTTP status
-that the error has where nothing else is laid down, `code` a stable word for programs, `param` the offending field.
+that the error has where nothing else is laid down, `code` a stable word for programs, `param` the offending field,
+`retry_after` in how many seconds the same request may succeed, for the header Retry-After (RFC 9110, 10.2.3).
 Messages are one line: the Java front end turns a line break into a 500.
 """
 
@@ -42,7 +46,10 @@ __all__ = [
     "ParameterError",
     "PayloadError",
     "RequestError",
+    "SlowReaderError",
     "StartError",
+    "TimeLimitError",
+    "TooLargeError",
     "UnauthorizedError",
     "UnavailableError",
     "UnsupportedError",
@@ -65,6 +72,7 @@ class LmiError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
+    retry_after: ClassVar[int | None] = None
 
     def __init__(self, message: str, param: str | None = None) -> None:
         self.message = one_line(message)
@@ -129,6 +137,13 @@ class MediaTypeError(RequestError):
     code = "unsupported_media_type"
 
 
+class TooLargeError(RequestError):
+    """The body is longer than `option.max_body_bytes`."""
+
+    status = 413
+    code = "request_too_large"
+
+
 class UnauthorizedError(RequestError):
     """The key is missing or wrong."""
 
@@ -166,6 +181,20 @@ class OverloadedError(EngineError):
 
     status = 429
     code = "overloaded"
+    retry_after = 1
+
+
+class TimeLimitError(EngineError):
+    """The request has taken `option.request_timeout`."""
+
+    status = 504
+    code = "time_limit_exceeded"
+
+
+class SlowReaderError(EngineError):
+    """`option.max_unsent_bytes` of the answer wait for the client to read them."""
+
+    code = "slow_reader"
 
 
 class UnavailableError(EngineError):
@@ -173,6 +202,7 @@ class UnavailableError(EngineError):
 
     status = 503
     code = "engine_unavailable"
+    retry_after = 10
 
 
 class StartError(LmiError):
@@ -205,12 +235,15 @@ _KINDS: dict[str, type[LmiError]] = {
         UnsupportedError,
         ContentFilterError,
         MediaTypeError,
+        TooLargeError,
         UnauthorizedError,
         NotFoundError,
         EngineError,
         GenerationError,
         UserCodeError,
         OverloadedError,
+        TimeLimitError,
+        SlowReaderError,
         UnavailableError,
         StartError,
         OptionError,

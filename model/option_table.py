@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .image_rules import LARGEST_IMAGES, MOST_PIXELS
 from .option_host import HOST_OPTIONS
+from .option_limits import LIMIT_OPTIONS
 from .option_row import Kind, Option
 
 __all__ = ["OPTIONS", "find", "options_table"]
@@ -122,6 +123,8 @@ OPTIONS: tuple[Option, ...] = (
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
         default="false", choices=("false", "true", "huggingface"),
     ),
+    # Limits.
+    *LIMIT_OPTIONS,
     # Images.
     Option(
         "allowed_media_domains", "list", "Hosts that images may be fetched from: names, `*.example.com` for what is "

@@ -19,6 +19,7 @@ from typing import Any, cast
 from .image_rules import image_rules
 from .option_engine import ON_TRANSFORMERS, ON_VLLM, check_mpi, engine_of, host_number, model_of
 from .option_faults import refuse, shown
+from .option_limits import limits_of
 from .option_row import Option
 from .option_rules import value_of
 from .option_table import OPTIONS, find, options_table
@@ -172,6 +173,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         load_in_8bit=values.get("load_in_8bit", False),
         load_in_4bit=values.get("load_in_4bit", False),
         images=images,
+        limits=limits_of(values),
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,

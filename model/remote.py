@@ -61,6 +61,8 @@ class _Link:
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
         self.sinks: dict[int, Sink] = {}
         self.sending = threading.Lock()
+        self.telling = threading.Lock()
+        """Held while sinks are told something: once a step."""
         self.cause: LmiError | None = None
         threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
         try:
@@ -78,6 +80,14 @@ class _Link:
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def abort(self, numbers: tuple[int, ...]) -> None:
+        """Has the engine end generations."""
+        try:
+            with self.sending:
+                self.channel.send(Abort(numbers))
+        except OSError:
+            log.debug("abort: the engine has just ended")
 
     def end(self, patience: float = 10.0) -> None:
         """Closes the channel, at which the process ends by itself, or is killed after `patience` seconds."""
@@ -179,11 +189,21 @@ class RemoteEngine:
             return
         running = tuple(ticket for ticket in tickets if link.sinks.pop(ticket, None) is not None)
         if running:
-            try:
-                with link.sending:
-                    link.channel.send(Abort(running))
-            except OSError:
-                log.debug("abort: the engine has just ended")
+            link.abort(running)
+
+    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
+        """Ends generations with `error`. Where there is no engine they have ended already."""
+        link = self._link
+        if link is None:
+            return
+        failed = Failed.of(error)
+        with link.telling:
+            running = [(ticket, sink) for ticket in tickets if (sink := link.sinks.pop(ticket, None)) is not None]
+            for _, sink in running:
+                sink(failed)
+        if running:
+            self._notify()
+            link.abort(tuple(ticket for ticket, _ in running))
 
     def close(self) -> None:
         """Ends the engine for good; what runs gets an error."""
@@ -198,7 +218,9 @@ class RemoteEngine:
         try:
             while (message := link.channel.receive()) is not None:
                 if isinstance(message, Step):
-                    self._hand_out(message, link.sinks)
+                    with link.telling:
+                        self._hand_out(message, link.sinks)
+                    self._notify()
                 elif isinstance(message, Broken):
                     link.cause = UnavailableError(message.message)
         except Exception:
@@ -213,7 +235,6 @@ class RemoteEngine:
             if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
                 sinks.pop(number, None)
             sink(event)
-        self._notify()
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -231,9 +252,10 @@ class RemoteEngine:
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
-        for number in list(link.sinks):
-            if (sink := link.sinks.pop(number, None)) is not None:
-                sink(failed)
+        with link.telling:
+            for number in list(link.sinks):
+                if (sink := link.sinks.pop(number, None)) is not None:
+                    sink(failed)
         self._notify()
         link.end()
         if time.monotonic() - self._since > STEADY:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from .image_rules import ImageRules
+from .option_limits import Limits
 
 __all__ = ["Settings"]
 
@@ -66,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     load_in_8bit: bool = False
     load_in_4bit: bool = False
     images: ImageRules = ImageRules()
+    limits: Limits = Limits()
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
     cluster_size: int = 1

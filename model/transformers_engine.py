@@ -136,6 +136,10 @@ class TransformersEngine:
             raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
         return self._requests.prepare(number, generation)
 
+    def tokens(self, prepared: Prepared) -> int:
+        """Of all sequences: the prompt's, and those that may be generated."""
+        return (len(prepared.prompt_ids) + prepared.max_tokens) * len(prepared.choosers)
+
     def add(self, prepared: Prepared) -> None:
         """Queues the sequences."""
         generation = prepared.generation

@@ -37,6 +37,7 @@ class Requests:
 
     def __init__(self, loaded: Loaded, settings: Settings, arguments: Arguments) -> None:
         self._loaded = loaded
+        self._most = settings.limits.max_prompt_tokens
         self._max_logprobs = arguments.max_logprobs
         self._chat = Chat(loaded.tokenizer, settings)
         self._guides = Guides(
@@ -51,7 +52,7 @@ class Requests:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         request = self._chat.request(conversation) if conversation else None
         ids = self._prompt(generation, request)
-        max_tokens = room(generation, len(ids), self._loaded.context)
+        max_tokens = room(generation, len(ids), self._loaded.context, self._most)
         self._check(sampling)
         field = conversation.tools_field if conversation else "tools"
         guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None), field)

@@ -20,6 +20,7 @@ from .events import Delta, Event, Failed, Finish, Started
 from .generation import Embedding, Generation
 from .images import Image
 from .options import Settings
+from .vllm_sampling import check_prompt
 from .vllm_setup import client_errors, start_vllm
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class _Prepared:
 
     number: int
     prompt: Any
+    tokens: int
     params: PoolingParams
     field: str
 
@@ -63,6 +65,7 @@ class VllmEmbedding:
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
+        self._most = settings.limits.max_prompt_tokens
         self._running: set[str] = set()
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
 
@@ -97,7 +100,11 @@ class VllmEmbedding:
         except self._client_errors as error:
             raise ParameterError(f"{field}: {error}", field) from error
         self._check(cut, field)
-        return _Prepared(number, prompt, params, field)
+        return _Prepared(number, prompt, len(cut), params, field)
+
+    def tokens(self, prepared: _Prepared) -> int:
+        """The text's."""
+        return prepared.tokens
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the request; raises RequestError."""
@@ -196,6 +203,7 @@ class VllmEmbedding:
         return [*ids[:before], *kept, *ids[len(ids) - after :]]
 
     def _check(self, ids: list[int], field: str) -> None:
+        check_prompt(field, len(ids), self._most)
         context = self._info.context
         if not 1 <= len(ids) <= context:
             raise ContextError(

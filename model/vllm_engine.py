@@ -51,6 +51,7 @@ class _Prepared:
     generation: Generation
     prompt: Any
     prompt_ids: list[int]
+    tokens: int
     params: list[SamplingParams]
     splitters: list[Splitter | None]
     skip_special_tokens: bool
@@ -78,6 +79,7 @@ class VllmEngine:
 
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)
+        self._most = settings.limits.max_prompt_tokens
         self._llm = start_vllm(settings, self._typical.decide)
         import vllm
 
@@ -114,7 +116,7 @@ class VllmEngine:
             request = self._chat.request(conversation) if conversation else None
             prompt = self._chat.render(request, images) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
-            max_tokens = room(generation, len(ids), self._info.context)
+            max_tokens = room(generation, len(ids), self._info.context, self._most)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
             params = sampling_params(generation, self._defaults, max_tokens, guided, extra, connected=self._connected)
@@ -130,7 +132,13 @@ class VllmEngine:
         if sampling.beams is not None:
             shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
             beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
-        return _Prepared(number, generation, prompt, ids, params, splitters, skip, at_once, guide_field, beams)
+        width = sampling.beams.width if sampling.beams is not None else len(params)
+        tokens = (len(ids) + max_tokens) * width
+        return _Prepared(number, generation, prompt, ids, tokens, params, splitters, skip, at_once, guide_field, beams)
+
+    def tokens(self, prepared: _Prepared) -> int:
+        """Of all sequences: the prompt's, and those that may be generated."""
+        return prepared.tokens
 
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""

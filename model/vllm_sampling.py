@@ -86,9 +86,19 @@ def sampling_params(
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
 
 
-def room(generation: Generation, prompt_tokens: int, context: int) -> int:
-    """How many tokens may be generated after a prompt of so many; raises ContextError."""
+def check_prompt(field: str, tokens: int, most: int | None) -> None:
+    """Raises ContextError for a prompt of more than `most` tokens."""
+    if most is not None and tokens > most:
+        raise ContextError(
+            f"{field}: expected a prompt of at most {most} tokens (option.max_prompt_tokens), got {tokens} tokens",
+            field,
+        )
+
+
+def room(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
+    """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
     field = generation.prompt_field
+    check_prompt(field, prompt_tokens, most)
     left = context - prompt_tokens
     if prompt_tokens < 1 or left < 1:
         raise ContextError(

@@ -24,6 +24,8 @@ from lmi.model.errors import (
     NotFoundError,
     OverloadedError,
     ParameterError,
+    TimeLimitError,
+    TooLargeError,
     UnauthorizedError,
     UnavailableError,
 )
@@ -411,6 +413,8 @@ TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
     (ContentFilterError("messages: refused", "messages"), 400, "content_filter", OTHER),
     (GenerationError("the engine failed"), 500, "generation_failed", OTHER),
     (UnavailableError("the engine is starting"), 503, "engine_unavailable", OTHER),
+    (TooLargeError("too long"), 413, "request_too_large", OTHER),
+    (TimeLimitError("too slow"), 504, "time_limit_exceeded", OTHER),
 ]
 
 

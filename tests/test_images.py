@@ -213,6 +213,9 @@ class Hand:
         self.given[number] = [image.data for image in images]
         return f"prepared {number}"
 
+    def tokens(self, prepared: Any) -> int:
+        raise NotImplementedError
+
     def add(self, prepared: Any) -> None: ...
 
     def abort(self, numbers: Sequence[int]) -> None: ...

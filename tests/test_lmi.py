@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from lmi.model.errors import (
     ParameterError,
     PayloadError,
     StartError,
+    TimeLimitError,
+    TooLargeError,
     UnavailableError,
     UnsupportedError,
 )
@@ -141,6 +144,16 @@ def test_sample_payload_error() -> None:
         assert (answer.body, answer.status, answer.content_type) == (b'{"error":"the reason","code":424}', 424, JSON)
 
 
+@pytest.mark.parametrize("payload", [None, {"inputs": PROMPT}, {"inputs": PROMPT, "stream": True}])
+@pytest.mark.parametrize(("kind", "status"), [(OverloadedError, 429), (TooLargeError, 413)])
+def test_what_is_refused_unseen_has_its_own_status(
+    kind: type[LmiError], status: int, payload: dict[str, Any] | None
+) -> None:
+    answer = refuse(kind("the reason"), payload, Request(b""), settings())
+    assert (answer.status, answer.content_type) == (status, JSON)
+    assert json.loads(answer.body) == {"error": "the reason", "code": status}
+
+
 WHOLE_ERROR = (
     b'{"generated_text":"","details":{"finish_reason":"error","generated_tokens":null,"inputs":null,"tokens":null},'
     b'"error":"the reason"}'
@@ -152,7 +165,7 @@ LAST_LINE_ERROR = (
 
 
 @pytest.mark.parametrize(
-    "kind", [LmiError, ParameterError, ContextError, UnsupportedError, OverloadedError, UnavailableError, StartError]
+    "kind", [LmiError, ParameterError, ContextError, UnsupportedError, TimeLimitError, UnavailableError, StartError]
 )
 @pytest.mark.parametrize(
     ("payload", "formatter", "body", "content_type"),

@@ -21,6 +21,8 @@ from lmi.model.errors import (
     OverloadedError,
     ParameterError,
     PayloadError,
+    TimeLimitError,
+    TooLargeError,
     UnauthorizedError,
     UnavailableError,
 )
@@ -206,6 +208,8 @@ ERRORS: list[tuple[LmiError, int]] = [
     (OverloadedError("too many requests"), 429),
     (GenerationError("the engine failed"), 500),
     (UnavailableError("the engine is starting"), 503),
+    (TooLargeError("too long"), 413),
+    (TimeLimitError("too slow"), 504),
 ]
 
 

@@ -22,6 +22,8 @@ from lmi.model.errors import (
     OverloadedError,
     ParameterError,
     PayloadError,
+    TimeLimitError,
+    TooLargeError,
     UnavailableError,
     UnsupportedError,
 )
@@ -166,6 +168,8 @@ def test_shapes(path: str, details: bool, top: int, stream: bool) -> None:
         (GenerationError("why"), 424, "generation", "Request failed during generation: why"),
         (EngineError("why"), 424, "generation", "Request failed during generation: why"),
         (UnavailableError("why"), 503, "generation", "why"),
+        (TooLargeError("why"), 413, "request_too_large", "why"),
+        (TimeLimitError("why"), 504, "generation", "Request failed during generation: why"),
         (LmiError("why"), 424, "generation", "why"),
     ],
 )

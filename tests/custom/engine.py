@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lmi.model.engine import EngineInfo, Listener, Sink
+from lmi.model.errors import LmiError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation
 
@@ -35,6 +36,13 @@ class ScriptedEngine:
 
     def abort(self, tickets: Sequence[int]) -> None:
         self.aborted += [ticket for ticket in tickets if self.sinks.pop(ticket, None) is not None]
+
+    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
+        for ticket in tickets:
+            if sink := self.sinks.pop(ticket, None):
+                sink(Failed.of(error))
+        for listener in self._listeners:
+            listener()
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)

@@ -1,0 +1,99 @@
+"""Which requests a service takes on, and for how long.
+
+    request  --refusal--> TooLargeError, OverloadedError: answered at once
+    exchange --admit--> open --release--> gone
+                         |
+                         +--sweep, on the watch's thread--> Expiring.expire(TimeLimitError)
+
+All requests have the same time, so that the oldest is the next to expire: there is nothing to sort, and nobody needs to
+be woken when a request comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+from ..formatters import Request
+from ..model.engine import Engine
+from ..model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError
+from ..model.options import Settings
+
+__all__ = ["Admission", "Expiring"]
+
+
+class Expiring(Protocol):
+    """What may be ended from outside."""
+
+    def expire(self, error: LmiError) -> None:
+        """Ends it with `error`; on any thread."""
+        ...
+
+
+class Admission:
+    """The limits of one service, and what is open in it. For any thread."""
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._limits = settings.limits
+        self._running = settings.max_rolling_batch_size
+        self._engine = engine
+        self._open: dict[Expiring, float] = {}
+        """When each is to be ended, oldest first."""
+        self._lock = threading.Lock()
+
+    @property
+    def open(self) -> int:
+        """How many requests are open."""
+        return len(self._open)
+
+    @property
+    def max_unsent_bytes(self) -> int:
+        """`option.max_unsent_bytes`."""
+        return self._limits.max_unsent_bytes
+
+    def refusal(self, request: Request) -> LmiError | None:
+        """Why the request cannot be taken on, if it cannot. Its body has not been looked at."""
+        limits = self._limits
+        if len(request.body) > limits.max_body_bytes:
+            return too_large(limits.max_body_bytes, len(request.body))
+        # Requests with several prompts, and those that are still with code of the user's: either number may be higher.
+        busy = max(len(self._open), self._engine.running)
+        if busy < self._running + limits.max_queued_requests:
+            return None
+        return OverloadedError(
+            f"{busy} requests are open, expected fewer than {self._running + limits.max_queued_requests} "
+            "(option.max_rolling_batch_size and option.max_queued_requests together)"
+        )
+
+    def admit(self, exchange: Expiring) -> None:
+        """Counts a request in, from now on."""
+        deadline = time.monotonic() + self._limits.request_timeout
+        with self._lock:
+            self._open[exchange] = deadline
+
+    def release(self, exchange: Expiring) -> None:
+        """Counts it out; to do so again changes nothing."""
+        with self._lock:
+            self._open.pop(exchange, None)
+
+    def sweep(self, now: float) -> float:
+        """Ends what has taken too long by `now` (time.monotonic). Returns when there may be something to end again."""
+        limit = self._limits.request_timeout
+        while True:
+            with self._lock:
+                exchange, deadline = next(iter(self._open.items()), (None, 0.0))
+                if exchange is None:
+                    return now + limit
+                if deadline > now:
+                    return deadline
+                del self._open[exchange]
+            exchange.expire(
+                TimeLimitError(f"the request has taken {limit:g} seconds, which is the limit (option.request_timeout)")
+            )
+
+
+def too_large(most: int, given: int | None = None) -> TooLargeError:
+    """The error of a body that is too long; of some nobody knows how long they are."""
+    got = "more" if given is None else str(given)
+    return TooLargeError(f"the body: expected at most {most} bytes (option.max_body_bytes), got {got}")

@@ -1,0 +1,51 @@
+"""One thread that looks after limits of time: no request needs a thread or a timer of its own.
+
+A sweep ends what is overdue and says when to look again. It may be late only if something can become overdue sooner
+than it said, which is not so where everything that it looks at has the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Sweep", "Watch"]
+
+log = logging.getLogger(__name__)
+
+Sweep = Callable[[float], float]
+"""Takes the time (time.monotonic) and gives the time of the next look."""
+LONGEST = 3600.0
+"""Seconds between two looks; threads cannot wait for any number."""
+
+
+class Watch:
+    """Runs sweeps until it is closed."""
+
+    def __init__(self, *sweeps: Sweep) -> None:
+        self._sweeps = sweeps
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Starts the thread."""
+        threading.Thread(target=self._run, name="lmi-watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._closed.wait(pause):
+            now = time.monotonic()
+            next_look = min(self._look(sweep, now) for sweep in self._sweeps)
+            pause = min(max(next_look - time.monotonic(), 0.0), LONGEST)
+
+    def _look(self, sweep: Sweep, now: float) -> float:
+        try:
+            return sweep(now)
+        except Exception:
+            log.exception("a limit of time could not be looked after")
+            return now + 1.0
