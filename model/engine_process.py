@@ -23,6 +23,9 @@ import time
 from collections import deque
 from typing import Any, NoReturn
 
+from msgspec import structs
+
+from . import startup
 from .engine import Backend, EngineStats, load_backend
 from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
@@ -229,6 +232,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 
 def main() -> None:
     """Runs the engine's process to its end."""
+    startup.mark("interpreter, imports of ours")
     configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
@@ -245,7 +249,9 @@ def main() -> None:
         try:
             # Before an engine's library is imported, which takes its time.
             check_model(setup.settings)
+            startup.mark("settings")
             backend = load_backend(setup.settings)
+            startup.mark("tokenizer, templates")
         except Exception as error:
             if not isinstance(error, StartError):
                 log.exception("the engine could not start")
@@ -255,7 +261,7 @@ def main() -> None:
         # From here on there are requests.
         show_content(setup.settings.log_requests == "true")
         withhold()
-        channel.send(Ready(backend.info))
+        channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()

@@ -17,6 +17,7 @@ from .link import SCRATCH
 from .log_filters import withhold_in_children
 from .options import Settings
 from .output_tail import OutputTail, says_nothing
+from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
 from .vllm_stats import VllmStats, core_has_own_process
 
@@ -38,11 +39,14 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
 
     from .vllm_options import engine_arguments
 
+    mark("import vllm")
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
+    mark("options")
     seeds = _mind_seeds(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
+    mark("vLLM's configuration")
     if settings.log_requests != "true":
         withhold_in_children()
     quiet = arguments["disable_log_stats"]
@@ -54,6 +58,7 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
                 raise RuntimeError(cause) from error
             raise
     stats = VllmStats(llm, quiet=quiet)
+    mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)
     if seeds:
         keep_seeds(llm)
