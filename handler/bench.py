@@ -10,6 +10,7 @@ that compares like with like, where there is memory for all of them.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import sys
@@ -27,6 +28,7 @@ from .bench_cpu import OTHERS
 from .bench_layers import CommandLayer, CoreLayer, FloorLayer, Layer, UrlLayer
 from .bench_report import idle_table, plot, summary, table, write_json
 from .bench_soak import Soak, report, soak
+from .bench_startup import startup, startup_table
 from .bench_work import WORKLOADS, Figures, Workload, prompts
 
 __all__ = ["add_arguments", "bench"]
@@ -59,6 +61,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
     )
     command.add_argument(
+        "--startup", type=int, default=0, metavar="N", help="only this: start the local server N times, by stages"
+    )
+    command.add_argument(
         "--soak",
         type=int,
         default=0,
@@ -75,6 +80,9 @@ def _names() -> list[str]:
 
 def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Measures and prints; raises OptionError for arguments that make no sense."""
+    if arguments.startup:
+        _startup(arguments, overrides)
+        return
     connections = _numbers(arguments.connections)
     workloads = [
         workload
@@ -105,6 +113,20 @@ def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     lost = sum(run.lost for run in runs)
     if lost:
         raise OptionError(f"{lost} tokens were lost")
+
+
+def _startup(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
+    if arguments.model_dir is None:
+        raise OptionError("--startup: expected a model directory", "model_dir")
+    starts: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
+        for number in range(arguments.startup):
+            log = Path(folder) / f"{number}.log"
+            starts.append(startup(lambda: serve_command(arguments.model_dir, overrides), log))
+            _say(f"start {number + 1} of {arguments.startup}: {starts[-1]['total']:.2f} s")
+    print(startup_table(starts))
+    if arguments.output:
+        arguments.output.with_suffix(".json").write_text(json.dumps({"starts": starts}, indent=1) + "\n")
 
 
 def _soaks(

@@ -256,7 +256,7 @@ class CommandLayer(UrlLayer):
             if self._process.poll() is not None:
                 code = self._process.returncode
                 raise StartError(f"{self.name}: the command ended with code {code}: {tail(self._log)}")
-            time.sleep(0.1)
+            time.sleep(0.02)
         self.url = found[0].rstrip("/") + "/invocations"
         self._await_health(found[0])
 
@@ -268,7 +268,7 @@ class CommandLayer(UrlLayer):
             with suppress(OSError), urllib.request.urlopen(f"{url.rstrip('/')}/ping", timeout=5) as answer:
                 if answer.status == 200:
                     return
-            time.sleep(0.1)
+            time.sleep(0.02)
         raise StartError(f"{self.name}: {url}/ping is not healthy")
 
     def cpu(self) -> AbstractContextManager[dict[str, float]]:

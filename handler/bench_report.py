@@ -54,7 +54,7 @@ def table(runs: Sequence[Figures]) -> str:
     """Markdown: a line for each layer, workload and number of connections, with what it is to the first layer."""
     groups = _groups(runs)
     first = runs[0].layer
-    rows = [COLUMNS]
+    rows: list[tuple[str, ...]] = [COLUMNS]
     for (layer, workload, connections), group in sorted(groups.items(), key=lambda item: item[0][1:]):
         run = _median(group)
         floors = groups.get((first, workload, connections), group)

@@ -20,6 +20,7 @@ from msgspec import structs
 from lmi.handler.bench_cpu import OTHERS, measured
 from lmi.handler.bench_load import Answered, run_load
 from lmi.handler.bench_report import idle_table, summary, table
+from lmi.handler.bench_startup import stages_in, startup, startup_table
 from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Timed, figures, prompts, quantile
 from lmi.handler.cli import main
 from lmi.model.errors import OptionError
@@ -259,7 +260,58 @@ def test_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
     assert all(one["lost"] == 0 and one["tokens"] == 12 * one["requests"] for one in runs)
     assert all(0 < one["ttft"][0] <= one["ttft"][1] for one in runs)
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
-    assert done.stdout.count("there") == len(runs)
+    assert done.stdout.count("| there |") == len(runs) + done.stdout.count("| rate at 4 connections to that at 1 |")
+
+
+@pytest.mark.engine
+def test_a_host_tells_how_its_start_went(host: Host) -> None:
+    log = host.log_text()
+    ours, engines = stages_in(log, "ready after [^:]*: "), stages_in(log, "the engine's process: ")
+    assert list(ours) == ["imports, options", "code of the user's", "engine's process"]
+    assert list(engines) == [
+        "interpreter, imports of ours",
+        "settings",
+        "import vllm",
+        "options",
+        "vLLM's configuration",
+        "vLLM's engine",
+        "tokenizer, templates",
+    ]
+    assert sum(engines.values()) == pytest.approx(ours["engine's process"], rel=0.2)
+
+
+SERVER = """
+import http.server, time
+class Ping(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+served = http.server.HTTPServer(("127.0.0.1", 0), Ping)
+print("INFO::x ready after 9.00 s: imports, options 0.01, code of the user's 0.00, engine's process 0.03")
+print("INFO::x the engine's process: interpreter, imports of ours 0.01, vLLM's engine 0.02, tokenizer, templates 0.00")
+print("Loading weights took 0.25 seconds")
+print(f"http://127.0.0.1:{served.server_port}", flush=True)
+served.serve_forever()
+"""
+
+
+def test_start_up_by_stages(tmp_path: Path) -> None:
+    found = startup(lambda: [sys.executable, "-c", SERVER], tmp_path / "log")
+    assert found.pop("total") - found.pop("server up") == pytest.approx(0.04)
+    assert found.pop("spawn, messages") == pytest.approx(0.0)
+    assert found == {
+        "host: imports, options": 0.01,
+        "host: code of the user's": 0.0,
+        "engine: interpreter, imports of ours": 0.01,
+        "engine: vLLM's engine": 0.02,
+        "of it: weights": 0.25,
+        "engine: tokenizer, templates": 0.0,
+    }
+    starts = [{"server up": seconds, "total": 2.0} for seconds in (0.1, 0.3, 0.2)]
+    assert startup_table(starts).splitlines()[2:] == [
+        "| server up | 0.20 | 10.0 | ours |",
+        "| total | 2.00 | 100.0 |  |",
+    ]
 
 
 @pytest.mark.engine
