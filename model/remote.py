@@ -55,7 +55,8 @@ class RemoteEngine:
         self._link: Link | None = None
         self._starting: Link | None = None
         self._limit: float | None = None
-        self._why_down: LmiError = UnavailableError("the engine is not started")
+        # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
+        self._why_down = "the engine is not started"
         self._closing = threading.Event()
         self._deaths = 0
         self.deaths = 0
@@ -132,7 +133,7 @@ class RemoteEngine:
         """Starts a generation; raises UnavailableError while there is no engine."""
         link = self._link
         if link is None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
         link.sinks[number] = sink
@@ -146,7 +147,7 @@ class RemoteEngine:
             link.sinks.pop(number, None)
             raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
         if self._link is not link and link.sinks.pop(number, None) is not None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
@@ -223,7 +224,7 @@ class RemoteEngine:
             time.sleep(0.01)
         cause = link.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
+            self._why_down = f"{cause.message}; it is being rebuilt, try again later"
             self._link = None
         self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
@@ -257,7 +258,7 @@ class RemoteEngine:
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 more = "" if failures == self._tries else "; it is tried again"
-                self._why_down = UnavailableError(f"the engine could not be rebuilt: {error}{more}")
+                self._why_down = f"the engine could not be rebuilt: {error}{more}"
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
 
     def pause(self, seconds: float) -> bool:
