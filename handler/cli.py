@@ -38,13 +38,14 @@ def serve(arguments: argparse.Namespace) -> None:
     import uvicorn
 
     from ..model.options import load_settings
-    from .check import require_directory
+    from .check import require_directory, require_port
     from .connections import connection
     from .graceful import Ending
     from .server import application
     from .service import Service
 
     require_directory(arguments.model_dir)
+    require_port(arguments.host, arguments.port)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
     service = Service(settings)
     ending = Ending(service, arguments.grace)

@@ -27,6 +27,7 @@ from ..model.options import settings_of
 from .courier import TRACKING_ID, Courier
 from .frames import Frame
 from .headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
+from .parent import end_with_parent
 from .plain import Chunks, PlainBatch, Whole
 from .reporter import Reporter
 from .rolling import RollingBatch
@@ -91,6 +92,7 @@ class Worker:
         if self._service is not None:
             return None
         configure(own_process=False)
+        end_with_parent()
         try:
             handed = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.

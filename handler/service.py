@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..formatters import Answer, Format, Request, receive, refusal
+from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import TooLargeError, UnavailableError
 from ..model.logs import show_content
@@ -46,6 +47,7 @@ class Service:
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
+        startup.mark("imports, options")
 
     @property
     def dialects(self) -> tuple[Format, ...]:
@@ -55,6 +57,7 @@ class Service:
     def start(self) -> EngineInfo:
         """Loads the user's code and brings the engine up; raises StartError."""
         extensions = load_extensions(self.settings, self._handed)
+        startup.mark("code of the user's")
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -69,6 +72,10 @@ class Service:
         show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
         self._watch.start()
+        startup.mark("engine's process")
+        took = startup.stages()
+        log.info("ready after %.2f s: %s", sum(took.values()), startup.shown(took))
+        log.info("the engine's process: %s", startup.shown(self.info.startup))
         return self.info
 
     @property

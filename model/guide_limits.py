@@ -104,8 +104,16 @@ def check_grammar(text: str) -> None:
 
 def check_schema(text: str) -> None:
     """A JSON schema, as JSON text."""
+    short = _short(text)
+    try:
+        schema = json.loads(short)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        # The compiler tells what is wrong with it.
+        return
     members = 0
-    for value in _values(json.loads(_short(text))):
+    for value in _values(schema):
         members += len(value)
         if members > MEMBERS:
             raise ValueError(f"it is too large, expected at most {MEMBERS} values")

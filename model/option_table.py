@@ -131,6 +131,10 @@ OPTIONS: tuple[Option, ...] = (
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",
         default="false", choices=("false", "true", "huggingface"),
     ),
+    Option(
+        "engine_stall_timeout", "float", "Seconds without a step, with requests in flight, after which the engine is "
+        "killed and rebuilt; 0: never. A step may compute a long prompt.", default="300", least=0,
+    ),
     # Limits.
     *LIMIT_OPTIONS,
     # Images.

@@ -162,6 +162,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         task=task,
         normalize=values.get("normalize"),
         unknown_parameters=values.get("unknown_parameters", "ignore"),
+        engine_stall_timeout=values.get("engine_stall_timeout", 300.0),
         enable_typical_p=values.get("enable_typical_p", "auto"),
         parameter_schema=values.get("parameter_schema"),
         chat_template=values.get("chat_template"),

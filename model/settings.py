@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     normalize: bool | None = None
     """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
     unknown_parameters: Literal["ignore", "error"] = "ignore"
+    engine_stall_timeout: float = 300.0
+    """Seconds without a step, with requests in flight, after which the engine is taken for dead; 0: never."""
     enable_typical_p: Literal["auto", "true", "false"] = "auto"
     parameter_schema: Literal["common", "trtllm"] | None = None
     """None: that of `rolling_batch`."""

@@ -186,7 +186,9 @@ def test_guided_by_coverage(tmp_path: Path) -> None:
     assert len([*(tmp_path / "corpus").iterdir()]) > 2 * len(SAMPLES)
 
 
-@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>"])
+@pytest.mark.parametrize(
+    "value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>", "日本"]
+)
 def test_a_header_cannot_hold_another(value: str) -> None:
     """Of a dialect of the user's that puts what a request says into a header, and into a header's name."""
     headers = headers_of(Answer(b"{}", headers={"X-About": value, value: "a"}))

@@ -97,6 +97,8 @@ CASES: list[tuple[Callable[[str], None], str, str | None]] = [
     *((check_regex, text, fault) for text, fault in REGEX),
     *((check_grammar, text, fault) for text, fault in GRAMMAR),
     *((check_schema, json.dumps(schema), fault) for schema, fault in SCHEMA),
+    (check_schema, "x", None),
+    (check_schema, "[" * 60_000, DEEP),
 ]
 
 
