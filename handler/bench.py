@@ -27,6 +27,7 @@ from ..model.options import load_settings
 from .bench_cpu import OTHERS
 from .bench_layers import CommandLayer, CoreLayer, FloorLayer, Layer, UrlLayer
 from .bench_report import idle_table, plot, summary, table, write_json
+from .bench_soak import Soak, report, soak
 from .bench_startup import startup, startup_table
 from .bench_work import WORKLOADS, Figures, Workload, prompts
 
@@ -62,6 +63,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--startup", type=int, default=0, metavar="N", help="only this: start the local server N times, by stages"
     )
+    command.add_argument(
+        "--soak",
+        type=int,
+        default=0,
+        metavar="N",
+        help="instead: N requests to each server, and what is left of them",
+    )
     command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json and OUTPUT.png")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
 
@@ -88,6 +96,9 @@ def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
+        if arguments.soak:
+            report(_soaks(layers, workloads, connections, arguments), arguments.output)
+            return
         turns = _Turns(workloads, connections, arguments, len(layers))
         for group in [layers] if arguments.together else [[layer] for layer in layers]:
             with ExitStack() as stack:
@@ -116,6 +127,22 @@ def _startup(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     print(startup_table(starts))
     if arguments.output:
         arguments.output.with_suffix(".json").write_text(json.dumps({"starts": starts}, indent=1) + "\n")
+
+
+def _soaks(
+    layers: Sequence[Layer], workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace
+) -> list[Soak]:
+    """Of each layer that is a server, one after the other."""
+    soaks: list[Soak] = []
+    for layer in layers:
+        if isinstance(layer, UrlLayer):
+            try:
+                layer.start()
+                requests, tokens = arguments.soak, arguments.tokens
+                soaks.append(soak(layer, workloads, connections, tokens=tokens, requests=requests, say=_say))
+            finally:
+                layer.stop()
+    return soaks
 
 
 def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:

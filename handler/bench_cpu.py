@@ -1,4 +1,4 @@
-"""CPU time of the processes that the bench measures, and of the rest of the machine."""
+"""CPU time and memory of the processes that the bench measures, and of the rest of the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-__all__ = ["OTHERS", "measured"]
+__all__ = ["OTHERS", "measured", "own_memory", "process_roles"]
 
 OTHERS = "others"
 """All processes that are not measured."""
@@ -41,6 +43,37 @@ def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[d
         if spent > 0:
             used[role] = used.get(role, 0.0) + spent
     used[OTHERS] = max(0.0, busy - sum(used.values()) - (0.0 if os.getpid() in alone else own))
+
+
+def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
+    """A process and its descendants (psutil.Process), each with what it is."""
+    import psutil
+
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.Error):
+                yield process, _role(process.cmdline(), process == root)
+
+
+def own_memory(pid: int) -> int:
+    """Bytes of memory that a process has written to and that no file backs, swapped out or not.
+
+    The part of the resident memory that only the process itself can make less: pages of libraries come and go with the
+    memory that other processes need.
+    """
+    import psutil
+
+    status = Path(f"/proc/{pid}/status")
+    if not status.parent.parent.joinpath("self").exists():
+        # No Linux.
+        return int(psutil.Process(pid).memory_info().rss)
+    found = 0
+    for line in status.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in {"RssAnon", "VmSwap"}:
+            found += 1024 * int(value.split()[0])
+    return found
 
 
 ROLES = (

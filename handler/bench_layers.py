@@ -200,6 +200,11 @@ class UrlLayer:
         self._headers = headers or {}
         self._model = model
 
+    @property
+    def process_id(self) -> int | None:
+        """Not known."""
+        return None
+
     def start(self) -> None:
         """It runs already."""
 
@@ -235,6 +240,11 @@ class CommandLayer(UrlLayer):
         self._command = shlex.split(command) if isinstance(command, str) else list(command)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process_id(self) -> int | None:
+        """The command's process."""
+        return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Waits for the URL."""

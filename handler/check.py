@@ -7,26 +7,24 @@ Everything that would keep the model from being served is an OptionError; what i
 
 from __future__ import annotations
 
+import errno
 import importlib.util
-import json
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
 
-from ..model.errors import OptionError
+from ..model.errors import OptionError, StartError
+from ..model.model_files import check_model
 from ..model.options import Settings, load_settings
 from .extensions import load_extensions
 
-__all__ = ["check", "require_directory"]
+__all__ = ["check", "require_directory", "require_port"]
 
 ENTRY_POINT = "lmi.handler"
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tokenizer_config.json")
-_NEEDS_NO_WEIGHTS = {"dummy"}
 
 
 def require_directory(model_dir: Path) -> None:
@@ -34,6 +32,20 @@ def require_directory(model_dir: Path) -> None:
     if not model_dir.is_dir():
         found = "a file" if model_dir.exists() else "nothing"
         raise OptionError(f"{model_dir}: expected a model directory, found {found}")
+
+
+def require_port(host: str, port: int) -> None:
+    """Raises StartError where nobody can listen there, before an engine is started for nothing."""
+    try:
+        # Not told the port, which it would cut to 16 bits.
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found[:1]:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((address[0], port, *address[2:]))
+    except (OSError, OverflowError) as error:
+        why = "another program listens there" if getattr(error, "errno", None) == errno.EADDRINUSE else error
+        raise StartError(f"--host {host} --port {port}: {why}") from None
 
 
 def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
@@ -52,7 +64,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         *(f"note: {note}" for note in settings.notes),
         _entry_point(settings),
         *own,
-        _model(settings),
+        check_model(settings),
         *_arguments(settings),
     ]
 
@@ -112,55 +124,6 @@ def _importing_from(directory: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(directory))
-
-
-def _model(settings: Settings) -> str:
-    path = Path(settings.model_id)
-    given = settings.model_id != settings.model_dir
-    if given and not path.exists():
-        if path.is_absolute() or settings.model_id.startswith(".") or settings.model_id.count("/") > 1:
-            raise OptionError(f"option.model_id: there is nothing at {settings.model_id}", "model_id")
-        return f"model: {settings.model_id} on the hub, not looked at"
-    if path.is_file():
-        return f"model: the file {path}"
-    config = _config(path, given)
-    load_format = settings.engine_arguments.get("load_format", "auto")
-    if load_format not in _NEEDS_NO_WEIGHTS:
-        _weights(path)
-    if "tokenizer" not in settings.engine_arguments and not any((path / name).is_file() for name in _TOKENIZERS):
-        raise OptionError(f"{path} has no tokenizer: expected one of {', '.join(_TOKENIZERS)}", "model_id")
-    return f"model: {path}, {', '.join(config.get('architectures') or ['of unknown architecture'])}"
-
-
-def _config(path: Path, given: bool) -> dict[str, Any]:
-    """The model's configuration; Mistral's own format (params.json) is left to vLLM."""
-    file = path / "config.json"
-    if not file.is_file():
-        if (path / "params.json").is_file():
-            return {}
-        hint = "" if given else "; set option.model_id if the model is elsewhere"
-        raise OptionError(f"{path} has no config.json: it holds no model{hint}", "model_id")
-    try:
-        config: object = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise OptionError(f"{file} is not JSON: {error}", "model_id") from None
-    if not isinstance(config, dict):
-        raise OptionError(f"{file} is not a JSON object", "model_id")
-    return cast("dict[str, Any]", config)
-
-
-def _weights(path: Path) -> None:
-    if not any(any(path.glob(pattern)) for pattern in _WEIGHTS):
-        raise OptionError(f"{path} has no weights: expected files as {', '.join(_WEIGHTS)}", "model_id")
-    for index in path.glob("*.index.json"):
-        try:
-            shards = set(json.loads(index.read_bytes())["weight_map"].values())
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise OptionError(f"{index} is not an index of weights", "model_id") from None
-        missing = sorted(shard for shard in shards if not (path / shard).is_file())
-        if missing:
-            lacking = f"{len(missing)} of {len(shards)} files of weights, as {missing[0]}"
-            raise OptionError(f"{path} lacks {lacking}", "model_id")
 
 
 def _arguments(settings: Settings) -> list[str]:

@@ -3,64 +3,72 @@
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, intake.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
-The process ends when the backend is beyond use, and when the host goes away, whatever state either is in.
+The process ends when the backend is beyond use, and when the host goes away, whatever state either is in, and takes
+with it what the backend has started. While it has work it is heard of every second, if steps are made, so that the host
+notices when none are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
+import time
 from collections import deque
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
 from . import startup
-from .engine import Backend, load_backend
-from .errors import GenerationError, LmiError, MemoryShortError, OverloadedError, RequestError, StartError, one_line
+from .engine import Backend, EngineStats, load_backend
+from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .in_flight import InFlight
 from .intake import Intake
-from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
+from .last_words import in_good_order, speak_through
+from .link import SCRATCH
+from .log_filters import configure, withhold
+from .logs import cause, show_content
+from .model_files import check_model
+from .process_group import end_group
+from .start_errors import start_error
+from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
 
-_OUT_OF_MEMORY = (
-    "out of memory",
-    "No available memory for the cache blocks",
-    "can't allocate memory",
-    "Cannot allocate memory",
-)
-
-
-def start_error(error: BaseException) -> StartError:
-    """What a backend's failure to start is reported as, with the cause in one line."""
-    if isinstance(error, StartError):
-        return error
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    text = " <- ".join(one_line(str(part)) or type(part).__name__ for part in chain)
-    short = isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY)
-    return (MemoryShortError if short else StartError)(f"the engine could not start: {text}")
+STATS_SECONDS = 1.0
+"""How often the host is told how busy the engine is."""
+BEAT = 1.0
+"""Seconds after which an engine that makes steps is heard of, though they bring nothing."""
+IDLE_BEAT = 30.0
+"""The same, at most, for one that has nothing to do: requests may still be in preparation."""
 
 
 class EngineProcess:
     """Drives one backend for the host at the other end of `channel`."""
 
     def __init__(
-        self, channel: Channel[ToEngine], backend: Backend, rules: ImageRules, most_tokens: int | None = None
+        self,
+        channel: Channel[ToEngine],
+        backend: Backend,
+        rules: ImageRules,
+        most_tokens: int | None = None,
+        stall: float = 0.0,
     ) -> None:
+        """`stall` is `Settings.engine_stall_timeout`."""
         self._channel = channel
         self._backend = backend
+        self._stall = stall
+        self._taking: float | None = None
         self._intake = Intake(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
@@ -68,11 +76,16 @@ class EngineProcess:
         self._flight = None if most_tokens is None else InFlight(most_tokens)
         self._work = threading.Event()
         self._gone = False
+        self._request_ids = RequestIds()
+        self._told = 0.0
+        """When the host was last told how busy the engine is; 0: that it is idle."""
 
     def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it is beyond use."""
         threading.Thread(target=self._take_in, name="lmi-intake", daemon=True).start()
         backend = self._backend
+        idle = min(IDLE_BEAT, self._stall / 4) or None
+        heard = 0.0
         while not self._gone:
             self._start_and_end()
             events = backend.step() if backend.busy else []
@@ -80,11 +93,28 @@ class EngineProcess:
                 self._flight.take_note(events)
             while self._events:
                 events.append(self._events.popleft())
-            if events:
+            if events or ((now := time.monotonic()) - heard > BEAT and self._alive(now)):
                 self._channel.send(Step(events))
-            elif not backend.busy:
-                self._work.wait()
+                heard = time.monotonic()
+            busy = backend.busy
+            if busy or self._told:
+                self._tell(busy)
+            if not busy and not events:
+                self._work.wait(idle)
                 self._work.clear()
+
+    def _alive(self, now: float) -> bool:
+        """Whether requests are being taken in: a prompt whose preparation never ends holds up all that come after."""
+        since = self._taking
+        return since is None or now - since < self._stall
+
+    def _tell(self, busy: bool) -> None:
+        """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
+        now = time.monotonic()
+        if busy and now - self._told < STATS_SECONDS:
+            return
+        self._told = now if busy else 0.0
+        self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
 
     def _start_and_end(self) -> None:
         """Hands the backend what has come in since the last step."""
@@ -121,7 +151,10 @@ class EngineProcess:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
+                self._request_ids.add(message.number, message.generation.request_id)
+                self._taking = time.monotonic()
                 self._intake.take(message.number, message.generation)
+                self._taking = None
             elif isinstance(message, Abort):
                 self._intake.drop(message.numbers)
                 # Behind everything that was ready before, so that the generation it ends has been added by then.
@@ -136,19 +169,61 @@ class EngineProcess:
         self._work.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
+        if not isinstance(error, RequestError | OverloadedError):
+            request_id = self._request_ids[number]
+            log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
         if not isinstance(error, LmiError):
-            log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
-        elif not isinstance(error, RequestError | OverloadedError):
-            log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
         self._work.set()
 
 
+class RequestIds:
+    """Ids of the requests that came last, by the numbers of their generations."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._ids: dict[int, str] = {}
+        self._most = most
+
+    def add(self, number: int, request_id: str) -> None:
+        """Remembers a generation, and forgets the oldest."""
+        self._ids[number] = request_id
+        if len(self._ids) > self._most:
+            del self._ids[next(iter(self._ids))]
+
+    def __getitem__(self, number: int) -> str:
+        return self._ids.get(number) or "-"
+
+
 def end_with_host(patience: float = 3.0) -> None:
     """Ends this process and its children: politely at first, for sure after `patience` seconds."""
-    threading.Timer(patience, lambda: os.killpg(os.getpgid(0), signal.SIGKILL)).start()
+    timer = threading.Timer(patience, _end)
+    timer.daemon = True
+    timer.start()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end() -> NoReturn:
+    """Ends this process now, with all that it has started: the host may not be there to see to that."""
+    end_group(os.getpgid(0), spare=os.getpid(), patience=2.0)
+    if scratch := os.environ.get(SCRATCH):
+        shutil.rmtree(scratch, ignore_errors=True)
+    # Engines leave threads behind that would keep the process alive.
+    os._exit(0)
+
+
+def _watch_host(sock: socket.socket) -> None:
+    """Ends this process where the host goes away before the engine is up: nobody reads the channel until then."""
+
+    def watch() -> None:
+        try:
+            gone = not sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            gone = True
+        if gone:
+            end_with_host()
+
+    threading.Thread(target=watch, name="lmi-host", daemon=True).start()
 
 
 def _terminated(_signal: int, _frame: object) -> None:
@@ -158,9 +233,7 @@ def _terminated(_signal: int, _frame: object) -> None:
 def main() -> None:
     """Runs the engine's process to its end."""
     startup.mark("interpreter, imports of ours")
-    logging.basicConfig(
-        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
-    )
+    configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))
@@ -169,9 +242,13 @@ def main() -> None:
     setup = channel.receive()
     if not isinstance(setup, Setup):
         return
+    _watch_host(sock)
+    speak_through(lambda cause: channel.send(Broken("GenerationError", cause)))
     backend: Backend | None = None
     try:
         try:
+            # Before an engine's library is imported, which takes its time.
+            check_model(setup.settings)
             startup.mark("settings")
             backend = load_backend(setup.settings)
             startup.mark("tokenizer, templates")
@@ -181,26 +258,35 @@ def main() -> None:
             refused = start_error(error)
             channel.send(Broken(refused.kind, refused.message, refused.param))
             return
+        # From here on there are requests.
+        show_content(setup.settings.log_requests == "true")
+        withhold()
         channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()
         try:
-            limits = setup.settings.limits
-            EngineProcess(channel, backend, setup.settings.images, limits.max_tokens_in_flight).run()
+            settings = setup.settings
+            most = settings.limits.max_tokens_in_flight
+            EngineProcess(channel, backend, settings.images, most, settings.engine_stall_timeout).run()
         except Exception as error:
             log.exception("the engine is beyond use")
-            channel.send(Broken("GenerationError", f"the engine failed: {error}"))
+            # There is nothing to be closed in good order any more.
+            backend = None
+            channel.send(Broken("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:
         log.info("the host is gone")
     finally:
+        in_good_order.set()
         if backend is not None:
-            threading.Timer(5.0, lambda: os.killpg(os.getpgid(0), signal.SIGKILL)).start()
-            backend.close()
+            timer = threading.Timer(5.0, _end)
+            timer.daemon = True
+            timer.start()
+            with contextlib.suppress(Exception):
+                backend.close()
         sys.stdout.flush()
         sys.stderr.flush()
-        # Engines leave threads behind that would keep the process alive.
-        os._exit(0)
+        _end()
 
 
 if __name__ == "__main__":

@@ -5,109 +5,41 @@
                                                +-- pause-+--> lost   (after too many tries in a row that failed)
 
 The host's process must survive its engine (a worker that exits is not reliably restarted by DJL), so the engine has a
-process of its own, and nothing it does can end this one. While it is rebuilt, requests are answered at once with the
-reason.
+process of its own (model/link.py), and nothing it does can end this one. While it is rebuilt, requests are answered at
+once with the reason.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from itertools import count
-from pathlib import Path
 
-from .engine import EngineInfo, Listener, Sink
-from .errors import LmiError, StartError, UnavailableError, error_of_kind
+from .engine import EngineInfo, EngineStats, Listener, Sink
+from .errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
 from .events import Delta, Failed
 from .generation import Generation
+from .link import Link
 from .options import Settings
 from .ranking import ranked
-from .wire import Abort, Add, Broken, Channel, FromEngine, Ready, Setup, Step
+from .wire import Add, Broken, Ready, Stats, Step
 
 __all__ = ["RemoteEngine"]
 
 log = logging.getLogger(__name__)
 
 PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds before each rebuild; the last one repeats."""
+"""Seconds before each rebuild; the last one repeats. They begin anew after an engine that was of use: one that answered
+a request, or ran for STEADY seconds. So they grow where an engine does not come up, or dies as soon as it has."""
 TRIES = 10
 """Rebuilds in a row that may fail before the engine is given up."""
 STEADY = 120.0
-"""Seconds after which an engine that ran is trusted again and the pauses start anew."""
-
-
-class _Link:
-    """One life of the engine: its process, the channel to it, and the sinks of what runs in it."""
-
-    def __init__(self, settings: Settings) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "lmi.model.engine_process", str(theirs.fileno())]
-        self.process = subprocess.Popen(
-            command,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env=engine_environment(),
-        )
-        theirs.close()
-        self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
-        self.sinks: dict[int, Sink] = {}
-        self.sending = threading.Lock()
-        self.telling = threading.Lock()
-        """Held while sinks are told something: once a step."""
-        self.cause: LmiError | None = None
-        threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
-        try:
-            self.channel.send(Setup(settings))
-        except OSError:
-            log.debug("the engine's process ended at once")
-
-    def _reap(self) -> None:
-        """Waits for the process's end; then its children go too, or they would hold the channel open."""
-        code = self.process.wait()
-        self._kill_group()
-        if self.cause is None:
-            self.cause = UnavailableError(f"the engine's process ended {_ending(code)}")
-
-    def _kill_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def abort(self, numbers: tuple[int, ...]) -> None:
-        """Has the engine end generations."""
-        try:
-            with self.sending:
-                self.channel.send(Abort(numbers))
-        except OSError:
-            log.debug("abort: the engine has just ended")
-
-    def end(self, patience: float = 10.0) -> None:
-        """Closes the channel, at which the process ends by itself, or is killed after `patience` seconds."""
-        self.channel.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(patience)
-        self._kill_group()
-        self.process.wait()
-
-
-def engine_environment() -> dict[str, str]:
-    """The environment of the engine's process: this one's, with everything importable here importable there."""
-    environment = dict(os.environ)
-    paths = [path or str(Path.cwd()) for path in sys.path]
-    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    return environment
-
-
-def _ending(code: int) -> str:
-    return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+REBUILD_LIMIT = 600.0
+REBUILD_FACTOR = 10.0
+"""A rebuild may take so many seconds, or so many times what the first start took if that is more; then it is ended as
+a failure. Unlike the first start, no host watches over it."""
 
 
 class RemoteEngine:
@@ -120,10 +52,15 @@ class RemoteEngine:
         self._numbers = count(1)
         self._listeners: list[Listener] = []
         self._lock = threading.Lock()
-        self._link: _Link | None = None
-        self._why_down: LmiError = UnavailableError("the engine is not started")
+        self._link: Link | None = None
+        self._starting: Link | None = None
+        self._limit: float | None = None
+        # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
+        self._why_down = "the engine is not started"
         self._closing = threading.Event()
         self._deaths = 0
+        self.deaths = 0
+        self.rebuilds = 0
         self._since = 0.0
 
     @property
@@ -138,10 +75,16 @@ class RemoteEngine:
         return len(link.sinks) if link else 0
 
     @property
+    def stats(self) -> EngineStats:
+        """How busy the engine is."""
+        link = self._link
+        return link.stats if link else EngineStats()
+
+    @property
     def process_id(self) -> int | None:
         """The engine's process, while one is up."""
         link = self._link
-        return link.process.pid if link else None
+        return link.process_id if link else None
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
@@ -149,37 +92,62 @@ class RemoteEngine:
 
     def start(self) -> EngineInfo:
         """Starts the engine's process and waits until it is ready; raises StartError."""
-        link = _Link(self._settings)
-        first = link.channel.receive()
+        began = time.monotonic()
+        try:
+            link = self._starting = Link(self._settings)
+        except OSError as error:
+            raise StartError(f"the engine's process could not be started: {error}") from error
+        patience = self._patience(link)
+        try:
+            first = link.channel.receive()
+        except BaseException:
+            # A signal to this process.
+            link.fail(UnavailableError("the server is shutting down"))
+            link.end()
+            raise
+        finally:
+            patience.cancel()
         if not isinstance(first, Ready) or self._closing.is_set():
             link.end()
             if isinstance(first, Broken):
                 raise error_of_kind(first.kind, first.message, first.param)
-            raise StartError(str(link.cause or "the engine's process ended before it was ready"))
+            raise StartError(f"{link.cause or 'its process ended'} before the engine was ready")
         with self._lock:
             self._link = link
             self._since = time.monotonic()
+        self._limit = self._limit or max(REBUILD_LIMIT, REBUILD_FACTOR * (self._since - began))
         threading.Thread(target=self._receive, args=(link,), name="lmi-engine", daemon=True).start()
         log.info("engine %s %s is ready, context %d tokens", first.info.engine, first.info.version, first.info.context)
         return first.info
+
+    def _patience(self, link: Link) -> threading.Timer:
+        """Ends a rebuild that takes too long. The first start is the host's to watch."""
+        limit = self._limit or threading.TIMEOUT_MAX
+        timer = threading.Timer(limit, link.fail, [UnavailableError(f"the engine was not up after {limit:.0f} s")])
+        timer.daemon = True
+        if self._limit:
+            timer.start()
+        return timer
 
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts a generation; raises UnavailableError while there is no engine."""
         link = self._link
         if link is None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
         link.sinks[number] = sink
         try:
-            with link.sending:
-                link.channel.send(Add(number, generation))
+            link.channel.post(Add(number, generation))
         except OSError:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
             if link.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            link.sinks.pop(number, None)
+            raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
         if self._link is not link and link.sinks.pop(number, None) is not None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
@@ -208,57 +176,70 @@ class RemoteEngine:
     def close(self) -> None:
         """Ends the engine for good; what runs gets an error."""
         self._closing.set()
-        link = self._link
-        if link is not None:
-            link.cause = UnavailableError("the server is shutting down")
-            link.end()
+        for link in {self._link, self._starting}:
+            if link is not None:
+                link.cause = UnavailableError("the server is shutting down")
+                link.end()
 
-    def _receive(self, link: _Link) -> None:
+    def _receive(self, link: Link) -> None:
         """The engine's thread: hands events to their sinks until the channel ends."""
         try:
             while (message := link.channel.receive()) is not None:
+                link.heard += 1
                 if isinstance(message, Step):
                     with link.telling:
-                        self._hand_out(message, link.sinks)
-                    self._notify()
+                        self._hand_out(message, link)
+                    if message.events:
+                        self._notify()
+                elif isinstance(message, Stats):
+                    link.stats = message.stats
                 elif isinstance(message, Broken):
                     link.cause = UnavailableError(message.message)
+                    break
         except Exception:
             log.exception("the engine's channel is beyond use")
         self._ended(link)
 
-    def _hand_out(self, step: Step, sinks: dict[int, Sink]) -> None:
+    def _hand_out(self, step: Step, link: Link) -> None:
+        sinks = link.sinks
         for number, event in step.events:
             sink = sinks.get(number)
             if sink is None:
                 continue
-            if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
+            if isinstance(event, Failed):
                 sinks.pop(number, None)
+            elif isinstance(event, Delta) and event.finish and event.finish.last:
+                sinks.pop(number, None)
+                link.served = True
             sink(event)
 
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 
-    def _ended(self, link: _Link) -> None:
+    def _ended(self, link: Link) -> None:
         """The engine died: tells everything in flight, then rebuilds."""
         deadline = time.monotonic() + 1.0
         while link.cause is None and time.monotonic() < deadline:
             time.sleep(0.01)
         cause = link.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
+            self._why_down = f"{cause.message}; it is being rebuilt, try again later"
             self._link = None
+        self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
-        with link.telling:
-            for number in list(link.sinks):
-                if (sink := link.sinks.pop(number, None)) is not None:
-                    sink(failed)
-        self._notify()
+        try:
+            with link.telling:
+                for number in list(link.sinks):
+                    if (sink := link.sinks.pop(number, None)) is not None:
+                        sink(failed)
+            self._notify()
+        except Exception:
+            log.exception("somebody could not be told that the engine ended")
         link.end()
-        if time.monotonic() - self._since > STEADY:
+        if link.served or time.monotonic() - self._since > STEADY:
             self._deaths = 0
         self._rebuild()
 
@@ -266,14 +247,20 @@ class RemoteEngine:
         for failures in range(1, self._tries + 1):
             pause = self._pauses[min(self._deaths, len(self._pauses) - 1)]
             self._deaths += 1
-            if self._closing.wait(pause):
+            if self.pause(pause):
                 return
             try:
                 self.start()
+                self.rebuilds += 1
                 return
-            except LmiError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next try may do
                 if self._closing.is_set():
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
-                self._why_down = UnavailableError(f"the engine could not be rebuilt: {error.message}")
+                more = "" if failures == self._tries else "; it is tried again"
+                self._why_down = f"the engine could not be rebuilt: {error}{more}"
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
+
+    def pause(self, seconds: float) -> bool:
+        """Waits before a rebuild; whether there is to be none, as the engine is being closed."""
+        return self._closing.wait(seconds)

@@ -6,23 +6,33 @@ import logging
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .last_words import end_at_once, ending
+from .link import SCRATCH
+from .log_filters import withhold_in_children
 from .options import Settings
+from .output_tail import OutputTail, says_nothing
 from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
+from .vllm_stats import VllmStats, core_has_own_process
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
 
-def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> Any:
-    """vLLM's LLMEngine, up; raises OptionError, and whatever vLLM raises. `adjust` may change its VllmConfig."""
+def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> tuple[Any, VllmStats]:
+    """vLLM's LLMEngine, up, and what tells how busy it is.
+
+    `adjust` may change its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    """
     _choose_processes()
+    _choose_sockets()
     from vllm import EngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -37,12 +47,22 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
     mark("vLLM's configuration")
-    llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+    if settings.log_requests != "true":
+        withhold_in_children()
+    quiet = arguments["disable_log_stats"]
+    with OutputTail() as output:
+        try:
+            llm = LLMEngine.from_vllm_config(config, disable_log_stats=quiet and not core_has_own_process())
+        except Exception as error:
+            if says_nothing(str(error)) and (cause := output.cause()):
+                raise RuntimeError(cause) from error
+            raise
+    stats = VllmStats(llm, quiet=quiet)
     mark("vLLM's engine")
-    _end_with(set(multiprocessing.active_children()) - before)
+    _end_with(set(multiprocessing.active_children()) - before, output)
     if seeds:
         keep_seeds(llm)
-    return llm
+    return llm, stats
 
 
 def _mind_seeds(arguments: dict[str, Any]) -> bool:
@@ -66,17 +86,37 @@ def _choose_processes() -> None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
-def _end_with(children: set[BaseProcess]) -> None:
+def _choose_sockets() -> None:
+    """Where the sockets between vLLM's processes lie: in a folder that goes with the engine, for a process that is
+    killed leaves them behind. A socket's path may have 107 bytes; vLLM's own name for one has 36."""
+    scratch = os.environ.get(SCRATCH, "")
+    if scratch and len(os.fsencode(scratch)) <= 107 - 1 - 36:
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
+
+
+def _end_with(children: set[BaseProcess], output: OutputTail) -> None:
     """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
     if not children:
         return
 
+    by_sentinel = {child.sentinel: child for child in children}
+
     def watch() -> None:
-        wait_for_any([child.sentinel for child in children])
-        log.critical("a process of vLLM ended")
-        os._exit(3)
+        ended = [by_sentinel[sentinel] for sentinel in wait_for_any(list(by_sentinel)) if isinstance(sentinel, int)]
+        how = "; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended)
+        cause = "" if "signal" in how else output.cause()
+        end_at_once(f"{how}: {cause}" if cause else how)
 
     threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
+
+
+def _how(child: BaseProcess) -> str:
+    """How a process that has ended did; vLLM waits for it as well, so that for a moment nobody may know."""
+    for _ in range(20):
+        if (code := child.exitcode) is not None:
+            return f" {ending(code)}"
+        time.sleep(0.01)
+    return ""
 
 
 def client_errors() -> tuple[type[Exception], ...]:

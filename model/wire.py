@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
+from collections import deque
 from typing import Generic, TypeVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .events import Event
 from .generation import Generation
 from .options import Settings
 
-__all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Step", "ToEngine"]
+__all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Stats", "Step", "ToEngine"]
 
 
 class Setup(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
@@ -63,7 +65,13 @@ class Step(msgspec.Struct, array_like=True, frozen=True, tag="step"):
     events: list[tuple[int, Event]]
 
 
-FromEngine = Ready | Broken | Step
+class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
+    """How busy the engine is: about once a second while it has something to do, and once when it has no more."""
+
+    stats: EngineStats
+
+
+FromEngine = Ready | Broken | Step | Stats
 
 Received = TypeVar("Received")
 
@@ -72,20 +80,56 @@ _BUFFER = 1 << 18
 
 
 class Channel(Generic[Received]):
-    """One end of the socket pair. One thread may send and another receive; further senders need a lock of their own."""
+    """One end of the socket pair. Any thread may send; one receives."""
 
     def __init__(self, sock: socket.socket, received: object) -> None:
         self._sock = sock
         self._file = sock.makefile("rb", buffering=_BUFFER)
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
+        self._sending = threading.Lock()
+        self._backlog: deque[bytearray] = deque()
 
     def send(self, message: ToEngine | FromEngine) -> None:
-        """Sends a message; raises OSError when the other side is gone."""
+        """Sends a message, as soon as the other side has room for it; raises OSError when it is gone."""
+        with self._sending:
+            self._sock.sendall(self._encoded(message))
+
+    def post(self, message: ToEngine | FromEngine) -> None:
+        """Sends a message without waiting: what the other side has no room for yet, a thread sends later, in order.
+
+        Raises OSError when the other side is known to be gone. Not to be mixed with `send` once it has been called.
+        """
+        with self._sending:
+            rest = self._encoded(message)
+            if not self._backlog:
+                with contextlib.suppress(BlockingIOError):
+                    rest = rest[self._sock.send(rest, socket.MSG_DONTWAIT) :]
+                if not rest:
+                    return
+                threading.Thread(target=self._catch_up, name="lmi-send", daemon=True).start()
+            self._backlog.append(rest)
+
+    def _catch_up(self) -> None:
+        """Sends the backlog. Its first message stays in it until it is sent, so that nobody overtakes."""
+        while True:
+            with self._sending:
+                rest = self._backlog[0]
+            try:
+                self._sock.sendall(rest)
+            except OSError:
+                # Whoever receives sees the end too.
+                rest = bytearray()
+            with self._sending:
+                self._backlog.popleft()
+                if not self._backlog:
+                    return
+
+    def _encoded(self, message: ToEngine | FromEngine) -> bytearray:
         buffer = bytearray(_LENGTH.size)
         self._encoder.encode_into(message, buffer, _LENGTH.size)
         _LENGTH.pack_into(buffer, 0, len(buffer) - _LENGTH.size)
-        self._sock.sendall(buffer)
+        return buffer
 
     def receive(self) -> Received | None:
         """The next message; None when the other side is gone."""

@@ -133,6 +133,7 @@ def djl_host(
     properties: Mapping[str, str] | None = None,
     python: Path = Path(sys.executable),
     timeout: float = START_TIMEOUT,
+    temporary: Path | None = None,
 ) -> DjlHost:
     """The real DJL engine in mode "rolling", "async" or "dynamic" (batches of up to 8)."""
     modes = {
@@ -147,6 +148,7 @@ def djl_host(
         environment=worker_environment(),
         properties={**modes[mode], **(properties or {})},
         timeout=timeout,
+        temporary=temporary,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -15,16 +16,22 @@ from lmi.model.errors import OptionError
 
 @pytest.fixture
 def model_dir(tmp_path: Path) -> Path:
-    """A model directory in which every file that is looked for is there; the weights are no weights."""
+    """A model directory in which every file that is looked for is there; the weights are a file of none."""
     files = {
         "serving.properties": "engine=Python\noption.entryPoint=lmi.handler\noption.rolling_batch=auto\n",
         "config.json": json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}),
         "tokenizer.json": "{}",
-        "model.safetensors": "",
     }
     for name, text in files.items():
         tmp_path.joinpath(name).write_text(text)
+    tmp_path.joinpath("model.safetensors").write_bytes(safetensors({}))
     return tmp_path
+
+
+def safetensors(tensors: dict[str, object], data: bytes = b"") -> bytes:
+    """A file of safetensors: the header's length, the header, the data."""
+    header = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(header)) + header + data
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +131,50 @@ def test_broken_config(model_dir: Path) -> None:
     assert "config.json is not JSON" in refused(model_dir)
     model_dir.joinpath("config.json").write_text("[]")
     assert "is not a JSON object" in refused(model_dir)
+
+
+TENSOR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "cut off in its header: it has 0 bytes"),
+        (b"not weights at all", "cut off in its header: it has 18 bytes"),
+        (safetensors({"a": TENSOR}, bytes(8))[:30], "cut off in its header: it has 30 bytes"),
+        (safetensors({"a": TENSOR}, bytes(7)), "is cut off: it has 76 of 77 bytes"),
+        (struct.pack("<Q", 4) + b"nope", "its header cannot be read"),
+        (safetensors({"a": {}}), "its header cannot be read"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "is a pointer of Git LFS"),
+    ],
+    ids=["empty", "text", "half a header", "a byte short", "no JSON", "no offsets", "LFS"],
+)
+def test_broken_weights(model_dir: Path, content: bytes, said: str) -> None:
+    """The file is named."""
+    model_dir.joinpath("model-2.safetensors").write_bytes(content)
+    message = refused(model_dir)
+    assert message.startswith(f"{model_dir / 'model-2.safetensors'} ")
+    assert said in message
+
+
+def test_whole_weights(model_dir: Path) -> None:
+    data = safetensors({"__metadata__": {"format": "pt"}, "a": TENSOR}, bytes(8))
+    model_dir.joinpath("model.safetensors").write_bytes(data)
+    assert check(model_dir, {})
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_broken_tokenizer(model_dir: Path, name: str) -> None:
+    model_dir.joinpath(name).write_text("{")
+    assert f"{name} is not JSON" in refused(model_dir)
+    model_dir.joinpath(name).write_text("[]")
+    assert f"{name} is not a JSON object" in refused(model_dir)
+
+
+def test_weights_that_are_elsewhere_are_not_looked_for(model_dir: Path) -> None:
+    """Some of vLLM's loaders know of other places."""
+    model_dir.joinpath("model.safetensors").unlink()
+    assert check(model_dir, {"load_format": "runai_streamer"})
 
 
 def test_dummy_weights_need_no_file(model_dir: Path) -> None:

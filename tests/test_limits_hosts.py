@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -315,7 +315,7 @@ async def test_a_long_body_in_each_dialect(server: Host, path: str, keys: list[s
 
 
 async def test_a_body_of_untold_length(server: Host) -> None:
-    async def parts() -> Any:
+    async def parts() -> AsyncIterator[bytes]:
         for at in range(0, len(LONG), 1000):
             yield LONG[at : at + 1000]
 

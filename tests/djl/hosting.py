@@ -125,7 +125,8 @@ class DjlHost:
     `python` is the interpreter of the worker (it needs numpy). `environment` is put over a copy of ours that is cleared
     of what configures DJL or Python; its PYTHONPATH reaches the worker. `properties` are put over those of the model
     directory's serving.properties, with the same keys (`option.rolling_batch`, `batch_size`). `log` receives all that
-    Java and the worker write. `timeout` is in seconds, for the start.
+    Java and the worker write. `timeout` is in seconds, for the start. `temporary` is Java's folder for temporary files,
+    which stays; without it the host has one of its own, which goes with it.
 
     The constructor returns when the model is loaded, and raises HostError if it does not load.
     """
@@ -139,11 +140,13 @@ class DjlHost:
         environment: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         timeout: float = 180.0,
+        temporary: Path | None = None,
     ) -> None:
         build = built()
         self.log: Final = log
         # The worker's socket is <java.io.tmpdir>/djl_sock.19000: a folder for each host, and a short path (107 bytes).
-        self._folder: Final = Path(tempfile.mkdtemp(prefix="djl-"))
+        self._folder: Final = temporary or Path(tempfile.mkdtemp(prefix="djl-"))
+        self._keep: Final = temporary is not None
         self._token: Final = uuid4().hex
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         variables = {
@@ -214,7 +217,8 @@ class DjlHost:
         stdin: IO[bytes] | None = self._process.stdin
         if stdin is not None:
             stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._keep:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from lmi.formatters import Request
 from lmi.handler.bench_work import WORKLOADS, prompts
@@ -23,6 +24,7 @@ from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.generation import Generation
+from lmi.model.link import Link
 from lmi.model.options import Settings
 from lmi.model.remote import RemoteEngine
 from lmi.model.wire import Channel, FromEngine, Step, ToEngine
@@ -58,13 +60,13 @@ class _Engine(RemoteEngine):
         ours, theirs = socket.socketpair()
         self.host: Channel[FromEngine] = Channel(ours, FromEngine)
         self.engine: Channel[ToEngine] = Channel(theirs, ToEngine)
-        self.sinks: dict[int, Sink] = {}
+        self.link = cast(Link, SimpleNamespace(sinks={}, served=False))
 
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts it at once."""
         number = next(numbers)
         self.backend.add(self.backend.prepare(number, generation))
-        self.sinks[number] = sink
+        self.link.sinks[number] = sink
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
@@ -72,7 +74,7 @@ class _Engine(RemoteEngine):
 
     def hand_out(self, step: Step) -> None:
         """What the engine's thread does with a step."""
-        self._hand_out(step, self.sinks)
+        self._hand_out(step, self.link)
 
     def close(self) -> None:
         """Ends the socket pair."""

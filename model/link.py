@@ -1,0 +1,151 @@
+"""One life of an engine, seen from the host: its process and what belongs to it, the channel, what runs in it.
+
+start --> the process ends, by itself or killed --> what it started is ended too --> nothing of it is left: `gone`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from .engine import EngineStats, Sink
+from .errors import LmiError, UnavailableError
+from .last_words import ending
+from .process_group import end_group
+from .settings import Settings
+from .wire import Abort, Channel, FromEngine, Setup
+
+__all__ = ["SCRATCH", "Link", "engine_environment"]
+
+log = logging.getLogger(__name__)
+
+SCRATCH = "LMI_ENGINE_SCRATCH"
+"""The environment variable that tells the engine's process its folder for sockets and the like."""
+PATIENCE = 10.0
+"""Seconds that an engine's process has to end by itself."""
+
+
+class Link:
+    """The engine's process, the channel to it, and the sinks of what runs in it."""
+
+    def __init__(self, settings: Settings) -> None:
+        ours, theirs = socket.socketpair()
+        self._scratch = tempfile.mkdtemp(prefix="lmi-")
+        command = [sys.executable, "-m", "lmi.model.engine_process", str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**engine_environment(), SCRATCH: self._scratch},
+        )
+        theirs.close()
+        self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
+        self.sinks: dict[int, Sink] = {}
+        self.telling = threading.Lock()
+        """Held while sinks are told something: once a step."""
+        self.cause: LmiError | None = None
+        self.served = False
+        """Whether a generation has ended well."""
+        self.stats = EngineStats()
+        """How busy it was when it last told."""
+        self.heard = 0
+        """How many messages have come."""
+        self.gone = threading.Event()
+        """Set when nothing of the engine is left."""
+        self._reaping = threading.Lock()
+        threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
+        if settings.engine_stall_timeout:
+            watching = threading.Thread(
+                target=self._watch, args=(settings.engine_stall_timeout,), name="lmi-stall", daemon=True
+            )
+            watching.start()
+        try:
+            self.channel.send(Setup(settings))
+        except OSError:
+            log.debug("the engine's process ended at once")
+
+    @property
+    def process_id(self) -> int:
+        """The engine's process."""
+        return self._process.pid
+
+    def abort(self, numbers: tuple[int, ...]) -> None:
+        """Has the engine end generations."""
+        try:
+            self.channel.post(Abort(numbers))
+        except OSError:
+            log.debug("abort: the engine has just ended")
+
+    def fail(self, cause: LmiError) -> None:
+        """Kills the engine's process, for `cause`."""
+        if self.cause is None:
+            self.cause = cause
+        with self._reaping, contextlib.suppress(ProcessLookupError):
+            # Until it has been waited for, its number is nobody else's.
+            if self._process.returncode is None:
+                os.kill(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Closes the channel, at which the process ends by itself, or is killed."""
+        self.channel.close()
+        if not self.gone.wait(PATIENCE):
+            self.fail(UnavailableError("the engine's process did not end by itself"))
+            # Somebody who waits in the kernel, for a device that does not answer, cannot even be killed.
+            if not self.gone.wait(2 * PATIENCE):
+                log.critical("processes of the engine cannot be killed; it is given up with what memory they hold")
+
+    def _reap(self) -> None:
+        """Waits for the process's end; then what it has started goes too, for that would hold the channel open."""
+        process = self._process
+        cause = "the engine's process ended"
+        with contextlib.suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            if ended is not None:
+                code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                cause = f"the engine's process ended {ending(code)}"
+        if self.cause is None:
+            self.cause = UnavailableError(cause)
+        end_group(process.pid)
+        with self._reaping:
+            process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self.gone.set()
+
+    def _watch(self, limit: float) -> None:
+        """Ends an engine that has something to do and is not heard of for `limit` seconds.
+
+        It counts its own rounds instead of looking at a clock: if this process is stopped for a while, which engines
+        are then too, one round is all that passes.
+        """
+        rounds = 10
+        heard, quiet = 0, 0
+        while not self.gone.wait(limit / rounds):
+            quiet = quiet + 1 if self.sinks and self.heard == heard else 0
+            heard = self.heard
+            if quiet > rounds:
+                waiting = len(self.sinks)
+                log.critical(
+                    "the engine has been silent for %g s with %d requests in flight: killing it", limit, waiting
+                )
+                self.fail(
+                    UnavailableError(f"the engine has made no step for {limit:g} s (option.engine_stall_timeout)")
+                )
+                return
+
+
+def engine_environment() -> dict[str, str]:
+    """The environment of the engine's process: this one's, with everything importable here importable there."""
+    environment = dict(os.environ)
+    paths = [path or str(Path.cwd()) for path in sys.path]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    return environment

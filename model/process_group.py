@@ -1,0 +1,73 @@
+"""The processes of an engine, which are one process group: found in /proc, and ended for sure.
+
+A process that is killed leaves its shared memory behind in /dev/shm. Python's resource trackers, a process beside each
+one that uses any, remove it once all of its users are gone: so they are let live until they have done that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["end_group", "members"]
+
+PATIENCE = 10.0
+"""Seconds that killed processes are waited for: those in the midst of a system call end with it."""
+TRACKERS = 2.0
+"""Seconds that resource trackers have."""
+_PROC = Path("/proc")
+
+
+def members(group: int) -> list[int]:
+    """The process ids of a process group, without those that have ended and wait for their parent to notice."""
+    return list(_members(group))
+
+
+def _members(group: int) -> Iterator[int]:
+    for entry in _PROC.glob("[0-9]*/stat"):
+        # One may end at any time.
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            state, _parent, its_group = entry.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                yield int(entry.parent.name)
+
+
+def _tracks(pid: int) -> bool:
+    """Whether it is a resource tracker: of Python's multiprocessing, or of a library that copied it."""
+    try:
+        return b"resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def end_group(group: int, *, spare: int = 0, patience: float = PATIENCE) -> bool:
+    """Kills every process of a group but `spare`, and waits for their end; whether all of them have ended.
+
+    The group's leader must not have been waited for: as long as it has not, its number is nobody else's.
+    """
+    if not _PROC.is_dir():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+        return True
+    deadline = time.monotonic() + patience
+    # Again and again: one of them may have just started another.
+    while left := [pid for pid in members(group) if pid != spare and not _tracks(pid)]:
+        _kill(left)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    deadline = time.monotonic() + TRACKERS
+    while (left := [pid for pid in members(group) if pid != spare]) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    _kill(left)
+    return True
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
