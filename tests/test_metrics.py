@@ -292,8 +292,10 @@ async def test_the_engine_tells_how_busy_it_is(server: Server) -> None:
         after = await scrape(server)
         ended = {
             outcome: after.get(key, 0) - before.get(key, 0)
-            for outcome in ("ok", "aborted")
-            if (key := ("lmi_requests_total", (("dialect", "lmi"), ("outcome", outcome), ("status", "200"))))
+            for outcome, key in (
+                (outcome, ("lmi_requests_total", (("dialect", "lmi"), ("outcome", outcome), ("status", "200"))))
+                for outcome in ("ok", "aborted")
+            )
         }
         assert sum(ended.values()) == 8
         assert 1 <= ended["aborted"] <= in_flight
