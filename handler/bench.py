@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -80,9 +81,28 @@ def _names() -> list[str]:
 
 def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Measures and prints; raises OptionError for arguments that make no sense."""
-    if arguments.startup:
-        _startup(arguments, overrides)
-        return
+    with _terminable():
+        if arguments.startup:
+            _startup(arguments, overrides)
+        else:
+            _bench(arguments, overrides)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends what has been started, as Ctrl-C does."""
+
+    def terminated(_signal: int, _frame: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     connections = _numbers(arguments.connections)
     workloads = [
         workload

@@ -31,6 +31,7 @@ from ..model.options import Settings
 from ..model.remote import RemoteEngine
 from .bench_cpu import measured
 from .bench_load import run_load
+from .bench_process import end, tail
 from .bench_work import GENERATOR, Figures, Timed, Workload, figures
 from .exchange import Exchange
 from .service import Service
@@ -75,7 +76,13 @@ class FloorLayer:
         command = [sys.executable, "-m", "lmi.model.vllm_floor", str(theirs)]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, pass_fds=[theirs], text=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs],
+                text=True,
+                start_new_session=True,
             )
         os.close(theirs)
         self._results = os.fdopen(ours)
@@ -282,17 +289,3 @@ class CommandLayer(UrlLayer):
             self._process.stdin.close()
             self._process.terminate()
             end(self._process)
-
-
-def end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """Waits for a process's end, which has been asked for; kills it if it does not come."""
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def tail(log: Path) -> str:
-    """The end of a log, where the reason stands."""
-    return log.read_text(errors="replace")[-300:]

@@ -227,6 +227,8 @@ def _watch_host(sock: socket.socket) -> None:
 
 
 def _terminated(_signal: int, _frame: object) -> None:
+    # A second one, for several see the host's end, must not break off what the first one began.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(0)
 
 
@@ -284,8 +286,10 @@ def main() -> None:
             timer.start()
             with contextlib.suppress(Exception):
                 backend.close()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # The host may be gone, and with it whoever reads them.
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         _end()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -242,8 +243,11 @@ def test_prompts_differ_from_their_first_token_on() -> None:
     assert len({len(prompt) for prompt in made}) == 1
 
 
+PROGRAM = str(Path(sys.executable).parent / "lmi")
+
+
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "lmi"), "bench", *arguments, "--tokens", "12", "--rounds", "1"]
+    command = [PROGRAM, "bench", *arguments, "--tokens", "12", "--rounds", "1"]
     return subprocess.run(
         [*command, "--repeat", "1", "--connections", "1,4"], capture_output=True, text=True, timeout=280, check=False
     )
@@ -312,6 +316,22 @@ def test_start_up_by_stages(tmp_path: Path) -> None:
         "| server up | 0.20 | 10.0 | ours |",
         "| total | 2.00 | 100.0 |  |",
     ]
+
+
+def test_what_was_started_ends_with_the_bench(tmp_path: Path) -> None:
+    command = "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(300)"
+    note = tmp_path / "pid"
+    host = shlex.join([sys.executable, "-c", command, str(note)])
+    with subprocess.Popen(
+        [PROGRAM, "bench", "--layers", "", "--host", f"x={host}"], stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        server_pid = int(note.read_text())
+        running.terminate()
+        assert running.wait(60) == 143
+    assert not psutil.pid_exists(server_pid)
 
 
 @pytest.mark.engine

@@ -54,7 +54,7 @@ def _as_before() -> Iterator[None]:
         (GenerationError(f"broken by {MARK}"), "generation_failed"),
         (UserCodeError(f"model.py raised ValueError: {MARK}"), "user_code_failed"),
         (UnavailableError("the engine is being rebuilt"), "engine_unavailable: the engine is being rebuilt"),
-        (OverloadedError("too many"), "overloaded: too many"),
+        (OverloadedError("too many"), f"{OverloadedError.code}: too many"),
         (None, "no error"),
     ],
 )  # fmt: skip
@@ -275,12 +275,12 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
     services: list[Service] = []
 
     def make(**options: str) -> tuple[Service, ScriptedEngine, Caught]:
-        caught = Caught("lmi", log_filters.Tidy(everybody=False))
         engine = ScriptedEngine()
         service = Service(settings_of(options, model_dir=str(tmp_path)), engine)
         service.start()
         services.append(service)
-        return service, engine, caught
+        # Of requests only.
+        return service, engine, Caught("lmi", log_filters.Tidy(everybody=False))
 
     yield make
     for service in services:

@@ -1,4 +1,6 @@
-"""The profile of the hot path: `python -m tests.microbench.profile DEMO_MODEL` prints docs/performance.md's tables.
+"""The profile of the hot path: `python -m tests.microbench.profile DEMO_MODEL [DOCUMENT]`.
+
+Prints the tables of docs/performance.md, or writes them there, between the two lines `<!-- profile -->`.
 
 Microseconds of CPU a token, stage by stage, one record a frame, 64 requests at once, a token a step. All parts are the
 real ones but the engine's core and the sockets (path.py, hosts.py). Of several rounds the cheapest is shown: what else
@@ -8,7 +10,7 @@ the machine does can only add to a round.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ..djl import hosting
@@ -16,7 +18,7 @@ from . import hosts
 from .path import BODIES, OURS, SEQUENCES, TOKENS, TokenPath, ours
 from .replies import REQUESTS, reply_cost
 
-ROUNDS = 7
+ROUNDS = 5
 STREAMED = ("LMI stream, log_prob", "chat stream", "TGI stream")
 
 
@@ -42,38 +44,51 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}" if value >= 0.05 else f"{value:.2f}"
 
 
-def main(model_dir: str) -> None:
-    """Measures and prints."""
+MARK = "<!-- profile -->\n"
+
+
+def main(model_dir: str, document: str | None = None) -> None:
+    """Measures, and prints or writes."""
+    found = "\n\n".join(tables(model_dir))
+    if document is None:
+        print(found)
+        return
+    before, _, after = Path(document).read_text(encoding="utf-8").split(MARK)
+    Path(document).write_text(f"{before}{MARK}\n{found}\n\n{MARK}{after}", encoding="utf-8")
+
+
+def tables(model_dir: str) -> Iterator[str]:
+    """The tables, one after the other."""
     path = TokenPath(Path(model_dir).resolve())
     paths = {kind: path.cost(kind, rounds=ROUNDS) for kind in BODIES}
     requests = {kind: 1.0 * TOKENS * column.pop("opening a request") for kind, column in paths.items()}
     for column in paths.values():
         del column["engine core, acted"], column["output"]
-    print(table("stage", paths, {"ours": OURS}), end="\n\n")
-    print(table("a request", {kind: {"µs": spent} for kind, spent in requests.items()}), end="\n\n")
+    yield table("stage", paths, {"ours": OURS})
+    yield table("a request", {kind: {"µs": spent} for kind, spent in requests.items()})
 
     merged = {"1": STREAMED[0], "4": STREAMED[0], "16": STREAMED[0]}
     steps = {
         f"{size} tokens a step": path.cost(kind, per_step=int(size), rounds=ROUNDS) for size, kind in merged.items()
     }
-    print(table(STREAMED[0], {name: {"ours": ours(column)} for name, column in steps.items()}), end="\n\n")
+    yield table(STREAMED[0], {name: {"ours": ours(column)} for name, column in steps.items()})
 
     behind = {kind: least(lambda kind=kind: hosts.local_server(path, kind)) for kind in STREAMED}  # type: ignore[misc]
-    print(table("the local server adds", behind), end="\n\n")
+    yield table("the local server adds", behind)
     if missing := hosting.available():
-        print(f"without DJL's engine: {missing}")
+        yield f"Without DJL's engine: {missing}."
     else:
         for name, measure in (("rolling batch", hosts.rolling_batch), ("async mode", hosts.async_mode)):
             found = {
                 kind: least(lambda kind=kind, measure=measure: measure(path, kind))  # type: ignore[misc]
                 for kind in STREAMED
             }
-            print(table(f"DJL's {name} adds", found), end="\n\n")
+            yield table(f"DJL's {name} adds", found)
         hop = min(hosts.hop() for _ in range(ROUNDS))
-        print(f"djl_python's async engine: {hop:.0f} µs a message, {hop / SEQUENCES:.1f} a token.", end="\n\n")
-    replies = {kind: {f"{n} a step": reply_cost(kind, n) for n in (1, 4, 16)} for kind in REQUESTS}
+        yield f"djl_python's async engine: {hop:.0f} µs a message, {hop / SEQUENCES:.1f} a token."
+    replies = {kind: {f"{n} a step": reply_cost(kind, n, rounds=15) for n in (1, 4, 16)} for kind in REQUESTS}
     sizes = {size: {kind: found[size] for kind, found in replies.items()} for size in next(iter(replies.values()))}
-    print(table("Reply.feed alone", sizes))
+    yield table("Reply.feed alone", sizes)
     path.close()
 
 
