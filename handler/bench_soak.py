@@ -31,6 +31,8 @@ SMALLEST = 50
 """Requests of a batch."""
 WARM = 0.1
 """The share of the requests before anything is compared."""
+NOT_OURS = ("java",)
+"""Its pools of threads grow and shrink by themselves."""
 PATIENCE = 15.0
 """Seconds that a server may take to notice that its connections are closed."""
 KiB, MiB = 1 << 10, 1 << 20
@@ -93,6 +95,8 @@ class Soak(msgspec.Struct, frozen=True):
         first, last = self.samples[0].held, self.samples[-1].held
         found: list[str] = []
         for role, before in first.items():
+            if role in NOT_OURS:
+                continue
             after = last.get(role)
             if after is None:
                 found.append(f"{self.layer}: the {role} is gone")
@@ -155,7 +159,8 @@ def soak(
             say(f"{layer.name}: {done:,} of {requests:,} requests, {done / (time.monotonic() - began):,.0f}/s; {sizes}")
     seconds = time.monotonic() - began
     first = samples[0].held
-    last = settled(layer.process_id, lambda now: not any(_more(one, now.get(role)) for role, one in first.items()))
+    ours = {role: one for role, one in first.items() if role not in NOT_OURS}
+    last = settled(layer.process_id, lambda now: not any(_more(one, now.get(role)) for role, one in ours.items()))
     samples.append(Sample(done, last))
     return Soak(layer.name, done, lost, seconds, tuple(samples))
 

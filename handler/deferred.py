@@ -180,10 +180,10 @@ class Deferred(Exchange):
             self._on_news(self)
         self._notify()
 
-    def _feed(self, prompt: int, event: Event) -> None:
+    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
         """Takes an event, on the engine's thread."""
-        if not self._guarded:
-            super()._feed(prompt, event)
+        if noted or not self._guarded:
+            super()._feed(prompt, event, noted)
             return
         self._meter.note(event)
         with self._lock:
@@ -215,7 +215,7 @@ class Deferred(Exchange):
                 self._end_with(expired)
                 return
             for prompt, event in merged(events):
-                self._format(prompt, event)
+                self._feed(prompt, event, True)
                 if self._over():
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)

@@ -116,16 +116,15 @@ class Exchange:
         self.finished = True
         self._admission.release(self)
 
-    def _feed(self, prompt: int, event: Event) -> None:
-        """Takes an event, on the engine's thread."""
-        if not self.finished:
-            self._meter.note(event)
-            self._format(prompt, event)
+    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+        """Takes an event, on the engine's thread unless the meter has `noted` it there.
 
-    def _format(self, prompt: int, event: Event) -> None:
-        """Makes records of an event. What the formatter does wrong is this request's failure alone."""
+        What the formatter does wrong is this request's failure alone.
+        """
         if self.finished:
             return
+        if not noted:
+            self._meter.note(event)
         reply = self.call.reply
         records = self.records
         try:

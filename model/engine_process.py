@@ -37,7 +37,7 @@ from .link import SCRATCH
 from .log_filters import configure, withhold
 from .logs import cause, show_content
 from .model_files import check_model
-from .process_group import end_group
+from .process_group import end_others
 from .start_errors import start_error
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
@@ -197,6 +197,7 @@ class RequestIds:
 
 def end_with_host(patience: float = 3.0) -> None:
     """Ends this process and its children: politely at first, for sure after `patience` seconds."""
+    in_good_order.set()
     timer = threading.Timer(patience, _end)
     timer.daemon = True
     timer.start()
@@ -205,7 +206,7 @@ def end_with_host(patience: float = 3.0) -> None:
 
 def _end() -> NoReturn:
     """Ends this process now, with all that it has started: the host may not be there to see to that."""
-    end_group(os.getpgid(0), spare=os.getpid(), patience=2.0)
+    end_others(patience=2.0)
     if scratch := os.environ.get(SCRATCH):
         shutil.rmtree(scratch, ignore_errors=True)
     # Engines leave threads behind that would keep the process alive.
@@ -227,6 +228,8 @@ def _watch_host(sock: socket.socket) -> None:
 
 
 def _terminated(_signal: int, _frame: object) -> None:
+    # A second one, for several see the host's end, must not break off what the first one began.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(0)
 
 
@@ -284,8 +287,10 @@ def main() -> None:
             timer.start()
             with contextlib.suppress(Exception):
                 backend.close()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # The host may be gone, and with it whoever reads them.
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         _end()
 
 

@@ -39,7 +39,8 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         ours, theirs = socket.socketpair()
-        self._scratch = tempfile.mkdtemp(prefix="lmi-")
+        # For sockets, whose paths may not be long.
+        self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
         command = [sys.executable, "-m", "lmi.model.engine_process", str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["end_group", "members"]
+__all__ = ["end_group", "end_others", "members"]
 
 PATIENCE = 10.0
 """Seconds that killed processes are waited for: those in the midst of a system call end with it."""
-TRACKERS = 2.0
+TRACKERS = 5.0
 """Seconds that resource trackers have."""
 _PROC = Path("/proc")
 
@@ -44,8 +44,8 @@ def _tracks(pid: int) -> bool:
         return False
 
 
-def end_group(group: int, *, spare: int = 0, patience: float = PATIENCE) -> bool:
-    """Kills every process of a group but `spare`, and waits for their end; whether all of them have ended.
+def end_group(group: int, patience: float = PATIENCE) -> bool:
+    """Kills every process of a group, and waits for their end; whether all of them have ended.
 
     The group's leader must not have been waited for: as long as it has not, its number is nobody else's.
     """
@@ -53,6 +53,22 @@ def end_group(group: int, *, spare: int = 0, patience: float = PATIENCE) -> bool
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         return True
+    if not _end_workers(group, 0, patience):
+        return False
+    deadline = time.monotonic() + TRACKERS
+    while (left := members(group)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    _kill(left)
+    return True
+
+
+def end_others(patience: float = PATIENCE) -> None:
+    """Kills every other process of this one's own group. Trackers end by themselves once this one has ended too."""
+    _end_workers(os.getpgid(0), os.getpid(), patience)
+
+
+def _end_workers(group: int, spare: int, patience: float) -> bool:
+    """Kills all but `spare` and trackers; whether they have ended."""
     deadline = time.monotonic() + patience
     # Again and again: one of them may have just started another.
     while left := [pid for pid in members(group) if pid != spare and not _tracks(pid)]:
@@ -60,10 +76,6 @@ def end_group(group: int, *, spare: int = 0, patience: float = PATIENCE) -> bool
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)
-    deadline = time.monotonic() + TRACKERS
-    while (left := [pid for pid in members(group) if pid != spare]) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    _kill(left)
     return True
 
 

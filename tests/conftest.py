@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def chat_server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     running = Server(model_directory(demo_model, folder / "model", properties), folder / "log")
     yield running
     running.stop()
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder with a short path, for sockets."""
+    with tempfile.TemporaryDirectory(prefix="lmi-test-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

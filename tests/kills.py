@@ -9,7 +9,6 @@ import re
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,10 @@ SLOW_PREFILL = {"option.max_num_batched_tokens": "16", "option.max_rolling_batch
 CORE_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "01"}
 """vLLM's core in a process of its own, as on a GPU. vLLM's CPU build takes "1" for a reason to run the model in a third
 process, which takes as long to start as the two others."""
+
+
+CORE_AND_WORKER_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+"""The third too: core and worker speak through shared memory, as with tensor parallelism on GPUs."""
 
 
 def engine_core(host: Host) -> psutil.Process:
@@ -62,14 +65,13 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-def orphaned_memory() -> set[str]:
-    """What lies in /dev/shm and no process has mapped. Other tests may use shared memory at the same time."""
-    there = {entry.name for entry in Path("/dev/shm").iterdir()}
+def shared_memory(processes: Sequence[psutil.Process]) -> set[Path]:
+    """The files of shared memory that processes have mapped; but not those that have no name any more."""
     mapped: set[str] = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):
-            mapped |= set(re.findall(r"/dev/shm/(\S+)", maps.read_text(errors="replace")))
-    return there - mapped
+    for process in processes:
+        maps = Path(f"/proc/{process.pid}/maps").read_text(errors="replace")
+        mapped |= set(re.findall(r"(/dev/shm/\S+)$", maps, re.MULTILINE))
+    return {Path(name) for name in mapped}
 
 
 def left_in(folder: Path) -> list[str]:

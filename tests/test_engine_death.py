@@ -22,6 +22,7 @@ from .djl import hosting
 from .endpoints import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
 from .kills import (
     ASKED,
+    CORE_AND_WORKER_APART,
     CORE_APART,
     ENDLESS,
     SLOW_PREFILL,
@@ -33,8 +34,8 @@ from .kills import (
     in_flight,
     left_in,
     note,
-    orphaned_memory,
     ping,
+    shared_memory,
     well,
 )
 
@@ -146,32 +147,47 @@ async def refused_in_other_dialects(host: Host) -> None:
 
 
 async def test_nothing_outlives_a_killed_worker(
-    demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine's process sees that its host is gone and ends, with all of its children and their shared memory."""
-    for name, value in CORE_APART.items():
+    for name, value in {**CORE_AND_WORKER_APART, "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-    before = orphaned_memory()
     running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
     try:
-        engine = engine_process(running)
-        everyone = family(engine)
-        assert len(everyone) > 1
+        everyone = family(engine_process(running))
+        shared = shared_memory(everyone)
+        assert len(everyone) >= 3
+        assert shared
         psutil.Process(running.worker_pid).kill()
 
-        async def all_gone() -> bool:
-            return not alive(everyone)
+        async def nothing_left() -> bool:
+            return not alive(everyone) and not left_in(temporary) and not any(file.exists() for file in shared)
 
-        await eventually(all_gone, 10)
+        await eventually(nothing_left, 10)
+    finally:
+        running.stop()
 
-        async def forgotten() -> bool:
-            return not orphaned_memory() - before
 
-        await eventually(forgotten, 10)
-        assert not left_in(scratch)
+async def test_nothing_of_a_killed_engine_is_left(
+    demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not its shared memory either, which nobody has removed who was killed."""
+    for name, value in {**CORE_AND_WORKER_APART, "TMPDIR": str(temporary)}.items():
+        monkeypatch.setenv(name, value)
+    running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
+    try:
+        old = left_in(temporary)
+        everyone = family(engine_process(running))
+        shared = shared_memory(everyone)
+        assert old
+        assert shared
+        engine_process(running).kill()
+
+        async def nothing_left() -> bool:
+            left = not set(left_in(temporary)) & set(old)
+            return left and not alive(everyone) and not any(file.exists() for file in shared)
+
+        await eventually(nothing_left, 10)
     finally:
         running.stop()
 

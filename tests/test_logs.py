@@ -54,7 +54,7 @@ def _as_before() -> Iterator[None]:
         (GenerationError(f"broken by {MARK}"), "generation_failed"),
         (UserCodeError(f"model.py raised ValueError: {MARK}"), "user_code_failed"),
         (UnavailableError("the engine is being rebuilt"), "engine_unavailable: the engine is being rebuilt"),
-        (OverloadedError("too many"), "rate_limit_exceeded: too many"),
+        (OverloadedError("too many"), f"{OverloadedError.code}: too many"),
         (None, "no error"),
     ],
 )  # fmt: skip
@@ -279,8 +279,8 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
         service = Service(settings_of(options, model_dir=str(tmp_path)), engine)
         service.start()
         services.append(service)
-        caught = Caught("lmi", log_filters.Tidy(everybody=False))
-        return service, engine, caught
+        # Of requests only.
+        return service, engine, Caught("lmi", log_filters.Tidy(everybody=False))
 
     yield make
     for service in services:

@@ -80,6 +80,9 @@ class Report:
             lines.append(f"- {fault.name}: served again after {fault.ended - fault.began:.1f} s")
         for role, (warm, end) in self.growth().items():
             lines.append(f"- {role}: {warm / MiB:.1f} MiB when warm, {end / MiB:.1f} MiB at the end")
+            some = self.memory[:: max(1, len(self.memory) // 20)]
+            course = ", ".join(f"{sizes.get(role, 0) / MiB:.0f}" for _, sizes in some)
+            lines.append(f"  ({course})")
         lines += [f"- {what}: {number} before, {self.after[what]} after" for what, number in self.before.items()]
         return "\n".join(lines)
 

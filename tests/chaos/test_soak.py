@@ -93,6 +93,8 @@ def test_a_leak_is_found() -> None:
     assert one.slope("worker") == pytest.approx(10240)
     assert one.leaks == ["leaking: the worker had 5 descriptors, and has 10"]
     assert leaking([100, 199]).leaks == []
+    java = tuple(Sample(number, {"java": Held(1000, 5, number)}) for number in (100, 200))
+    assert Soak("rolling", 200, 0, 1.0, java).leaks == []
     line = table([one]).splitlines()[-1]
     assert line == "| leaking | 1,000 | 500 | 0 | worker | 1.0 | 9.8 | 10.000 | 5, 10 | 3, 3 |"
 
