@@ -61,6 +61,14 @@ def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
     )
 
 
+def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:
+    (server,) = hosts.local_server(path, "chat stream").values()
+    assert server > 0
+    if hosting.available() is None:
+        (courier,) = hosts.async_mode(path, "chat stream").values()
+        assert courier > 0
+
+
 def test_what_is_measured_is_a_whole_answer(path: TokenPath) -> None:
     path.reset()
     path.open("LMI stream, log_prob", sequences=3, tokens=7)

@@ -75,6 +75,7 @@ class _Engine(RemoteEngine):
     def hand_out(self, step: Step) -> None:
         """What the engine's thread does with a step."""
         self._hand_out(step, self.link)
+        self._notify()
 
     def close(self) -> None:
         """Ends the socket pair."""
