@@ -188,8 +188,13 @@ def _watch_host(sock: socket.socket) -> None:
     threading.Thread(target=watch, name="lmi-host", daemon=True).start()
 
 
+_closing = threading.Event()
+"""Set once the main thread is on its way out, which nothing is to interrupt."""
+
+
 def _terminated(_signal: int, _frame: object) -> None:
-    raise SystemExit(0)
+    if not _closing.is_set():
+        raise SystemExit(0)
 
 
 def main() -> None:
@@ -237,6 +242,7 @@ def main() -> None:
     except OSError:
         log.info("the host is gone")
     finally:
+        _closing.set()
         in_good_order.set()
         if backend is not None:
             timer = threading.Timer(5.0, _end)
@@ -250,4 +256,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        _end()
