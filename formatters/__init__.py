@@ -7,14 +7,17 @@ user's `own`; they are asked before ours.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 
 from ..model.errors import (
+    GenerationError,
     LmiError,
     MediaTypeError,
     OptionError,
@@ -44,6 +47,8 @@ __all__ = [
     "refusal",
     "route_of",
 ]
+
+logger = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder().decode
 
@@ -115,18 +120,37 @@ def _why_unreadable(body: bytes) -> str | None:
 
 
 def _path_of(value: Any, wanted: object) -> str | None:
-    """Where in `value` the object `wanted` is, as a dotted path. Not recursive: a client chooses the depth."""
-    stack: list[tuple[str, Any]] = [("", value)]
+    """Where in `value` the object `wanted` is, as a dotted path. Not recursive: a client chooses the depth.
+
+    Nor is a path made for each member: a megabyte has many.
+    """
+    trail: list[str | int] = []
+    stack = [_members(value)]
     while stack:
-        path, item = stack.pop()
-        if item is wanted:
-            return path
-        if isinstance(item, dict):
-            members = cast(dict[str, Any], item).items()
-            stack += [(f"{path}.{key}" if path else key, inner) for key, inner in members]
-        elif isinstance(item, list):
-            stack += [(f"{path}[{index}]", inner) for index, inner in enumerate(item)]
+        for key, item in stack[-1]:
+            if item is wanted:
+                return _dotted([*trail, key])
+            if isinstance(item, dict | list):
+                trail.append(key)
+                stack.append(_members(item))
+                break
+        else:
+            stack.pop()
+            if trail:
+                trail.pop()
     return None
+
+
+def _members(value: Any) -> Iterator[tuple[str | int, Any]]:
+    """Of an object or array, with their names; what is neither has none."""
+    if isinstance(value, dict):
+        return iter(cast(dict[str | int, Any], value).items())
+    return iter(enumerate(value if isinstance(value, list) else ()))
+
+
+def _dotted(trail: Sequence[str | int]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in trail)
+    return "".join(steps).removeprefix(".")
 
 
 def explicit_format(request: Request, settings: Settings, own: Sequence[Format] = ()) -> Format | None:
@@ -240,12 +264,19 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
         dialect = detect(payload, request, settings, own)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
-        return hooks.ready(call, dialect, payload, request, settings)
+        call = hooks.ready(call, dialect, payload, request, settings)
+        return Call(call.generations, call.reply, dialect.NAME)
     except (RequestError, UserCodeError) as error:
-        return dialect.refuse(error, payload, request, settings)
+        refused = dialect.refuse(error, payload, request, settings)
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
-        return dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+        refused = dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+    except Exception as error:
+        # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
+        logger.exception("request %s could not be read", request.request_id)
+        failure = GenerationError(f"the request could not be read: {type(error).__name__}")
+        refused = dialect.refuse(failure, None, request, settings)
+    return replace(refused, dialect=dialect.NAME)
 
 
 def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
@@ -262,7 +293,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     except (RequestError, RecursionError):
         # It is refused anyway; what else is wrong with it only decides the form.
         pass
-    return dialect.refuse(error, payload, request, settings)
+    return replace(dialect.refuse(error, payload, request, settings), dialect=dialect.NAME)
 
 
 FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)

@@ -17,14 +17,18 @@ import msgspec
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError, NotFoundError, RequestError
 from ..model.options import Settings
-from .azure_errors import error_answer
-from .azure_reply import azure_reply
-from .azure_request import API_VERSION, check_deployment, check_version, read_payload
-from .base import Answer, Call, Payload, Request, Route, encode
+from .azure_errors import OtherError, PlainError, UnprocessableError, error_answer
+from .azure_reply import Body, azure_reply
+from .azure_request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
+from .base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route, encode
 from .fields import refuse_headers
+from .openai_bodies import ChatChunk, ErrorBody
 from .openai_chat import read_chat
+from .openai_described import chat_schema, messages_schema
+from .openai_parameters import CHAT_TABLE
+from .schemas import STRING
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "azure"
 MARK: str = ""
@@ -36,6 +40,29 @@ class ModelInfo(msgspec.Struct, frozen=True):
     model_name: str
     model_type: str = "chat_completion"
     model_provider_name: str = "lmi"
+
+
+ERRORS = {JSON: (PlainError, UnprocessableError, OtherError)}
+# The dialects that share a path with this one do not look at them: no value is wrong for all.
+HEADERS: dict[str, JsonSchema] = {EXTRAS: STRING, DEPLOYMENT: STRING}
+
+
+def _request(settings: Settings) -> JsonSchema:
+    """What is not the document's is let through, dropped or refused, as a header says."""
+    messages = messages_schema(ROLES, {"type": "object"})
+    return chat_schema(settings, messages, [row for row in CHAT_TABLE if row.name in FIELDS])
+
+
+CHAT = Described(
+    "A chat completion of Azure AI Model Inference, whole or as a stream",
+    _request,
+    {JSON: (Body,), SSE: (ChatChunk, ErrorBody, PlainError, UnprocessableError, OtherError)},
+    ERRORS,
+    HEADERS,
+)
+DESCRIBED = (CHAT,)
+INFO = Described("What is served, for Azure's client", answers={JSON: (ModelInfo,)}, errors=ERRORS)
+NOT_SERVED = Described("For models of another kind: always 404", answers={}, errors=ERRORS)
 
 
 def model_info(request: Request, settings: Settings, info: EngineInfo) -> Answer:
@@ -54,11 +81,11 @@ def not_served(request: Request, settings: Settings, info: EngineInfo) -> Answer
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("/chat/completions", query=API_VERSION),
-    Route("/invocations", query=API_VERSION),
-    Route("/info", ("GET",), query=API_VERSION, page=model_info),
+    Route("/chat/completions", query=API_VERSION, described=CHAT),
+    Route("/invocations", query=API_VERSION, described=CHAT),
+    Route("/info", ("GET",), query=API_VERSION, page=model_info, described=INFO),
     *(
-        Route(path, query=API_VERSION, page=not_served)
+        Route(path, query=API_VERSION, page=not_served, described=NOT_SERVED)
         for path in ("/completions", "/embeddings", "/images/embeddings", "/images/generations")
     ),
 )

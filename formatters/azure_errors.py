@@ -20,7 +20,7 @@ import msgspec
 from ..model.errors import ContextError, LmiError, ParameterError, PayloadError, UnsupportedError
 from .base import Answer, Payload, encode
 
-__all__ = ["CODE_HEADER", "error_answer", "status_of"]
+__all__ = ["CODE_HEADER", "OtherError", "PlainError", "UnprocessableError", "error_answer", "status_of"]
 
 CODE_HEADER = "x-ms-error-code"
 

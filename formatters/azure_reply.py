@@ -16,7 +16,7 @@ from .openai_bodies import Call, ChatLogprobs, FinishWord
 from .openai_chat_reply import ChatShape, StreamChat, WholeChat
 from .openai_reply import Identity, OpenAIReply, Tell
 
-__all__ = ["azure_reply"]
+__all__ = ["Body", "azure_reply"]
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -22,7 +22,16 @@ from ..model.options import Settings
 from .base import Payload, Request
 from .fields import Text
 
-__all__ = ["API_VERSION", "check_deployment", "check_version", "read_payload"]
+__all__ = [
+    "API_VERSION",
+    "DEPLOYMENT",
+    "EXTRAS",
+    "FIELDS",
+    "ROLES",
+    "check_deployment",
+    "check_version",
+    "read_payload",
+]
 
 API_VERSION = "api-version"
 EXTRAS = "extra-parameters"

@@ -27,7 +27,9 @@ __all__ = [
     "SSE",
     "Answer",
     "Call",
+    "Described",
     "Format",
+    "JsonSchema",
     "Page",
     "Payload",
     "Reply",
@@ -84,6 +86,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     failure: LmiError | None = None
     """The error that it tells of, for hosts that must tell it in a form of their own."""
+    dialect: str = ""
+    """Its name, where `receive` or `refusal` gave the answer."""
 
 
 class Reply(Protocol):
@@ -129,10 +133,36 @@ class Call:
 
     generations: tuple[Generation, ...]
     reply: Reply
+    dialect: str = ""
+    """Its name, where `receive` made the call."""
 
 
 Page = Callable[[Request, Settings, EngineInfo], Answer]
 """Answers a request without the engine: a list of models, say."""
+
+
+JsonSchema = dict[str, Any]
+
+
+def _generates(settings: Settings) -> bool:
+    return not settings.embeds
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is to be sent and what comes back, as the local server's /openapi.json tells it."""
+
+    summary: str
+    request: Callable[[Settings], JsonSchema] | None = None
+    """The schema of the body; None: there is none."""
+    answers: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, "tuple[Any, ...]"])
+    """By content type, what a body or a record of a stream may be: types that msgspec knows, or schemas; none: any."""
+    errors: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, "tuple[Any, ...]"])
+    """The same for answers with another status than 200."""
+    headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
+    """Headers that have a meaning here, all optional."""
+    serves: Callable[[Settings], bool] = _generates
+    """Whether it is for an endpoint with these settings, where the body tells which dialect it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +176,7 @@ class Route:
     body: str | None = None
     """The query parameter that carries the body of a GET."""
     page: Page | None = None
+    described: Described | None = None
 
     def takes(self, request: Request) -> bool:
         """Whether the request is on this route."""
@@ -155,7 +186,10 @@ class Route:
 
 
 class Format(Protocol):
-    """A dialect. Modules of this package have this shape: the same names, as functions and constants."""
+    """A dialect. Modules of this package have this shape: the same names, as functions and constants.
+
+    One that takes requests by their bodies may have `DESCRIBED: tuple[Described, ...]`, which tells of them.
+    """
 
     NAME: str
     """What `option.dialect` and the request attribute `dialect` call it."""

@@ -19,14 +19,15 @@ from ..model.events import Delta, Event, Failed
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from . import lmi_embeddings
-from .base import JSON, Answer, Call, Payload, Request, Route, encode
+from .base import JSON, JSON_LINES, SSE, Answer, Call, Described, Payload, Request, Route, encode
+from .inputs_described import several
 from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_inputs import texts_of
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import Framing, aborted
 from .lmi_status import REFUSED, status_of
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "dynamic"
 MARK: str = "inputs"
@@ -51,6 +52,17 @@ class ErrorBody(msgspec.Struct, frozen=True):
     code: int
     error: str
     message: str = "invoke handler failure"
+
+
+DESCRIBED = (
+    Described(
+        "Generated texts as dynamic batches give them, whole or as a stream",
+        several,
+        {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
+        {JSON: (ErrorBody,)},
+        serves=lambda settings: settings.dynamic_batch and not (settings.tgi_compat or settings.embeds),
+    ),
+)
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:

@@ -172,18 +172,17 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A JSON object that goes to the engine as it is, so that its depth must be one that every encoder bears."""
+    """A JSON object that goes to the engine as it is: its depth and integers must be such as every encoder bears."""
 
     def read(self, name: str, given: Any) -> dict[str, Any]:
         tree = Object().read(name, given)
         level: list[Any] = [tree]
         for _ in range(DEPTH):
-            level = [
-                inner
-                for value in level
-                for inner in (value.values() if isinstance(value, dict) else value)
-                if isinstance(inner, dict | list)
-            ]
+            members = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
+            for inner in members:
+                if isinstance(inner, int) and not -LARGEST <= inner <= LARGEST:
+                    raise ParameterError.of(name, inner, f"integers from {-LARGEST} to {LARGEST} in it")
+            level = [inner for inner in members if isinstance(inner, dict | list)]
             if not level:
                 return tree
         raise ParameterError(f"{name}: expected at most {DEPTH} levels", name)

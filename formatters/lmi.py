@@ -19,11 +19,13 @@ from ..model.options import Settings
 from . import lmi_embeddings
 from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
+from .inputs_described import LMI, VECTORS
 from .lmi_parameters import Parameters, read_parameters
 from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
 from .lmi_status import status_of
 
 __all__ = [
+    "DESCRIBED",
     "FIELDS",
     "MARK",
     "NAME",
@@ -41,6 +43,7 @@ __all__ = [
 NAME: str = "lmi"
 MARK: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
+DESCRIBED = (LMI, VECTORS)
 
 FIELDS = ("inputs", "parameters", "stream")
 ADAPTER_FIELDS = ("adapters", "adapter")

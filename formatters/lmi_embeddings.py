@@ -14,7 +14,7 @@ from typing import Any, cast
 from ..model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ..model.generation import Embedding, Generation
 from ..model.options import Settings
-from .base import Answer, Call, Payload, Request, encode
+from .base import Answer, Call, JsonSchema, Payload, Request, encode
 from .embedding_reply import EmbeddingReply, numbers
 from .fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
 from .lmi_inputs import texts_of
@@ -26,6 +26,11 @@ __all__ = ["TABLE", "parse"]
 @dataclass(frozen=True, slots=True)
 class Truncation:
     """true or false, or to how many tokens."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}]}
 
     def read(self, name: str, given: Any) -> int | bool:
         """The value; raises RequestError."""
@@ -39,6 +44,11 @@ class Truncation:
 @dataclass(frozen=True, slots=True)
 class Side:
     """Left or Right, in upper or lower case: documentation and clients differ."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "string", "pattern": "^([Ll][Ee][Ff][Tt]|[Rr][Ii][Gg][Hh][Tt])$"}
 
     def read(self, name: str, given: Any) -> str:
         """The value in lower case; raises RequestError."""

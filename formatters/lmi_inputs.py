@@ -7,7 +7,7 @@ from typing import cast
 from ..model.errors import ParameterError, PayloadError
 from .base import Payload
 
-__all__ = ["texts_of"]
+__all__ = ["INPUTS", "texts_of"]
 
 INPUTS = 1024
 """Texts in one body."""

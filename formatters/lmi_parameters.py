@@ -144,8 +144,8 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
     if n > width:
         raise ParameterError.of(names["n"], n, f"an integer up to num_beams, {width}")
     for key in NOT_WITH_BEAMS:
-        # Here a temperature of 0 stands for greedy decoding.
-        if values[key] != (0 if key == "temperature" else DEFAULTS[key]):
+        # Here a temperature of 0 stands for greedy decoding; what is not named is a default of drawing.
+        if key in names and values[key] != (0 if key == "temperature" else DEFAULTS[key]):
             raise UnsupportedError(f"{names[key]}: goes not with {name} above 1, expected one of them", names[key])
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.options import Settings
+from .base import JsonSchema
 from .fields import LARGEST_ID, Integer, Number, Parameter
 
 __all__ = ["ALIASES", "COMMON", "SCHEMAS", "TENSORRT", "Schema", "schema_of"]
@@ -23,6 +24,11 @@ __all__ = ["ALIASES", "COMMON", "SCHEMAS", "TENSORRT", "Schema", "schema_of"]
 @dataclass(frozen=True, slots=True)
 class TokenId:
     """One token id; -1 is none."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "integer", "minimum": -1, "maximum": LARGEST_ID}
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         token = Integer(-1, LARGEST_ID).read(name, given)

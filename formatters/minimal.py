@@ -16,14 +16,30 @@ from typing import Any
 from ..model.errors import LmiError, PayloadError, UnsupportedError
 from ..model.generation import Conversation, Generation
 from ..model.options import Settings
-from .base import JSON, SSE, Answer, Call, Payload, Request, Route
+from .base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route
 from .fields import Boolean, Text, refuse_headers
-from .minimal_reply import EVENTS, LINES, STREAM_HEADERS, WHOLE, Form, MinimalReply, error_records, status_of
+from .minimal_reply import (
+    EVENTS,
+    LINES,
+    STREAM_HEADERS,
+    WHOLE,
+    Body,
+    Chunk,
+    ErrorBody,
+    ErrorLine,
+    ErrorObject,
+    Form,
+    MinimalReply,
+    error_records,
+    status_of,
+)
 from .openai_chat import read_chat
 from .openai_chat_reply import ChatShape
+from .openai_described import chat_schema, messages_schema
 from .openai_reply import Identity
+from .schemas import FILLED
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "minimal"
 MARK: str = ""
@@ -31,15 +47,31 @@ MARK: str = ""
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"
 
-ROUTES: tuple[Route, ...] = (
-    Route(CHAT_PATH),
-    Route(SSE_PATH, ("GET", "POST"), body="request"),
-)
-
 ROLES = ("system", "user", "assistant")
 
 UNSHOWN = ("tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage")
 """Fields that OpenAI's reader takes, but whose answers this API has no place for."""
+
+
+def _request(settings: Settings) -> JsonSchema:
+    chat = chat_schema(settings, messages_schema(ROLES))
+    return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
+
+
+CHAT = Described(
+    "A chat completion, whole or as JSON lines",
+    _request,
+    {JSON: (Body, Chunk, ErrorLine)},
+    {JSON: (ErrorBody, ErrorLine)},
+)
+EVENTS_CHAT = Described(
+    "A chat completion as server-sent events, errors among them", _request, {SSE: (Chunk, ErrorObject)}
+)
+DESCRIBED = (CHAT,)
+ROUTES: tuple[Route, ...] = (
+    Route(CHAT_PATH, described=CHAT),
+    Route(SSE_PATH, ("GET", "POST"), body="request", described=EVENTS_CHAT),
+)
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:

@@ -21,7 +21,21 @@ from .base import JSON, SSE, encode, event_record, line_record
 from .openai_bodies import error_body
 from .openai_reply import Identity
 
-__all__ = ["EVENTS", "LINES", "STREAM_HEADERS", "WHOLE", "Form", "MinimalReply", "error_records", "status_of"]
+__all__ = [
+    "EVENTS",
+    "LINES",
+    "STREAM_HEADERS",
+    "WHOLE",
+    "Body",
+    "Chunk",
+    "ErrorBody",
+    "ErrorLine",
+    "ErrorObject",
+    "Form",
+    "MinimalReply",
+    "error_records",
+    "status_of",
+]
 
 Form = Literal["whole", "lines", "events"]
 WHOLE: Form = "whole"

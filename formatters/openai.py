@@ -15,10 +15,22 @@ from ..model.options import Settings
 from . import openai_chat, openai_completions, openai_embeddings
 from .base import Answer, Call, Payload, Request, Route
 from .fields import refuse_headers
+from .openai_described import CHAT, EMBEDDINGS, MODELS, TEXT
 from .openai_models import models
 from .openai_reply import answer_of
 
-__all__ = ["CHAT_PATH", "EMBEDDINGS_PATH", "MARK", "NAME", "ROUTES", "TEXT_PATH", "matches", "parse", "refuse"]
+__all__ = [
+    "CHAT_PATH",
+    "DESCRIBED",
+    "EMBEDDINGS_PATH",
+    "MARK",
+    "NAME",
+    "ROUTES",
+    "TEXT_PATH",
+    "matches",
+    "parse",
+    "refuse",
+]
 
 NAME: str = "openai"
 MARK: str = "messages, prompt or input"
@@ -28,11 +40,12 @@ TEXT_PATH = "/v1/completions"
 EMBEDDINGS_PATH = "/v1/embeddings"
 
 ROUTES: tuple[Route, ...] = (
-    Route(CHAT_PATH),
-    Route(TEXT_PATH),
-    Route(EMBEDDINGS_PATH),
-    Route("/v1/models", ("GET",), page=models),
+    Route(CHAT_PATH, described=CHAT),
+    Route(TEXT_PATH, described=TEXT),
+    Route(EMBEDDINGS_PATH, described=EMBEDDINGS),
+    Route("/v1/models", ("GET",), page=models, described=MODELS),
 )
+DESCRIBED = (CHAT, TEXT, EMBEDDINGS)
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:

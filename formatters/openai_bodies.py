@@ -289,11 +289,8 @@ ERROR_TYPES: tuple[tuple[type[LmiError], str], ...] = (
 )
 """OpenAI's words; the first that fits."""
 
-ERROR_CODES = {OverloadedError.code: "rate_limit_exceeded"}
-"""Where OpenAI's word is another than ours."""
-
 
 def error_body(error: LmiError) -> ErrorBody:
     """The body that tells of `error`."""
     word = next(word for kind, word in ERROR_TYPES if isinstance(error, kind))
-    return ErrorBody(ErrorObject(error.message, word, error.param, ERROR_CODES.get(error.code, error.code)))
+    return ErrorBody(ErrorObject(error.message, word, error.param, error.code))

@@ -71,6 +71,14 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
     return generation, shape
 
 
+RESERVED = (
+    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
+    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
+)  # fmt: skip
+"""Arguments of the libraries' functions that apply a template (apply_chat_template of transformers and of vLLM): with
+`padding` and `max_length` one request has all the machine's memory."""
+
+
 def _conversation(
     messages: tuple[dict[str, Any], ...], tools: Tools, values: Mapping[str, Any], payload: Payload
 ) -> Conversation:
@@ -85,6 +93,10 @@ def _conversation(
     if "chat_template" in template_arguments:
         field = "chat_template_kwargs.chat_template"
         raise UnsupportedError(f"{field}: a request cannot bring a template, option.chat_template can", field)
+    for name in RESERVED:
+        if name in template_arguments:
+            field = f"chat_template_kwargs.{name}"
+            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
     if "reasoning_effort" in values:
         template_arguments.setdefault("reasoning_effort", values["reasoning_effort"])
     documents = payload.get("documents")

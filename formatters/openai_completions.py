@@ -20,7 +20,7 @@ from .openai_guides import read_guide
 from .openai_parameters import read_fields, read_streaming, sampling_of
 from .openai_text_reply import TextShape, text_reply
 
-__all__ = ["parse"]
+__all__ = ["CHOICES", "parse"]
 
 MAX_TOKENS = 16
 """Where the request does not say (wire-decisions: OpenAI)."""

@@ -21,7 +21,7 @@ from .embedding_reply import EmbeddingReply, numbers
 from .fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
 from .openai_reply import answer_of
 
-__all__ = ["TABLE", "parse"]
+__all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
 INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""

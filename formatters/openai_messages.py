@@ -18,7 +18,7 @@ from ..model.options import Settings
 from .fields import Object, Text, meet_unknown
 from .image_parts import is_image_part, read_image_part
 
-__all__ = ["read_messages"]
+__all__ = ["PARTS", "read_messages"]
 
 Message = dict[str, Any]
 

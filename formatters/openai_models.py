@@ -10,7 +10,7 @@ from ..model.engine import EngineInfo
 from ..model.options import Settings
 from .base import Answer, Request, encode
 
-__all__ = ["models"]
+__all__ = ["ModelList", "models"]
 
 _STARTED = int(time.time())
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..model.errors import ParameterError, PayloadError, UnsupportedError
 from ..model.generation import Sampling
 from ..model.options import Settings
-from .base import Payload
+from .base import JsonSchema, Payload
 from .fields import (
     LARGEST,
     LARGEST_ID,
@@ -45,6 +45,17 @@ BIASES = 1024
 @dataclass(frozen=True, slots=True)
 class Biases:
     """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        bias = {"type": "number", "minimum": -100, "maximum": 100}
+        return {
+            "type": "object",
+            "patternProperties": {"^[0-9]{1,10}$": bias},
+            "additionalProperties": False,
+            "maxProperties": BIASES,
+        }
 
     def read(self, name: str, given: Any) -> dict[int, float]:
         biases: dict[int, float] = {}

@@ -21,6 +21,7 @@ from ..model.errors import LmiError, UnsupportedError
 from ..model.generation import Generation, Sampling
 from ..model.options import Settings
 from .base import Answer, Call, Payload, Request, Route, encode
+from .inputs_described import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
 from .lmi import framing_of, inputs_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_reply import EVENTS, Framing
 from .tgi_bodies import error_body
@@ -28,7 +29,7 @@ from .tgi_info import info_page
 from .tgi_parameters import BEST_OF, read_parameters
 from .tgi_reply import Shape, StreamReply, WholeReply
 
-__all__ = ["MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "tgi"
 MARK: str = "inputs"
@@ -38,7 +39,13 @@ STREAM_PATH = "/generate_stream"
 COMPAT_PATH = "/"
 OWN_PATHS = (WHOLE_PATH, STREAM_PATH, COMPAT_PATH)
 
-ROUTES: tuple[Route, ...] = (*map(Route, OWN_PATHS), Route("/info", ("GET",), page=info_page))
+ROUTES: tuple[Route, ...] = (
+    Route(WHOLE_PATH, described=TGI_WHOLE),
+    Route(STREAM_PATH, described=TGI_STREAM),
+    Route(COMPAT_PATH, described=TGI_COMPAT),
+    Route("/info", ("GET",), page=info_page, described=TGI_INFO),
+)
+DESCRIBED = (TGI,)
 
 SEED_BITS = 53
 """Of a seed that is drawn: what every JSON reader holds."""

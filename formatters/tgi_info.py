@@ -10,7 +10,7 @@ from .base import Answer, Request, encode
 from .fields import TEXTS
 from .tgi_parameters import MAX_BEST_OF
 
-__all__ = ["info_page"]
+__all__ = ["Info", "info_page"]
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import Any
 from ..model.errors import ParameterError
 from ..model.generation import Guide, Sampling
 from ..model.options import Settings
+from .base import JsonSchema
 from .fields import Boolean, Integer, Number, Object, Parameter, Text, Texts, read_rows
 from .lmi_parameters import CHOICE_KEYS, TABLE
 from .openai_guides import json_guide, regex_guide
@@ -24,13 +25,25 @@ MAX_BEST_OF = 16
 """The most sequences to choose from; GET /info tells it. TGI's own limit is 2 unless an endpoint sets another."""
 
 
+GRAMMARS = ("json", "json_object", "regex", "json_schema")
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)."""
 
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {
+            "type": "object",
+            "properties": {"type": {"enum": [*GRAMMARS]}, "value": {"type": ["object", "string"]}},
+            "required": ["type", "value"],
+        }
+
     def read(self, name: str, given: Any) -> Guide:
         grammar = Object().read(name, given)
-        kind = Text(("json", "json_object", "regex", "json_schema")).read(f"{name}.type", grammar.get("type"))
+        kind = Text(GRAMMARS).read(f"{name}.type", grammar.get("type"))
         shown, value = f"{name}.value", grammar.get("value")
         if kind == "regex":
             return Guide(regex=regex_guide(shown, value).regex, field=name)

@@ -2,24 +2,34 @@
 
     engine alone -> core, no host -> local server -> further hosts, each with every workload and number of connections
 
-One run compares layers on the same model, options, prompts and machine; ratios count, not figures of other days.
+One run compares layers on the same model, options, prompts and machine; ratios count, not figures of other days. With
+--together all layers are up at once and take turns, run by run: on a machine whose speed changes from minute to minute
+that compares like with like, where there is memory for all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from itertools import count
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import msgspec
 
 from ..model.errors import OptionError
 from ..model.options import load_settings
+from .bench_cpu import OTHERS
 from .bench_layers import CommandLayer, CoreLayer, FloorLayer, Layer, UrlLayer
-from .bench_report import medians, plot, table, write_json
+from .bench_report import idle_table, plot, summary, table, write_json
+from .bench_soak import Soak, report, soak
+from .bench_startup import startup, startup_table
 from .bench_work import WORKLOADS, Figures, Workload, prompts
 
 __all__ = ["add_arguments", "bench"]
@@ -40,12 +50,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
     command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="sent to every --url")
+    command.add_argument("--model", help="the field `model` of chat requests to every --url, for servers that need it")
     command.add_argument("--dialect", choices=("lmi", "openai"), help="only the workloads of one dialect")
     command.add_argument("--workload", action="append", default=[], help="only these: " + ", ".join(_names()))
     command.add_argument("--connections", default="1,16,64,256")
     command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
     command.add_argument("--rounds", type=int, default=3, help="requests of each connection")
-    command.add_argument("--repeat", type=int, default=3, help="runs of everything; the table shows medians")
+    command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
+    command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")
+    command.add_argument(
+        "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
+    )
+    command.add_argument(
+        "--startup", type=int, default=0, metavar="N", help="only this: start the local server N times, by stages"
+    )
+    command.add_argument(
+        "--soak",
+        type=int,
+        default=0,
+        metavar="N",
+        help="instead: N requests to each server, and what is left of them",
+    )
     command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json and OUTPUT.png")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
 
@@ -56,93 +81,202 @@ def _names() -> list[str]:
 
 def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Measures and prints; raises OptionError for arguments that make no sense."""
-    connections = [int(text) for text in arguments.connections.split(",")]
+    with _terminable():
+        if arguments.startup:
+            _startup(arguments, overrides)
+        else:
+            _bench(arguments, overrides)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends what has been started, as Ctrl-C does."""
+
+    def terminated(_signal: int, _frame: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
+    connections = _numbers(arguments.connections)
     workloads = [
         workload
         for workload in WORKLOADS
         if arguments.dialect in (None, workload.dialect)
         and (not arguments.workload or workload.name in arguments.workload)
     ]
-    if not workloads:
-        raise OptionError(f"--workload: expected one of {', '.join(_names())}, got {arguments.workload}", "workload")
+    if not workloads or set(arguments.workload) - set(_names()):
+        raise OptionError(f"--workload: expected some of {', '.join(_names())}, got {arguments.workload}", "workload")
     runs: list[Figures] = []
+    idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
-        for layer in _layers(arguments, overrides, Path(folder)):
-            _say(f"{layer.name}: starting")
-            try:
-                layer.start()
-                for run in _runs(layer, workloads, connections, arguments):
-                    runs.append(run)
-                    _say(f"{layer.name}: {run.workload}, {run.connections} connections: {run.rate:,.0f} tokens/s")
-            finally:
-                layer.stop()
-    shown = medians(runs)
-    print(table(shown))
-    if arguments.output:
-        asked = {"tokens": arguments.tokens, "rounds": arguments.rounds, "repeat": arguments.repeat}
-        write_json(arguments.output.with_suffix(".json"), runs, asked)
-        plot(arguments.output.with_suffix(".png"), shown)
+        layers = list(_layers(arguments, overrides, Path(folder)))
+        if arguments.soak:
+            report(_soaks(layers, workloads, connections, arguments), arguments.output)
+            return
+        turns = _Turns(workloads, connections, arguments, len(layers))
+        for group in [layers] if arguments.together else [[layer] for layer in layers]:
+            with ExitStack() as stack:
+                for layer in group:
+                    _say(f"{layer.name}: starting")
+                    stack.callback(layer.stop)
+                    layer.start()
+                runs += turns.of(group)
+                if arguments.idle:
+                    idle |= _idle(group, arguments.idle)
+    _report(runs, idle, arguments)
     lost = sum(run.lost for run in runs)
     if lost:
         raise OptionError(f"{lost} tokens were lost")
+
+
+def _startup(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
+    if arguments.model_dir is None:
+        raise OptionError("--startup: expected a model directory", "model_dir")
+    starts: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
+        for number in range(arguments.startup):
+            log = Path(folder) / f"{number}.log"
+            starts.append(startup(lambda: serve_command(arguments.model_dir, overrides), log))
+            _say(f"start {number + 1} of {arguments.startup}: {starts[-1]['total']:.2f} s")
+    print(startup_table(starts))
+    if arguments.output:
+        arguments.output.with_suffix(".json").write_text(json.dumps({"starts": starts}, indent=1) + "\n")
+
+
+def _soaks(
+    layers: Sequence[Layer], workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace
+) -> list[Soak]:
+    """Of each layer that is a server, one after the other."""
+    soaks: list[Soak] = []
+    for layer in layers:
+        if isinstance(layer, UrlLayer):
+            try:
+                layer.start()
+                requests, tokens = arguments.soak, arguments.tokens
+                soaks.append(soak(layer, workloads, connections, tokens=tokens, requests=requests, say=_say))
+            finally:
+                layer.stop()
+    return soaks
+
+
+def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:
+    print(table(runs), summary(runs), sep="\n\n")
+    if idle:
+        print("\n" + idle_table(idle))
+    others = sorted(run.others for run in runs)
+    middle = others[len(others) // 2]
+    print(f"\nBeside the bench {middle:.2f} cores were busy in the median run, {others[-1]:.2f} at most.")
+    if arguments.output:
+        asked = {name: getattr(arguments, name) for name in ("tokens", "rounds", "repeat", "together")}
+        write_json(arguments.output.with_suffix(".json"), runs, idle, asked)
+        plot(arguments.output.with_suffix(".png"), runs)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise OptionError(f"--connections: expected numbers from 1 on, with commas between, got {text}", "connections")
+    return numbers
 
 
 def _say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-_next_prompt = count()
+class _Turns:
+    """The runs of layers that are up, in their order."""
+
+    def __init__(
+        self, workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace, layers: int
+    ) -> None:
+        self._workloads = workloads
+        self._connections = connections
+        self._tokens: int = arguments.tokens
+        self._rounds: int = arguments.rounds
+        self._repeat: int = arguments.repeat
+        self._total = layers * self._repeat * len(workloads) * len(connections)
+        self._done = 0
+        self._begun = time.monotonic()
+
+    def of(self, layers: Sequence[Layer]) -> Iterator[Figures]:
+        """Warms each of them up, then measures them in turns."""
+        few = min(64, max(self._connections))
+        for layer in layers:
+            for number, workload in enumerate(self._workloads):
+                # What is compiled or allocated at first use is not measured.
+                layer.run(workload, prompts(few, 999_000 - 1000 * number), min(self._tokens, 20), few)
+        first = 0
+        for repeat in range(self._repeat):
+            for workload in self._workloads:
+                for connections in self._connections:
+                    requests = max(connections * self._rounds, min(connections * 6, 96))
+                    asked = prompts(requests, first)
+                    first += requests
+                    # In another order each time: whoever comes first gains or loses nothing by it.
+                    turn = repeat % len(layers)
+                    for layer in (*layers[turn:], *layers[:turn]):
+                        yield self._run(layer, workload, asked, connections, repeat)
+
+    def _run(self, layer: Layer, workload: Workload, asked: Sequence[str], connections: int, repeat: int) -> Figures:
+        run = layer.run(workload, asked, self._tokens, connections)
+        self._done += 1
+        left = (time.monotonic() - self._begun) / self._done * (self._total - self._done)
+        _say(
+            f"[{self._done}/{self._total}, {left / 60:.0f} min left] {layer.name}: {workload.name}, "
+            f"{connections} connections: {run.rate:,.0f} tokens/s"
+        )
+        return msgspec.structs.replace(run, repeat=repeat)
 
 
-def _runs(
-    layer: Layer, workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace
-) -> Iterator[Figures]:
-    tokens: int = arguments.tokens
-    for workload in workloads:
-        # What is compiled or allocated at first use is not measured.
-        layer.run(workload, _fresh(min(64, max(connections))), min(tokens, 20), min(64, max(connections)))
-    for _ in range(arguments.repeat):
-        for workload in workloads:
-            for number in connections:
-                requests = number * arguments.rounds
-                yield layer.run(workload, _fresh(max(requests, MANY)), tokens, number)
-
-
-MANY = 6
-"""Requests of the shortest run."""
-
-
-def _fresh(number: int) -> list[str]:
-    """Prompts that no earlier run of this layer has had."""
-    first = next(_next_prompt) * 10_000
-    return prompts(number, first % 1_000_000)
+def _idle(layers: Sequence[Layer], seconds: float) -> dict[str, dict[str, float]]:
+    """How many cores each process of each layer uses while nothing is asked."""
+    _say(f"idle for {seconds:.0f} s")
+    time.sleep(1.0)
+    with ExitStack() as stack:
+        used = {layer.name: stack.enter_context(layer.cpu()) for layer in layers}
+        time.sleep(seconds)
+    return {
+        name: {role: spent / seconds for role, spent in roles.items() if role != OTHERS} for name, roles in used.items()
+    }
 
 
 def _layers(arguments: argparse.Namespace, overrides: dict[str, str], folder: Path) -> Iterator[Layer]:
-    """Each when its turn has come: two engines at once would share the machine."""
     wanted = [name for name in arguments.layers.split(",") if name]
     if unknown := set(wanted) - set(OURS):
         raise OptionError(f"--layers: expected some of {', '.join(OURS)}, got {', '.join(sorted(unknown))}", "layers")
-    if wanted and arguments.model_dir is None and not arguments.url:
-        raise OptionError("expected a model directory, or --url", "model_dir")
+    if not (arguments.host or arguments.url or (wanted and arguments.model_dir)):
+        raise OptionError("expected a model directory, --host or --url", "model_dir")
     if arguments.model_dir is not None:
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=overrides)
         if "engine" in wanted:
-            yield FloorLayer(settings)
+            yield FloorLayer(settings, folder / "engine.log")
         if "core" in wanted:
             yield CoreLayer(settings)
         if "server" in wanted:
-            yield CommandLayer("local server", _serve(arguments.model_dir, overrides), folder / "server.log")
-    headers = dict(header.split(": ", 1) for header in arguments.header)
+            yield CommandLayer("local server", serve_command(arguments.model_dir, overrides), folder / "server.log")
+    headers = {name.strip(): value.strip() for name, _, value in (one.partition(":") for one in arguments.header)}
+    if not all(headers.values()):
+        raise OptionError(f"--header: expected NAME: VALUE, got {', '.join(arguments.header)}", "header")
     for number, given in enumerate(arguments.host):
         name, _, command = given.partition("=")
         yield CommandLayer(name, command, folder / f"host-{number}.log")
     for given in arguments.url:
         name, separator, url = given.partition("=http")
-        yield UrlLayer(name, "http" + url, headers) if separator else UrlLayer(given, given, headers)
+        name, url = (name, "http" + url) if separator else (given, given)
+        yield UrlLayer(name, url, headers, arguments.model)
 
 
-def _serve(model_dir: Path, overrides: dict[str, str]) -> list[str]:
+def serve_command(model_dir: Path, overrides: dict[str, str]) -> list[str]:
+    """The local server on a port that is free."""
     options = [f"--set={name}={value}" for name, value in overrides.items()]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,49 +1,100 @@
-"""CPU time of the processes that the bench measures."""
+"""CPU time and memory of the processes that the bench measures, and of the rest of the machine."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-__all__ = ["measured"]
+__all__ = ["OTHERS", "measured", "own_memory", "process_roles"]
+
+OTHERS = "others"
+"""All processes that are not measured."""
 
 
 @contextmanager
-def measured(process_id: int | None = None, whole: bool = True) -> Iterator[dict[str, float]]:
-    """CPU seconds that a process and its descendants use meanwhile, by what they are; `whole`: None is this process."""
+def measured(trees: Sequence[int] = (), alone: Sequence[int] = ()) -> Iterator[dict[str, float]]:
+    """CPU seconds used meanwhile, by what a process is: of `trees` with all their descendants, of `alone` without.
+
+    OTHERS is what the rest of the machine used, but for this process.
+    """
     import psutil
 
     def times() -> dict[int, tuple[str, float]]:
-        if process_id is None and not whole:
-            return {}
-        root = psutil.Process(process_id)
         found: dict[int, tuple[str, float]] = {}
-        for process in [root, *root.children(recursive=True)]:
-            with suppress(psutil.Error):
-                spent = process.cpu_times()
-                role = _role(process.cmdline()) or ("ours" if process == root else "engine")
-                found[process.pid] = (role, spent.user + spent.system)
+        for pid, whole in [*((pid, True) for pid in trees), *((pid, False) for pid in alone)]:
+            root = psutil.Process(pid)
+            for process in [root, *(root.children(recursive=True) if whole else [])]:
+                with suppress(psutil.Error):
+                    spent = process.cpu_times()
+                    found[process.pid] = (_role(process.cmdline(), process == root), spent.user + spent.system)
         return found
 
     used: dict[str, float] = {}
     before = times()
+    busy, own = _busy(), time.process_time()
     yield used
+    busy, own = _busy() - busy, time.process_time() - own
     for pid, (role, seconds) in times().items():
         spent = seconds - before.get(pid, (role, 0.0))[1]
         if spent > 0:
             used[role] = used.get(role, 0.0) + spent
+    used[OTHERS] = max(0.0, busy - sum(used.values()) - (0.0 if os.getpid() in alone else own))
 
 
-def _role(command: Sequence[str]) -> str | None:
-    """What a process is, as far as its command tells."""
+def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
+    """A process and its descendants (psutil.Process), each with what it is."""
+    import psutil
+
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.Error):
+                yield process, _role(process.cmdline(), process == root)
+
+
+def own_memory(pid: int) -> int:
+    """Bytes of memory that a process has written to and that no file backs, swapped out or not.
+
+    The part of the resident memory that only the process itself can make less: pages of libraries come and go with the
+    memory that other processes need.
+    """
+    import psutil
+
+    status = Path(f"/proc/{pid}/status")
+    if not status.parent.parent.joinpath("self").exists():
+        # No Linux.
+        return int(psutil.Process(pid).memory_info().rss)
+    found = 0
+    for line in status.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in {"RssAnon", "VmSwap"}:
+            found += 1024 * int(value.split()[0])
+    return found
+
+
+ROLES = (
+    ("VLLM::", "engine core"),
+    ("vllm_floor", "engine front"),
+    ("engine_process", "engine process"),
+    ("djl_python_engine", "worker"),
+    ("lmi.testhost.Host", "java"),
+    ("lmi.handler.cli serve", "server"),
+)
+"""What a process's command contains, and what it is called."""
+
+
+def _role(command: Sequence[str], root: bool) -> str:
     line = " ".join(command)
-    for sign, role in (
-        ("engine_process", "engine"),
-        ("EngineCore", "engine"),
-        ("vllm_floor", "engine's front"),
-        ("djl_python_engine", "worker"),
-        ("lmi.testhost.Host", "java"),
-    ):
-        if sign in line:
-            return role
-    return None
+    return next((role for sign, role in ROLES if sign in line), "host" if root else "engine core")
+
+
+def _busy() -> float:
+    """CPU seconds that the whole machine has been busy, those that its host took from it included."""
+    import psutil
+
+    spent = psutil.cpu_times()
+    return float(spent.user + spent.system + getattr(spent, "nice", 0.0) + getattr(spent, "steal", 0.0))

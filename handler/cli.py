@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..model.errors import LmiError, one_line
+from ..model.log_filters import configure, withhold
 
 __all__ = ["main"]
 
@@ -25,6 +25,14 @@ def _set(pairs: Sequence[str]) -> dict[str, str]:
     return options
 
 
+def seconds(text: str) -> float:
+    """A length of time, for argparse."""
+    length = float(text)
+    if not 0 <= length <= 86400:
+        raise ValueError
+    return length
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
     import uvicorn
@@ -32,6 +40,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from ..model.options import load_settings
     from .check import require_directory, require_port
     from .connections import connection
+    from .graceful import Ending
     from .server import application
     from .service import Service
 
@@ -39,20 +48,23 @@ def serve(arguments: argparse.Namespace) -> None:
     require_port(arguments.host, arguments.port)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
     service = Service(settings)
+    ending = Ending(service, arguments.grace)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
     try:
         service.start()
         print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
-        uvicorn.run(
+        config = uvicorn.Config(
             application(service, arguments.api_key or os.environ.get("LMI_API_KEY")),
             host=arguments.host,
             port=arguments.port,
             log_level="warning",
-            timeout_graceful_shutdown=10,
+            log_config=None,
             # uvicorn calls it as it does its own classes.
             http=connection,  # type: ignore[arg-type]
             ws="none",
         )
+        withhold(("asyncio", "starlette", "uvicorn"))
+        ending.run(config)
     finally:
         service.close()
 
@@ -100,6 +112,13 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.add_argument(
+        "--grace",
+        type=seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long requests in flight may go on after SIGTERM before they are cut off with an error (default: 20)",
+    )
     command.add_argument("--api-key", help="serve only who has this key (or LMI_API_KEY, which no process list shows)")
     command.set_defaults(run=serve)
 
@@ -125,9 +144,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; an error of ours is one line on standard error and exit status 1."""
-    logging.basicConfig(
-        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
-    )
+    configure(own_process=True)
     parsed = parser().parse_args(arguments)
     try:
         parsed.run(parsed)

@@ -23,6 +23,7 @@ from ..formatters.base import Reply
 from ..model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
 from ..model.events import Delta, Event, Failed, Finish
 from ..model.generation import Conversation, Generation
+from ..model.logs import content_is_shown, current
 from .guarded import broken_off
 from .user_code import Function
 from .workers import Workers
@@ -173,7 +174,8 @@ class FilteredReply:
             except UserCodeError as error:
                 return self._inner.feed(Failed.of(error), prompt)
             if reason is not None:
-                log.info("the content filter cut an answer off: %s", reason)
+                told = f": {reason}" if content_is_shown() else ""
+                log.info("request %s: the content filter cut its answer off%s", current(), told)
                 return self._end(state, event.index, prompt)
         state.tokens += len(event.tokens)
         if event.finish is not None:

@@ -113,7 +113,7 @@ class Courier:
         try:
             opened = self._service.open(request, lambda _: self._fresh.append(sender))
         except Exception as error:
-            log.exception("request %s could not be opened", request.request_id)
+            log.exception("request %s: it could not be opened", request.request_id)
             failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
             yield sender.output(Frame(last=True, failure=failure))
             return

@@ -26,9 +26,11 @@ from ..formatters.base import JSON
 from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
+from ..model.logs import set_current
 from .admission import Admission
 from .exchange import Exchange
 from .guarded import broken_off
+from .metrics import Meter
 from .workers import Workers
 
 __all__ = ["Deferred", "Prepared"]
@@ -71,11 +73,12 @@ class Deferred(Exchange):
         admission: Admission,
         workers: Workers,
         *,
+        meter: Meter,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
         notify: Callable[[], None],
     ) -> None:
-        super().__init__(Call((), _Given()), engine, admission, request_id=request_id, on_news=on_news)
+        super().__init__(Call((), _Given()), engine, admission, meter=meter, request_id=request_id, on_news=on_news)
         self._prepare = prepare
         """Raises nothing that a request or code of the user's can cause."""
         self._refuse = refuse
@@ -129,6 +132,7 @@ class Deferred(Exchange):
     def _start(self) -> None:
         if not self._enter():
             return
+        set_current(self.request_id)
         prepared = self._prepare()
         if isinstance(prepared, Answer):
             self._give(prepared)
@@ -137,16 +141,18 @@ class Deferred(Exchange):
         try:
             super().begin()
         except Exception as error:
-            log.exception("request %s could not be handed to the engine", self.request_id)
+            log.exception("request %s: it could not be handed to the engine", self.request_id)
             self._feed(0, Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}")))
         self._work()
 
     def _give(self, answer: Answer) -> None:
         """Takes a whole answer for the request's."""
-        log.info("request %s refused: %s", self.request_id, answer.failure)
-        self.call = Call((), _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True))
+        reply = _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        self.call = Call((), reply, answer.dialect)
         if answer.body:
             self.records.append(answer.body)
+            if self._meter.keeps:
+                self._meter.keep([answer.body])
         self._end()
         self._tell()
 
@@ -156,7 +162,6 @@ class Deferred(Exchange):
             self._engine.fail(self._tickets, error)
             return
         if self.begun:
-            log.info("request %s failed: %s", self.request_id, error)
             self._break_off(error)
             self._end()
             self._tell()
@@ -175,11 +180,12 @@ class Deferred(Exchange):
             self._on_news(self)
         self._notify()
 
-    def _feed(self, prompt: int, event: Event) -> None:
+    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
         """Takes an event, on the engine's thread."""
-        if not self._guarded:
-            super()._feed(prompt, event)
+        if noted or not self._guarded:
+            super()._feed(prompt, event, noted)
             return
+        self._meter.note(event)
         with self._lock:
             self._events.append((prompt, event))
             if self._busy:
@@ -197,6 +203,7 @@ class Deferred(Exchange):
 
     def _work(self) -> None:
         """Feeds what there is, until there is nothing more."""
+        set_current(self.request_id)
         while True:
             with self._lock:
                 expired = None if self.finished else self._expired
@@ -208,7 +215,7 @@ class Deferred(Exchange):
                 self._end_with(expired)
                 return
             for prompt, event in merged(events):
-                super()._feed(prompt, event)
+                self._feed(prompt, event, True)
                 if self._over():
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)

@@ -22,12 +22,14 @@ from djl_python import Input, Output
 from ..formatters import Request
 from ..formatters.base import JSON
 from ..model.errors import StartError
+from ..model.log_filters import configure
 from ..model.options import settings_of
 from .courier import TRACKING_ID, Courier
 from .frames import Frame
-from .headers import ATTRIBUTES_HEADER, attributes_of
+from .headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from .parent import end_with_parent
 from .plain import Chunks, PlainBatch, Whole
+from .reporter import Reporter
 from .rolling import RollingBatch
 from .service import Service
 
@@ -89,6 +91,7 @@ class Worker:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
         if self._service is not None:
             return None
+        configure(own_process=False)
         end_with_parent()
         try:
             handed = _formatters(inputs.get_properties())
@@ -105,6 +108,7 @@ class Worker:
             error = StartError(f"{type(unexpected).__name__}: {unexpected}")
         else:
             self._service = service
+            Reporter(service.metrics, service.engine, settings.metrics_interval).start()
             return None
         return Output().error(error.message, code=error.status, message=error.message)
 
@@ -187,7 +191,7 @@ def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) 
         query=query,
         # The front end turns the custom attributes into properties, and newer ones drop the header itself.
         attributes={**properties, **attributes_of(headers.get(ATTRIBUTES_HEADER, ""))},
-        request_id=properties.get(REQUEST_ID, ""),
+        request_id=request_id_of(properties.get(REQUEST_ID)),
     )
 
 

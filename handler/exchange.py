@@ -18,6 +18,7 @@ from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed
 from .admission import Admission
+from .metrics import Meter
 
 __all__ = ["Exchange"]
 
@@ -35,6 +36,7 @@ class Exchange:
         "_engine",
         "_expired",
         "_look_at",
+        "_meter",
         "_on_news",
         "_tickets",
         "begun",
@@ -50,6 +52,7 @@ class Exchange:
         engine: Engine,
         admission: Admission,
         *,
+        meter: Meter,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
@@ -63,6 +66,7 @@ class Exchange:
         """No further record will come. Read it before `records`: it is set after the last record was put there."""
         self._engine = engine
         self._admission = admission
+        self._meter = meter
         self._on_news = on_news
         self._tickets: list[int] = []
         self._expired: LmiError | None = None
@@ -81,6 +85,7 @@ class Exchange:
 
     def begin(self) -> None:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
+        self._meter.streamed = any(generation.stream for generation in self.call.generations)
         for prompt, generation in enumerate(self.call.generations):
             if self.finished:
                 break
@@ -97,7 +102,7 @@ class Exchange:
     def abort(self) -> None:
         """Ends the generations; the records so far stay, and nothing is added to them."""
         if not self.finished:
-            self._end()
+            self._end(aborted=True)
             self._engine.abort(self._tickets)
 
     def expire(self, error: LmiError) -> None:
@@ -105,20 +110,29 @@ class Exchange:
         self._expired = error
         self._engine.fail(self._tickets, error)
 
-    def _end(self) -> None:
+    def _end(self, *, aborted: bool = False) -> None:
+        # Before anybody can have the last record.
+        self._meter.end(self, aborted=aborted)
         self.finished = True
         self._admission.release(self)
 
-    def _feed(self, prompt: int, event: Event) -> None:
-        """Takes an event. What the formatter does wrong is this request's failure alone."""
+    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+        """Takes an event, on the engine's thread unless the meter has `noted` it there.
+
+        What the formatter does wrong is this request's failure alone.
+        """
         if self.finished:
             return
+        if not noted:
+            self._meter.note(event)
         reply = self.call.reply
         records = self.records
         try:
             if made := reply.feed(event, prompt):
                 records.extend(made)
                 self.begun = True
+                if self._meter.keeps:
+                    self._meter.keep(made)
             ended = reply.finished
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)

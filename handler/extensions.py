@@ -75,7 +75,7 @@ class Extensions:
         try:
             call = receive(request, self.settings, self.dialects, hooks)
         except Exception as error:
-            log.exception("request %s could not be prepared", request.request_id)
+            log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
             return lmi.refuse(failure, None, request, self.settings)
         return call if isinstance(call, Answer) else Prepared(call, hooks.guarded, hooks.cut)

@@ -12,6 +12,7 @@ from ..formatters import Answer
 from ..formatters.base import Reply, line_record
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Event, Failed
+from ..model.logs import current
 from .user_code import shown
 
 __all__ = ["GuardedReply", "broken_off", "plain_end"]
@@ -56,7 +57,7 @@ class GuardedReply:
         except LmiError as error:
             failure = error
         except Exception as error:
-            log.exception("a reply that code of the user's takes part in failed")
+            log.exception("request %s: a reply that code of the user's takes part in failed", current())
             failure = UserCodeError(f"the output formatter failed: {shown(error)}")
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
@@ -85,5 +86,5 @@ class GuardedReply:
             if all(isinstance(record, bytes) for record in records):
                 return records
         except Exception:
-            log.exception("the dialect cannot tell of the failure either")
+            log.exception("request %s: the dialect cannot tell of its failure either", current())
         return plain_end(error)

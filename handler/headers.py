@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import uuid
+
 from ..formatters import Answer
 from ..formatters.base import Reply
 
-__all__ = ["ATTRIBUTES_HEADER", "attributes_of", "headers_of"]
+__all__ = ["ATTRIBUTES_HEADER", "REQUEST_ID_HEADER", "attributes_of", "headers_of", "request_id_of"]
 
 ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
 """What `invoke_endpoint(CustomAttributes=...)` sends, in lower case."""
+
+
+REQUEST_ID_HEADER = "x-request-id"
+
+_REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
+
+
+def request_id_of(given: str | None) -> str:
+    """A request's id: the one that came with it, or a new one where that could not stand in a header and in a log."""
+    return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
 
 
 def attributes_of(header: str) -> dict[str, str]:
@@ -25,4 +38,11 @@ def headers_of(reply: Reply | Answer) -> dict[str, str]:
     headers = {"Content-Type": reply.content_type, **reply.headers}
     if reply.status >= 400 and reply.failure is not None and reply.failure.retry_after is not None:
         headers["Retry-After"] = str(reply.failure.retry_after)
-    return headers
+    text = "".join((*headers, *headers.values()))
+    if text.isascii() and text.isprintable():
+        return headers
+    # A dialect of the user's may put into a header what a request says, and a line break there begins another header.
+    return {UNPRINTED.sub("", name): UNPRINTED.sub(" ", value) for name, value in headers.items()}
+
+
+UNPRINTED = re.compile(r"[^\x20-\x7e\xa1-\xff]+")

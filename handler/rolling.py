@@ -81,7 +81,7 @@ class RollingBatch:
         try:
             opened = self._service.open(request)
         except Exception as error:
-            log.exception("request %s could not be opened", request.request_id)
+            log.exception("request %s: it could not be opened", request.request_id)
             return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be opened: {error}")))
         return _Open(frame=frame_of_answer(opened)) if isinstance(opened, Answer) else _Open(opened)
 

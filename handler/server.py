@@ -1,6 +1,7 @@
 """The local server: a model directory on a laptop, with the routes that SageMaker calls.
 
     GET  /ping                 200 while the engine is healthy, else 503
+    GET  /metrics              what Prometheus collects
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
 
@@ -12,6 +13,7 @@ and with those that clients written for one dialect call:
     POST /chat/completions     Azure's with `api-version`, the minimal one without it
     POST, GET /chat/sse        the minimal one as server-sent events
     POST /generate, /generate_stream, /   TGI's
+    GET  /openapi.json         this list for programs (openapi.py)
     GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
@@ -26,9 +28,9 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -37,12 +39,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import FORMATS, Answer, Format, Request, refusal, route_of
+from ..formatters import FORMATS, Answer, Format, Request, openai, refusal, route_of
 from ..formatters.base import Page
 from ..model.errors import LmiError, TooLargeError, UnauthorizedError, UnavailableError
 from .asynchronous import AsyncService, Stream
 from .connections import Connections, read_body
-from .headers import ATTRIBUTES_HEADER, attributes_of, headers_of
+from .exposition import Exposition
+from .headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from .openapi import document
 from .service import Service
 
 __all__ = ["application"]
@@ -56,6 +60,7 @@ class StreamResponse(Response):
     def __init__(self, stream: Stream, connections: Connections) -> None:
         self._stream = stream
         self._connections = connections
+        self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
@@ -74,7 +79,7 @@ class StreamResponse(Response):
         exchange = stream.exchange
         await stream.ready()
         reply = exchange.call.reply
-        headers = headers_of(reply)
+        headers = {**headers_of(reply), **self.headers}
         whole = exchange.finished and len(exchange.records) <= 1
         if whole:
             body = exchange.records.popleft() if exchange.records else b""
@@ -105,8 +110,10 @@ class LocalServer:
         self._service = service
         self._key = key.encode() if key else None
         self._streams: AsyncService
+        self._document: dict[str, Any] | None = None
         self._sending: Connections
         self._reading: Connections
+        self._exposition = Exposition(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -118,18 +125,43 @@ class LocalServer:
 
     async def ping(self, _request: HttpRequest) -> Response:
         """SageMaker's health check."""
-        if self._service.engine.healthy:
+        if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503, LATER)
 
     async def health(self, _request: HttpRequest) -> Response:
         """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
-        if self._service.engine.healthy:
+        if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
 
+    async def metrics(self, http: HttpRequest) -> Response:
+        """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
+        if not self._admitted(http):
+            return Response(UNAUTHORIZED.message, 401, media_type="text/plain")
+        text, content_type = self._exposition.render(http.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def openapi(self, http: HttpRequest) -> Response:
+        """What the routes take and give (OpenAPI 3.1)."""
+        if not self._admitted(http):
+            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+        if self._document is None:
+            service = self._service
+            # The schemas of the user's own dialects are code of the user's.
+            self._document = await service.apart(
+                lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
+            )
+        return JSONResponse(self._document)
+
     async def serve(self, http: HttpRequest) -> Response:
-        """A request in any dialect."""
+        """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
+        request_id = request_id_of(http.headers.get(REQUEST_ID_HEADER))
+        response = await self._respond(http, request_id)
+        response.headers[REQUEST_ID_HEADER] = request_id
+        return response
+
+    async def _respond(self, http: HttpRequest, request_id: str) -> Response:
         too_large: TooLargeError | None = None
         body = b""
         admitted = self._admitted(http)
@@ -149,13 +181,14 @@ class LocalServer:
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
             path=_path(http.url.path),
             method="GET" if http.method == "HEAD" else http.method,
-            request_id=http.headers.get("x-request-id") or str(uuid.uuid4()),
+            request_id=request_id,
         )
         found = route_of(request, self._service.dialects)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if not admitted or too_large is not None:
             answer = refusal(too_large if admitted and too_large else UNAUTHORIZED, request, self._service.settings)
+            self._service.metrics.refused(request, answer)
             # What is left of a body must not be taken for the next request.
             return _answer(answer if too_large is None else replace(answer, headers={**answer.headers, **CLOSE}))
         if found is None and request.path != INVOCATIONS:
@@ -217,6 +250,8 @@ def application(service: Service, key: str | None = None) -> Starlette:
     routes = [
         Route("/ping", server.ping, methods=["GET"]),
         Route("/health", server.health, methods=["GET"]),
+        Route("/metrics", server.metrics, methods=["GET"]),
+        Route("/openapi.json", server.openapi, methods=["GET"]),
         *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -10,14 +10,18 @@ from functools import partial
 from typing import TypeVar
 
 from ..formatters import Answer, Format, Request, receive, refusal
+from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import TooLargeError
+from ..model.errors import TooLargeError, UnavailableError
+from ..model.logs import show_content
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
 from .admission import Admission
 from .deferred import Deferred
 from .exchange import Exchange
 from .extensions import NONE, Extensions, Handed, load_extensions
+from .journal import Journal
+from .metrics import Meter, Metrics
 from .watch import Watch
 
 __all__ = ["Service"]
@@ -35,10 +39,15 @@ class Service:
         self.engine = engine or RemoteEngine(settings)
         self.admission = Admission(settings, self.engine)
         self.info: EngineInfo
+        self.metrics = Metrics(Journal(settings.log_requests))
+        self.stopping = False
+        """Whether the server is about to end; then nothing new is taken."""
+        self.engine.listen(self.metrics.tick)
         self._handed = handed
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
+        startup.mark("imports, options")
 
     @property
     def dialects(self) -> tuple[Format, ...]:
@@ -48,6 +57,7 @@ class Service:
     def start(self) -> EngineInfo:
         """Loads the user's code and brings the engine up; raises StartError."""
         extensions = load_extensions(self.settings, self._handed)
+        startup.mark("code of the user's")
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -59,18 +69,39 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
         self._watch.start()
+        startup.mark("engine's process")
+        took = startup.stages()
+        log.info("ready after %.2f s: %s", sum(took.values()), startup.shown(took))
+        log.info("the engine's process: %s", startup.shown(self.info.startup))
         return self.info
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a request would be served now."""
+        return self.engine.healthy and not self.stopping
 
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
         Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
         """
-        refused = self.admission.refusal(request)
+        meter = self.metrics.open(request)
+        opened = self._open(request, on_news, meter)
+        if isinstance(opened, Answer):
+            self.metrics.refused(request, opened)
+            return opened
+        self.metrics.began()
+        self.admission.admit(opened)
+        opened.begin()
+        return opened
+
+    def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
+        """The exchange of a request, not begun."""
+        refused = UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
         if refused is not None:
-            log.info("request %s refused: %s", request.request_id, refused)
             # A body that is too long is not read, not even for the dialect.
             told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
             return refusal(refused, told, self.settings)
@@ -82,6 +113,7 @@ class Service:
                 self.engine,
                 self.admission,
                 extensions.workers,
+                meter=meter,
                 request_id=request.request_id,
                 on_news=on_news,
                 notify=self._notify,
@@ -89,11 +121,9 @@ class Service:
         else:
             call = receive(request, self.settings, self.dialects)
             if isinstance(call, Answer):
-                log.info("request %s refused: %s", request.request_id, call.failure)
                 return call
-            exchange = Exchange(call, self.engine, self.admission, request_id=request.request_id, on_news=on_news)
-        self.admission.admit(exchange)
-        exchange.begin()
+            name = request.request_id
+            exchange = Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
         return exchange
 
     def listen(self, listener: Listener) -> None:
@@ -110,6 +140,10 @@ class Service:
         if self._extensions is None:
             return work()
         return await asyncio.wrap_future(self._extensions.workers.call(work))
+
+    def stop(self) -> None:
+        """Takes nothing new from now on; what runs goes on."""
+        self.stopping = True
 
     def close(self) -> None:
         """Ends the engine."""

@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ..model.errors import OptionError, RequestError, UserCodeError
+from ..model.logs import current
 from .workers import Abandoned, Workers
 
 __all__ = [
@@ -80,7 +81,7 @@ class Function:
             raise
         except BaseException as error:
             # A SystemExit too: it is not the user's to end the process.
-            log.exception("%s failed", self.name)
+            log.exception("request %s: %s failed", current(), self.name)
             raise UserCodeError(f"{self.name} raised {shown(error)}") from None
 
     def refuse(self, returned: object, expected: str) -> UserCodeError:

@@ -96,6 +96,7 @@ class UserFormat:
         self.NAME: str = shape.NAME
         self.MARK: str = shape.MARK
         self._workers = workers
+        self.DESCRIBED: object = getattr(shape, "DESCRIBED", None)
         self.ROUTES: tuple[Route, ...] = tuple(self._guarded(route) for route in shape.ROUTES)
         self._matches = self._function(shape.matches, "matches")
         self._parse = self._function(shape.parse, "parse")

@@ -88,8 +88,13 @@ class UserLoop:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
-    left = asyncio.all_tasks(loop)
+    loop.run_until_complete(_end_all())
+    loop.close()
+
+
+async def _end_all() -> None:
+    """Ends what the loop has left."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-    loop.close()
+    await asyncio.gather(*left, return_exceptions=True)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ..model.errors import LmiError, UserCodeError
+from ..model.logs import current
 from .user_loop import UserLoop
 
 __all__ = ["Abandoned", "Owner", "Workers"]
@@ -168,7 +169,12 @@ class Workers:
         """
         future = self._loop.run(awaitable)
         if self._current.calls:
-            self._current.calls[-1].awaited = future
+            call = self._current.calls[-1]
+            with self._wake:
+                call.awaited = future
+                given_up = call not in self._calls
+            if given_up:
+                self._cancel(future)
         return future.result()
 
     def sweep(self, now: float) -> float:
@@ -215,15 +221,18 @@ class Workers:
                     self._queue.clear()
         log.error("%s hangs, its thread is left to itself; %d hang", call.name, self.stuck)
         if call.awaited is not None:
-            # Its thread hangs no longer; whether the loop does will show.
-            call.awaited.cancel()
-            self._loop.suspect()
+            self._cancel(call.awaited)
         if call.owner is not None:
             call.owner.abandon(error)
         for task in left:
             if task.owner is not None:
                 task.owner.abandon(self._no_thread())
         return True
+
+    def _cancel(self, awaited: Future[Any]) -> None:
+        """Lets the thread that waits for it go on. Whether the loop does will show."""
+        awaited.cancel()
+        self._loop.suspect()
 
     def _no_thread(self) -> UserCodeError:
         return UserCodeError(f"code of the user's is not called: {self.stuck} threads hang in it")
@@ -244,7 +253,7 @@ class Workers:
                 if call.replaced:
                     return
             except BaseException:
-                log.exception("code of the user's failed where nobody expected it")
+                log.exception("request %s: code of the user's failed where nobody expected it", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None

@@ -23,7 +23,7 @@ from .generation import Generation
 from .images import Image
 from .options import Settings
 
-__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "Listener", "Sink", "limits", "load_backend"]
+__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink", "limits", "load_backend"]
 
 Sink = Callable[[Event], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.
@@ -43,6 +43,19 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
+    startup: dict[str, float] = {}
+    """Seconds of each stage of the start of its process (model/startup.py)."""
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy an engine is."""
+
+    running: int = 0
+    """How many sequences are being computed."""
+    waiting: int = 0
+    """How many wait for room in the batch or in the cache."""
+    cache_usage: float = 0.0
+    """How much of the KV cache is in use, from 0 to 1."""
 
 
 class Engine(Protocol):
@@ -56,6 +69,26 @@ class Engine(Protocol):
     @property
     def running(self) -> int:
         """How many generations have been submitted and have not ended."""
+        ...
+
+    @property
+    def stats(self) -> EngineStats:
+        """How busy it is, about a second ago at most; while it is down nothing is."""
+        ...
+
+    @property
+    def deaths(self) -> int:
+        """How often it has ended without having been closed."""
+        ...
+
+    @property
+    def rebuilds(self) -> int:
+        """How often it has come up again."""
+        ...
+
+    @property
+    def process_id(self) -> int | None:
+        """Its process, while one is up."""
         ...
 
     def start(self) -> EngineInfo:
@@ -122,6 +155,10 @@ class Backend(Protocol):
 
     def step(self) -> list[tuple[int, Event]]:
         """Generates on and returns what is new, by generation. Raises when the engine is beyond use."""
+        ...
+
+    def stats(self) -> EngineStats:
+        """How busy it is; asked about once a second, between two steps."""
         ...
 
     def close(self) -> None: ...

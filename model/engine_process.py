@@ -23,23 +23,30 @@ import time
 from collections import deque
 from typing import Any, NoReturn
 
-from .engine import Backend, load_backend
-from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError, one_line
+from msgspec import structs
+
+from . import startup
+from .engine import Backend, EngineStats, load_backend
+from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .in_flight import InFlight
 from .intake import Intake
 from .last_words import in_good_order, speak_through
 from .link import SCRATCH
+from .log_filters import configure, withhold
+from .logs import cause, show_content
 from .model_files import check_model
 from .process_group import end_others
 from .start_errors import start_error
-from .wire import Abort, Add, Broken, Channel, Ready, Setup, Step, ToEngine
+from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
 __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
 
+STATS_SECONDS = 1.0
+"""How often the host is told how busy the engine is."""
 BEAT = 1.0
 """Seconds after which an engine that makes steps is heard of, though they bring nothing."""
 IDLE_BEAT = 30.0
@@ -69,6 +76,9 @@ class EngineProcess:
         self._flight = None if most_tokens is None else InFlight(most_tokens)
         self._work = threading.Event()
         self._gone = False
+        self._request_ids = RequestIds()
+        self._told = 0.0
+        """When the host was last told how busy the engine is; 0: that it is idle."""
 
     def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it is beyond use."""
@@ -86,7 +96,10 @@ class EngineProcess:
             if events or ((now := time.monotonic()) - heard > BEAT and self._alive(now)):
                 self._channel.send(Step(events))
                 heard = time.monotonic()
-            if not events and not backend.busy:
+            busy = backend.busy
+            if busy or self._told:
+                self._tell(busy)
+            if not busy and not events:
                 self._work.wait(idle)
                 self._work.clear()
 
@@ -94,6 +107,14 @@ class EngineProcess:
         """Whether requests are being taken in: a prompt whose preparation never ends holds up all that come after."""
         since = self._taking
         return since is None or now - since < self._stall
+
+    def _tell(self, busy: bool) -> None:
+        """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
+        now = time.monotonic()
+        if busy and now - self._told < STATS_SECONDS:
+            return
+        self._told = now if busy else 0.0
+        self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
 
     def _start_and_end(self) -> None:
         """Hands the backend what has come in since the last step."""
@@ -130,6 +151,7 @@ class EngineProcess:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
+                self._request_ids.add(message.number, message.generation.request_id)
                 self._taking = time.monotonic()
                 self._intake.take(message.number, message.generation)
                 self._taking = None
@@ -147,13 +169,30 @@ class EngineProcess:
         self._work.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
+        if not isinstance(error, RequestError | OverloadedError):
+            request_id = self._request_ids[number]
+            log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
         if not isinstance(error, LmiError):
-            log.error("generation %d failed before it started", number, exc_info=error)
             error = GenerationError(f"the engine refused the request: {error}")
-        elif not isinstance(error, RequestError | OverloadedError):
-            log.error("generation %d failed before it started: %s", number, error)
         self._events.append((number, Failed.of(error)))
         self._work.set()
+
+
+class RequestIds:
+    """Ids of the requests that came last, by the numbers of their generations."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._ids: dict[int, str] = {}
+        self._most = most
+
+    def add(self, number: int, request_id: str) -> None:
+        """Remembers a generation, and forgets the oldest."""
+        self._ids[number] = request_id
+        if len(self._ids) > self._most:
+            del self._ids[next(iter(self._ids))]
+
+    def __getitem__(self, number: int) -> str:
+        return self._ids.get(number) or "-"
 
 
 def end_with_host(patience: float = 3.0) -> None:
@@ -193,15 +232,16 @@ _closing = threading.Event()
 
 
 def _terminated(_signal: int, _frame: object) -> None:
+    # Several see the host's end: a second one must not break off what the first one began.
     if not _closing.is_set():
+        _closing.set()
         raise SystemExit(0)
 
 
 def main() -> None:
     """Runs the engine's process to its end."""
-    logging.basicConfig(
-        level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format="%(levelname)s::%(name)s %(message)s"
-    )
+    startup.mark("interpreter, imports of ours")
+    configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))
@@ -217,14 +257,19 @@ def main() -> None:
         try:
             # Before an engine's library is imported, which takes its time.
             check_model(setup.settings)
+            startup.mark("settings")
             backend = load_backend(setup.settings)
+            startup.mark("tokenizer, templates")
         except Exception as error:
             if not isinstance(error, StartError):
                 log.exception("the engine could not start")
             refused = start_error(error)
             channel.send(Broken(refused.kind, refused.message, refused.param))
             return
-        channel.send(Ready(backend.info))
+        # From here on there are requests.
+        show_content(setup.settings.log_requests == "true")
+        withhold()
+        channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()
@@ -236,9 +281,7 @@ def main() -> None:
             log.exception("the engine is beyond use")
             # There is nothing to be closed in good order any more.
             backend = None
-            channel.send(
-                Broken("GenerationError", f"the engine failed: {one_line(str(error)) or type(error).__name__}")
-            )
+            channel.send(Broken("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:
         log.info("the host is gone")
     finally:
@@ -250,8 +293,10 @@ def main() -> None:
             timer.start()
             with contextlib.suppress(Exception):
                 backend.close()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # The host may be gone, and with it whoever reads them.
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         _end()
 
 

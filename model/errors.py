@@ -63,8 +63,14 @@ SHOWN = 120
 
 
 def one_line(text: str) -> str:
-    """`text` with every run of white space, line breaks included, as a single space."""
-    return " ".join(text.split())
+    """`text` with every run of white space, line breaks included, as a single space, and nothing that does not print.
+
+    Control characters would act on the terminal of whoever reads the log, and halves of surrogate pairs are no text.
+    """
+    joined = " ".join(text.split())
+    if joined.isprintable():
+        return joined
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in joined)
 
 
 class LmiError(Exception):
@@ -180,7 +186,7 @@ class OverloadedError(EngineError):
     """Too much is queued already."""
 
     status = 429
-    code = "overloaded"
+    code = "rate_limit_exceeded"
     retry_after = 1
 
 

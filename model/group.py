@@ -25,6 +25,7 @@ class Group(Generic[Running]):
     echo: str
     """The prompt as text, where it is wanted."""
     prompt_logprobs: int
+    request_id: str = "-"
     running: set[Running] = field(default_factory=set["Running"])
     started: bool = False
 
@@ -38,4 +39,5 @@ class Group(Generic[Running]):
             generation.tokens,
             reader.prompt_text(prompt_ids) if generation.echo else "",
             generation.sampling.prompt_logprobs or 0,
+            generation.request_id,
         )

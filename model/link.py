@@ -17,7 +17,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from .engine import Sink
+from .engine import EngineStats, Sink
 from .errors import LmiError, UnavailableError
 from .last_words import ending
 from .process_group import end_group
@@ -57,6 +57,8 @@ class Link:
         self.cause: LmiError | None = None
         self.served = False
         """Whether a generation has ended well."""
+        self.stats = EngineStats()
+        """How busy it was when it last told."""
         self.heard = 0
         """How many messages have come."""
         self.gone = threading.Event()

@@ -118,6 +118,14 @@ OPTIONS: tuple[Option, ...] = (
         "parameter_schema", "choice", "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of all others.",
         default="by rolling_batch", choices=("common", "trtllm"),
     ),
+    Option(
+        "log_requests", "choice", "Log a line for each request, with `true` also what it asks and is answered.",
+        default="false", choices=("false", "summary", "true"),
+    ),
+    Option(
+        "metrics_interval", "float", "Seconds between the log's lines with metrics behind DJL Serving; 0: none.",
+        default="60", least=0,
+    ),
     Option("merge_records", "bool", "Whether one chunk of a stream may carry several records.", default="false"),
     Option(
         "enable_streaming", "choice", "Streaming in dynamic batches; in the other modes requests decide.",

@@ -169,6 +169,8 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         chat_template_content_format=values.get("chat_template_content_format", "auto"),
         tool_call_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice", True) else None,
         reasoning_parser=values.get("reasoning_parser"),
+        log_requests=values.get("log_requests", "false"),
+        metrics_interval=values.get("metrics_interval", 60.0),
         merge_records=values.get("merge_records", False),
         device_map=values.get("device_map"),
         load_in_8bit=values.get("load_in_8bit", False),

@@ -17,14 +17,14 @@ import time
 from collections.abc import Sequence
 from itertools import count
 
-from .engine import EngineInfo, Listener, Sink
-from .errors import LmiError, StartError, UnavailableError, error_of_kind
+from .engine import EngineInfo, EngineStats, Listener, Sink
+from .errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
 from .events import Delta, Failed
 from .generation import Generation
 from .link import Link
 from .options import Settings
 from .ranking import ranked
-from .wire import Add, Broken, Ready, Step
+from .wire import Add, Broken, Ready, Stats, Step
 
 __all__ = ["RemoteEngine"]
 
@@ -55,9 +55,12 @@ class RemoteEngine:
         self._link: Link | None = None
         self._starting: Link | None = None
         self._limit: float | None = None
-        self._why_down: LmiError = UnavailableError("the engine is not started")
+        # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
+        self._why_down = "the engine is not started"
         self._closing = threading.Event()
         self._deaths = 0
+        self.deaths = 0
+        self.rebuilds = 0
         self._since = 0.0
 
     @property
@@ -70,6 +73,12 @@ class RemoteEngine:
         """How many generations have been submitted and have not ended."""
         link = self._link
         return len(link.sinks) if link else 0
+
+    @property
+    def stats(self) -> EngineStats:
+        """How busy the engine is."""
+        link = self._link
+        return link.stats if link else EngineStats()
 
     @property
     def process_id(self) -> int | None:
@@ -89,8 +98,15 @@ class RemoteEngine:
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         patience = self._patience(link)
-        first = link.channel.receive()
-        patience.cancel()
+        try:
+            first = link.channel.receive()
+        except BaseException:
+            # A signal to this process.
+            link.fail(UnavailableError("the server is shutting down"))
+            link.end()
+            raise
+        finally:
+            patience.cancel()
         if not isinstance(first, Ready) or self._closing.is_set():
             link.end()
             if isinstance(first, Broken):
@@ -117,7 +133,7 @@ class RemoteEngine:
         """Starts a generation; raises UnavailableError while there is no engine."""
         link = self._link
         if link is None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
         link.sinks[number] = sink
@@ -127,8 +143,11 @@ class RemoteEngine:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
             if link.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            link.sinks.pop(number, None)
+            raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
         if self._link is not link and link.sinks.pop(number, None) is not None:
-            raise self._why_down
+            raise UnavailableError(self._why_down)
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
@@ -172,6 +191,8 @@ class RemoteEngine:
                         self._hand_out(message, link)
                     if message.events:
                         self._notify()
+                elif isinstance(message, Stats):
+                    link.stats = message.stats
                 elif isinstance(message, Broken):
                     link.cause = UnavailableError(message.message)
                     break
@@ -203,8 +224,9 @@ class RemoteEngine:
             time.sleep(0.01)
         cause = link.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._why_down = UnavailableError(f"{cause.message}; it is being rebuilt, try again later")
+            self._why_down = f"{cause.message}; it is being rebuilt, try again later"
             self._link = None
+        self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
@@ -229,13 +251,14 @@ class RemoteEngine:
                 return
             try:
                 self.start()
+                self.rebuilds += 1
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the next try may do
                 if self._closing.is_set():
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 more = "" if failures == self._tries else "; it is tried again"
-                self._why_down = UnavailableError(f"the engine could not be rebuilt: {error}{more}")
+                self._why_down = f"the engine could not be rebuilt: {error}{more}"
         log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
 
     def pause(self, seconds: float) -> bool:

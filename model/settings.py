@@ -63,6 +63,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_parser: str | None = None
     """None: no call is taken out of the text unless a request forces it."""
     reasoning_parser: str | None = None
+    log_requests: Literal["false", "summary", "true"] = "false"
+    metrics_interval: float = 60.0
+    """Seconds between lines with metrics in the log of DJL's worker; 0: none."""
     merge_records: bool = False
     device_map: str | None = None
     """The transformers engine's: where the model goes; None is one device, or all where several are to be used."""

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Generation
@@ -187,13 +187,17 @@ class TransformersEngine:
                 events += [(number, event) for event in self._advance(sequence, ended)]
             except Exception as error:
                 if not isinstance(error, LmiError):
-                    log.exception("generation %d failed", number)
+                    log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                     error = GenerationError(f"the answer could not be decoded: {error}")
                 self.abort([number])
                 events.append((number, Failed.of(error)))
         if ended:
             self._rolling.remove(ended)
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy the rolling batch is."""
+        return self._rolling.stats()
 
     def close(self) -> None:
         """Everything ends with the process."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from .errors import ParameterError, UnsupportedError, one_line
 from .generation import Guide
+from .guide_limits import check_grammar, check_regex, check_schema
 
 __all__ = ["Guides", "Match"]
 
@@ -100,17 +101,18 @@ class Guides:
             if forced.structural_tag is not None:
                 return _compiled(field, compiler.compile_structural_tag, forced.structural_tag)
             schema = forced.json if isinstance(forced.json, str) else json.dumps(forced.json)
-            return _compiled(field, self._schema, schema)
+            return _compiled(field, self._schema, schema, check_schema)
         assert guide is not None
         if guide.json_schema is not None:
-            return _compiled(field, self._schema, guide.json_schema)
+            return _compiled(field, self._schema, guide.json_schema, check_schema)
         if guide.json_object:
             return _compiled(field, self._schema, '{"type": "object"}')
         if guide.regex is not None:
-            return _compiled(field, compiler.compile_regex, guide.regex)
+            return _compiled(field, compiler.compile_regex, guide.regex, check_regex)
         if guide.grammar is not None:
             lark = "::=" not in guide.grammar and hasattr(compiler, "compile_lark")
-            return _compiled(field, compiler.compile_lark if lark else compiler.compile_grammar, guide.grammar)
+            compile_ = compiler.compile_lark if lark else compiler.compile_grammar
+            return _compiled(field, compile_, guide.grammar, check_grammar)
         choices = " | ".join(json.dumps(choice) for choice in guide.choice)
         return _compiled(field, compiler.compile_grammar, f"root ::= {choices}")
 
@@ -140,8 +142,15 @@ def _ignored(schema: Any) -> Iterator[str]:
         yield from _ignored(inner)
 
 
-def _compiled(param: str, compile_: Callable[[str], Any], source: str) -> Any:
-    """Raises ParameterError where `source` cannot be compiled."""
+def _compiled(
+    param: str, compile_: Callable[[str], Any], source: str, check: Callable[[str], None] | None = None
+) -> Any:
+    """Raises ParameterError where `source` cannot be compiled, or is refused by `check` (guide_limits.py)."""
+    try:
+        if check is not None and source.strip():
+            check(source)
+    except ValueError as error:
+        raise ParameterError(f"{param}: {error}", param) from None
     try:
         if not source.strip():
             raise ValueError("it is empty")

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .engine import EngineStats
 from .errors import GenerationError
 from .transformers_cache import rows_of
 from .transformers_forward import Forward, Prompts
@@ -98,6 +99,13 @@ class Rolling:
     def busy(self) -> bool:
         """Whether a step has something to do."""
         return bool(self._waiting or self._partial or self._joining or self._running)
+
+    def stats(self) -> EngineStats:
+        """How many sequences are computed and wait, and how much of the cache they need."""
+        batches = [*self._joining, *([self._partial] if self._partial else [])]
+        joining = [len(row.ids) for batch in batches for row in batch.rows]
+        usage, running = min(1.0, self._cache.need(joining) / self._budget), len(self._running) + len(joining)
+        return EngineStats(running=running, waiting=len(self._waiting), cache_usage=usage)
 
     def add(self, row: Row) -> None:
         """Queues a sequence."""

@@ -121,7 +121,7 @@ class BeamRuns:
         try:
             return [(run.number, event) for event in self._advance(run, output)]
         except Exception as error:
-            log.exception("the beam search of generation %d failed", run.number)
+            log.exception("request %s: its beam search failed", run.generation.request_id)
             self.abort([run.number])
             failure = error if isinstance(error, GenerationError) else GenerationError(f"beam search failed: {error}")
             return [(run.number, Failed.of(failure))]

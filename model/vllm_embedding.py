@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Started
 from .generation import Embedding, Generation
@@ -42,13 +42,14 @@ class _Prepared:
     tokens: int
     params: PoolingParams
     field: str
+    request_id: str
 
 
 class VllmEmbedding:
     """A Backend (model/engine.py) on vLLM's LLMEngine."""
 
     def __init__(self, settings: Settings) -> None:
-        self._llm = start_vllm(settings)
+        self._llm, self._stats = start_vllm(settings)
         import vllm
 
         config = self._llm.model_config
@@ -66,7 +67,8 @@ class VllmEmbedding:
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
         self._most = settings.limits.max_prompt_tokens
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}
+        """The ids of requests by the names that vLLM knows them by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
 
     @property
@@ -100,7 +102,7 @@ class VllmEmbedding:
         except self._client_errors as error:
             raise ParameterError(f"{field}: {error}", field) from error
         self._check(cut, field)
-        return _Prepared(number, prompt, len(cut), params, field)
+        return _Prepared(number, prompt, len(cut), params, field, generation.request_id)
 
     def tokens(self, prepared: _Prepared) -> int:
         """The text's."""
@@ -113,12 +115,13 @@ class VllmEmbedding:
             self._llm.add_request(request_id=name, prompt=prepared.prompt, params=prepared.params)
         except self._client_errors as error:
             raise ParameterError(f"{prepared.field}: {error}", prepared.field) from error
-        self._running.add(name)
+        self._running[name] = prepared.request_id
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
         names = [name for name in map(str, numbers) if name in self._running]
-        self._running.difference_update(names)
+        for name in names:
+            del self._running[name]
         if names:
             self._llm.abort_request(names)
 
@@ -129,19 +132,23 @@ class VllmEmbedding:
             name = output.request_id
             if name not in self._running or not output.finished:
                 continue
-            self._running.discard(name)
+            request_id = self._running.pop(name)
             number = int(name)
             try:
                 vector = vector_of(output)
             except Exception as error:
                 if not isinstance(error, LmiError):
-                    log.error("generation %d failed", number, exc_info=error)
+                    log.exception("request %s: generation %d failed", request_id, number)
                     error = GenerationError(f"the vector could not be read: {error}")
                 events.append((number, Failed.of(error)))
                 continue
             started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
             events += [(number, started), (number, Delta(0, "", finish=Finish("eos"), vector=vector))]
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy vLLM's scheduler is."""
+        return self._stats.now()
 
     def close(self) -> None:
         """Ends vLLM's own processes."""

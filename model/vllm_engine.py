@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, ParameterError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
@@ -30,7 +30,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
-from .vllm_sampling import LIMITS, room, sampling_params
+from .vllm_sampling import LIMITS, check_ids, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
 from .vllm_typical import Typical
@@ -70,6 +70,7 @@ class _Sequence:
     group: Group[str]
     text: SequenceText
     splitter: Splitter | None
+    guide_field: str | None
 
 
 class VllmEngine:
@@ -80,13 +81,17 @@ class VllmEngine:
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)
         self._most = settings.limits.max_prompt_tokens
-        self._llm = start_vllm(settings, self._typical.decide)
+        self._llm, self._stats = start_vllm(settings, self._typical.decide)
         import vllm
 
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
+        self._vocabulary: int = self._model_config.get_vocab_size()
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
+        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
+        most = getattr(self._llm.get_tokenizer(), "max_token_id", 0)
+        self._prompt_vocabulary = max(self._vocabulary, most + 1)
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
         self._chat = ChatSide(self._llm, settings)
@@ -117,9 +122,14 @@ class VllmEngine:
             prompt = self._chat.render(request, images) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context, self._most)
+            if isinstance(generation.prompt, tuple):
+                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
-            params = sampling_params(generation, self._defaults, max_tokens, guided, extra, connected=self._connected)
+            params = sampling_params(
+                generation, self._defaults, max_tokens, guided, extra,
+                vocabulary=self._vocabulary, connected=self._connected,
+            )  # fmt: skip
         except self._client_errors as error:
             raise refused(error) from error
         except template_errors() as error:
@@ -161,7 +171,7 @@ class VllmEngine:
             group.running.add(name)
             keep_tokens = generation.tokens or splitter is not None
             text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-            self._sequences[name] = _Sequence(name, index, group, text, splitter)
+            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
         self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
@@ -184,7 +194,7 @@ class VllmEngine:
             try:
                 events += [(number, event) for event in self._advance(sequence, output, stopped)]
             except Exception as error:
-                log.exception("generation %d failed", number)
+                log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):
                     error = GenerationError(f"the answer could not be decoded: {error}")
                 self.abort([number])
@@ -192,6 +202,10 @@ class VllmEngine:
         if stopped:
             self._llm.abort_request(stopped)
         return events
+
+    def stats(self) -> EngineStats:
+        """How busy vLLM's scheduler is."""
+        return self._stats.now()
 
     def close(self) -> None:
         """Ends vLLM's own processes."""
@@ -225,6 +239,9 @@ class VllmEngine:
                 if delta.text or delta.tokens or delta.reasoning or delta.calls:
                     events.append(delta)
             return events
+        if reason == "error" and (field := sequence.guide_field) and not self._connected:
+            # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
+            raise ParameterError(f"{field}: no token of the model's conforms to it", field)
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         if reason is None:

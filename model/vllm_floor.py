@@ -1,11 +1,11 @@
 """vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor FD`, a job a line on standard input.
 
-    {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true}
+    {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true, "chat": false}
       -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...]}
 
 The first line of input is the Settings, as msgpack in base64; an empty object comes once the engine is up. AsyncLLM has
 its engine core in a process of its own, as in vLLM's own server; answers that are streamed come as deltas, others at
-once when they are complete.
+once when they are complete. With `chat` a prompt is a user's message, for which the model's template makes the prompt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -36,6 +36,7 @@ class Floor:
         from .vllm_options import engine_arguments
 
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
+        self._tokenizer: Any = self._llm.get_tokenizer()
 
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """Generates for every prompt, so many at once; each next one when one has ended."""
@@ -52,16 +53,31 @@ class Floor:
         waiting = enumerate(job["prompts"])
         times: list[list[float]] = []
         start = time.perf_counter()
-        await asyncio.gather(*(self._connection(waiting, params, times) for _ in range(job["connections"])))
+        render = self._rendered if job["chat"] else str
+        await asyncio.gather(*(self._connection(waiting, render, params, times) for _ in range(job["connections"])))
         return {"seconds": time.perf_counter() - start, "times": times}
 
-    async def _connection(self, waiting: Iterator[tuple[int, str]], params: Any, times: list[list[float]]) -> None:
+    def _rendered(self, text: str) -> Any:
+        """The prompt that a chat with one message becomes; the message itself where the model has no template."""
+        if not getattr(self._tokenizer, "chat_template", None):
+            return text
+        messages = [{"role": "user", "content": text}]
+        rendered = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return {"prompt_token_ids": self._tokenizer.encode(rendered, add_special_tokens=False)}
+
+    async def _connection(
+        self,
+        waiting: Iterator[tuple[int, str]],
+        render: Callable[[str], Any],
+        params: Any,
+        times: list[list[float]],
+    ) -> None:
         """One request after the other; notes for each when its outputs came, in seconds from its start."""
         for number, prompt in waiting:
             start = time.perf_counter()
             came: list[float] = []
             count = 0
-            async for output in self._llm.generate(prompt, params, f"{number}-{start}"):
+            async for output in self._llm.generate(render(prompt), params, f"{number}-{start}"):
                 came.append(time.perf_counter() - start)
                 count += len(output.outputs[0].token_ids)
             if count != params.max_tokens:

@@ -1,6 +1,7 @@
 """Guided decoding on vLLM.
 
 What a request asks for is compiled here first: a grammar that vLLM's core cannot compile ends the core for everyone.
+What would hold up the others is refused before (guide_limits.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ParameterError, one_line
 from .generation import Conversation, Guide
+from .guide_limits import check_grammar, check_regex, check_schema
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
@@ -56,20 +58,36 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backe
     """`forced` again; raises ParameterError, naming the tool whose schema is at fault where it is one's alone."""
     from vllm.sampling_params import StructuredOutputsParams
 
+    for index, tool in enumerate(conversation.tools):
+        if schema := tool["function"].get("parameters"):
+            _bounded(_place(conversation, index), StructuredOutputsParams(json=json.dumps(schema)))
     try:
         _check(conversation.tools_field, forced, backend)
     except ParameterError:
         for index, tool in enumerate(conversation.tools):
             schema = tool["function"].get("parameters")
-            inner = ".function" if conversation.tools_field == "tools" else ""
             if schema:
-                _check(
-                    f"{conversation.tools_field}[{index}]{inner}.parameters",
-                    StructuredOutputsParams(json=json.dumps(schema)),
-                    backend,
-                )
+                _check(_place(conversation, index), StructuredOutputsParams(json=json.dumps(schema)), backend)
         raise
     return forced
+
+
+def _place(conversation: Conversation, index: int) -> str:
+    """What the client calls a tool's schema."""
+    inner = ".function" if conversation.tools_field == "tools" else ""
+    return f"{conversation.tools_field}[{index}]{inner}.parameters"
+
+
+def _bounded(field: str, made: StructuredOutputsParams) -> None:
+    """Raises ParameterError for what is too large, or would make the engine's steps slow."""
+    checks = {"json": check_schema, "regex": check_regex, "grammar": check_grammar}
+    for name, check in checks.items():
+        source = getattr(made, name)
+        try:
+            if isinstance(source, str) and source.strip():
+                check(source)
+        except ValueError as error:
+            raise ParameterError(f"{field}: {error}", field) from None
 
 
 def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
@@ -83,17 +101,25 @@ def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
             source = getattr(made, name)
             if isinstance(source, str) and not source.strip():
                 raise ValueError("it is empty")
+    except ValueError as error:
+        raise ParameterError(f"{field}: it cannot be compiled: {error}", field) from None
+    _bounded(field, made)
+    try:
         if backend != "xgrammar":
             return
         # It writes what it makes of a grammar into what it is given.
-        validate_xgrammar_grammar(SamplingParams(structured_outputs=copy.copy(made)))
+        checked = copy.copy(made)
+        validate_xgrammar_grammar(SamplingParams(structured_outputs=checked))
     except Exception as error:
         reason = PLACE.sub("", one_line(str(error.__cause__ or error)))[:300]
         raise ParameterError(f"{field}: it cannot be compiled: {reason}", field) from error
+    if made.grammar is not None and checked.grammar != made.grammar:
+        # It was in Lark's form, and is in EBNF now.
+        _bounded(field, checked)
 
 
 def template_errors() -> tuple[type[Exception], ...]:
     """What rendering a conversation raises where the conversation is at fault."""
     from jinja2 import TemplateError
 
-    return (TemplateError, KeyError, AttributeError)
+    return (TemplateError, LookupError, AttributeError, ArithmeticError, RecursionError)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import ContextError
+from .errors import ContextError, ParameterError
 from .generation import Generation
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["LIMITS", "room", "sampling_params"]
+__all__ = ["LIMITS", "check_ids", "room", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
     "temperature": "from vLLM 0.32 on up to 2",
     "bad_words": "in mid-text only where the word has as many tokens after a blank as without one",
     "logit_bias": "tokens of the vocabulary",
+    "stop_token_ids": "tokens of the vocabulary",
     "logprobs": "up to `option.max_logprobs`, 20",
     "prompt_logprobs": "up to `option.max_logprobs`, 20",
     "spaces_between_special_tokens": "with tokenizers that are not fast",
@@ -45,9 +46,10 @@ def sampling_params(
     guided: Any,
     extra: dict[str, Any],
     *,
+    vocabulary: int,
     connected: bool,
 ) -> list[SamplingParams]:
-    """SamplingParams for each of the n sequences; raises what vLLM raises for values that it refuses.
+    """SamplingParams for each of the n sequences; raises ParameterError, and what vLLM raises for what it refuses.
 
     `defaults` are the model's own, `extra` is for our logits processors. `connected`: whether vLLM has a connector that
     reads kv_transfer_params; without one it would ignore them, and what no connector has checked need not reach vLLM
@@ -57,6 +59,8 @@ def sampling_params(
     from vllm.sampling_params import RequestOutputKind
 
     sampling = generation.sampling
+    # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
+    check_ids("stop_token_ids", sampling.stop_token_ids, vocabulary)
     # Reports once, when a sequence has ended, unless stop strings must be looked for or the answer is streamed.
     step_by_step = generation.stream or bool(sampling.stop)
     arguments: dict[str, Any] = {
@@ -84,6 +88,13 @@ def sampling_params(
         arguments["extra_args"] = extra
     seeds = [None if sampling.seed is None else sampling.seed + index for index in range(sampling.n)]
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
+
+
+def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
+    """Raises ParameterError for token ids that there are not."""
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+        foreign = next(token for token in ids if not 0 <= token < vocabulary)
+        raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
 def check_prompt(field: str, tokens: int, most: int | None) -> None:

@@ -14,17 +14,23 @@ from typing import Any
 
 from .last_words import end_at_once, ending
 from .link import SCRATCH
+from .log_filters import withhold_in_children
 from .options import Settings
 from .output_tail import OutputTail, says_nothing
+from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
+from .vllm_stats import VllmStats, core_has_own_process
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
 
-def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> Any:
-    """vLLM's LLMEngine, up; raises OptionError, and whatever vLLM raises. `adjust` may change its VllmConfig."""
+def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> tuple[Any, VllmStats]:
+    """vLLM's LLMEngine, up, and what tells how busy it is.
+
+    `adjust` may change its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    """
     _choose_processes()
     _choose_sockets()
     from vllm import EngineArgs
@@ -33,22 +39,30 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
 
     from .vllm_options import engine_arguments
 
+    mark("import vllm")
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
+    mark("options")
     seeds = _mind_seeds(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     adjust(config)
+    mark("vLLM's configuration")
+    if settings.log_requests != "true":
+        withhold_in_children()
+    quiet = arguments["disable_log_stats"]
     with OutputTail() as output:
         try:
-            llm = LLMEngine.from_vllm_config(config, disable_log_stats=arguments["disable_log_stats"])
+            llm = LLMEngine.from_vllm_config(config, disable_log_stats=quiet and not core_has_own_process())
         except Exception as error:
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
+    stats = VllmStats(llm, quiet=quiet)
+    mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)
     if seeds:
         keep_seeds(llm)
-    return llm
+    return llm, stats
 
 
 def _mind_seeds(arguments: dict[str, Any]) -> bool:

@@ -15,12 +15,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .engine import EngineInfo
+from .engine import EngineInfo, EngineStats
 from .events import Event
 from .generation import Generation
 from .options import Settings
 
-__all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Step", "ToEngine"]
+__all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Stats", "Step", "ToEngine"]
 
 
 class Setup(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
@@ -65,7 +65,13 @@ class Step(msgspec.Struct, array_like=True, frozen=True, tag="step"):
     events: list[tuple[int, Event]]
 
 
-FromEngine = Ready | Broken | Step
+class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
+    """How busy the engine is: about once a second while it has something to do, and once when it has no more."""
+
+    stats: EngineStats
+
+
+FromEngine = Ready | Broken | Step | Stats
 
 Received = TypeVar("Received")
 

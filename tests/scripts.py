@@ -30,8 +30,13 @@ def theirs() -> Path:
     return python
 
 
-def run_python(python: Path, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """What a Python process prints; the test fails, with what it wrote to standard error, unless it ends with 0."""
+def run_python(
+    python: Path, arguments: Sequence[str], variables: Mapping[str, str] | None = None, *, errors: bool = False
+) -> str:
+    """What a Python process prints; the test fails, with what it wrote to standard error, unless it ends with 0.
+
+    errors: what it writes to standard error belongs to it.
+    """
     # The hub's client in offline mode refuses the test's own server too.
     foreign = ("PYTHONPATH", "PYTHONHOME", "HF_HUB_OFFLINE", "OPENAI_", "AWS_", "AZURE_", "LANGSMITH_", "LITELLM_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
@@ -47,7 +52,7 @@ def run_python(python: Path, arguments: Sequence[str], variables: Mapping[str, s
         timeout=TIMEOUT,
     )
     assert done.returncode == 0, f"{arguments[0][:200]} ended with {done.returncode}:\n{done.stderr[-6000:]}"
-    return done.stdout
+    return done.stdout + done.stderr if errors else done.stdout
 
 
 def run_client(script: str, url: str, *asked: object, python: Path | None = None) -> Any:

@@ -407,7 +407,7 @@ class ContentFilterError(ParameterError):
 TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
     (UnauthorizedError("the API key is missing"), 401, "unauthorized", UNAUTHORIZED),
     (NotFoundError("no such deployment"), 404, "not_found", NOT_FOUND),
-    (OverloadedError("too many requests"), 429, "overloaded", TOO_MANY),
+    (OverloadedError("too many requests"), 429, "rate_limit_exceeded", TOO_MANY),
     (ParameterError("temperature: no", "temperature"), 422, "invalid_parameter", UNPROCESSABLE),
     (ContextError("messages: too long", "messages"), 400, "context_length_exceeded", OTHER),
     (ContentFilterError("messages: refused", "messages"), 400, "content_filter", OTHER),

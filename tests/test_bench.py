@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
+from msgspec import structs
 
+from lmi.handler.bench_cpu import OTHERS, measured
 from lmi.handler.bench_load import Answered, run_load
-from lmi.handler.bench_report import medians, table
-from lmi.handler.bench_work import WORKLOADS, Figures, Timed, figures, prompts, quantile
+from lmi.handler.bench_report import idle_table, summary, table
+from lmi.handler.bench_startup import stages_in, startup, startup_table
+from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Timed, figures, prompts, quantile
+from lmi.handler.cli import main
+from lmi.model.errors import OptionError
 
 from .endpoints import Host, model_directory
 
@@ -32,18 +41,30 @@ def test_a_body_in_chunks_that_arrive_torn() -> None:
     for size in (1, 7, 40, len(sent)):
         pieces = [sent[start : start + size] for start in range(0, len(sent), size)]
         answer = Answered(0, 0.0, [(float(number), piece) for number, piece in enumerate(pieces)])
-        assert answer.status == 200 if size > 12 else True
+        assert answer.status == 200
         assert answer.body() == LINE * 3
 
 
 def test_times_of_records_that_arrive_together() -> None:
     answer = Answered(0, 1.0, [(2.0, HEAD), (3.0, chunk(LINE)), (5.0, chunk(LINE) + chunk(LINE))])
-    assert answer.times(b'{"token":') == [3.0, 5.0, 5.0]
+    assert answer.times(TOKEN) == [3.0, 5.0, 5.0]
+
+
+def test_times_of_records_that_arrive_torn() -> None:
+    sent = HEAD + chunk(LINE) + chunk(LINE)
+    bytewise = Answered(0, 0.0, [(float(at), sent[at : at + 1]) for at in range(len(sent))])
+    ends = [sent.index(b'{"token":') + 8, sent.rindex(b'{"token":') + 8]
+    assert bytewise.times(TOKEN) == [float(end) for end in ends]
+
+
+def test_a_chunk_that_has_only_a_role_is_not_the_first_text() -> None:
+    role, text = b'{"delta":{"role":"assistant","content":""}}', b'{"delta":{"content":"\\"content\\":"}}'
+    assert [len(CONTENT.findall(one)) for one in (role, text, b'{"delta": {"content": "a"}}')] == [0, 1, 1]
 
 
 @contextmanager
-def server(answers: Sequence[bytes], pause: float = 0.0) -> Iterator[str]:
-    """Answers every request with the same pieces, each in a write of its own."""
+def server(answers: Sequence[bytes], *, close: bool = False) -> Iterator[str]:
+    """Answers every request with the same pieces, each in a write of its own; with `close`, one a connection."""
     loop = asyncio.new_event_loop()
     ready: list[asyncio.Server] = []
     up = threading.Event()
@@ -56,9 +77,14 @@ def server(answers: Sequence[bytes], pause: float = 0.0) -> Iterator[str]:
                 for piece in answers:
                     writer.write(piece)
                     await writer.drain()
-                    await asyncio.sleep(pause)
+                    await asyncio.sleep(0)
+                if close:
+                    return
         except asyncio.IncompleteReadError:
+            pass
+        finally:
             writer.close()
+            await writer.wait_closed()
 
     def run() -> None:
         asyncio.set_event_loop(loop)
@@ -72,16 +98,19 @@ def server(answers: Sequence[bytes], pause: float = 0.0) -> Iterator[str]:
     thread = threading.Thread(target=run)
     thread.start()
     up.wait()
-    yield f"http://127.0.0.1:{ready[0].sockets[0].getsockname()[1]}/invocations"
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{ready[0].sockets[0].getsockname()[1]}/invocations"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_the_load_generator_finds_the_end_of_every_answer(size: int) -> None:
     whole = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nwhole\n"
     chunked = HEAD + chunk(LINE) * 3 + b"0\r\n\r\n"
-    for sent, body in ((whole, b"whole\n"), (chunked, LINE * 3)):
+    empty = HEAD + b"0\r\n\r\n"
+    for sent, body in ((whole, b"whole\n"), (chunked, LINE * 3), (empty, b"")):
         with server([sent[start : start + size] for start in range(0, len(sent), size)]) as url:
             load = run_load(url, [{"number": number} for number in range(7)], 3)
         assert [answer.number for answer in load.answers] == list(range(7))
@@ -89,9 +118,59 @@ def test_the_load_generator_finds_the_end_of_every_answer(size: int) -> None:
         assert load.seconds > 0
 
 
-def run(layer: str, rate: int, connections: int = 1) -> Figures:
+def test_a_server_that_ends_the_connection_with_each_answer() -> None:
+    for head in (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"):
+        with server([head + b"whole\n"], close=True) as url:
+            load = run_load(url, [{"number": number} for number in range(5)], 2)
+        assert [answer.body() for answer in load.answers] == [b"whole\n"] * 5
+
+
+def test_a_connection_that_ends_within_an_answer() -> None:
+    with server([HEAD, chunk(LINE)], close=True) as url, pytest.raises(ConnectionError, match="in the middle of an"):
+        run_load(url, [{}], 1)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "127.0.0.1:8080", "http:///invocations"])
+def test_a_url_that_cannot_be_meant(url: str) -> None:
+    with pytest.raises(OptionError, match="--url: expected a URL that begins with http:// or https://"):
+        run_load(url, [{}], 1)
+
+
+LMI, LMI_WHOLE, CHAT, CHAT_WHOLE = (workload.tokens for workload in WORKLOADS)
+CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "body", "expected"),
+    [
+        (LMI, LINE * 3, 3),
+        (LMI, b"data: " + LINE + b"\n", 1),
+        (LMI, LINE + b'{"token":{"id":-1},"generated_text":"","error":"lost"}\n', 1),
+        (LMI, LINE + b'{"error":"lost","code":424}', 1),
+        (LMI, LINE + LINE[:-5], 1),
+        (LMI_WHOLE, b'{"generated_text":"text"}', 5),
+        (LMI_WHOLE, b'{"generated_text":"","error":"lost"}', 0),
+        (LMI_WHOLE, b'{"generated_text":"te', 0),
+        (CHAT, CHUNK * 2 + COUNTED + DONE, 3),
+        (CHAT, CHUNK * 2 + DONE, 2),
+        (CHAT, CHUNK * 2 + COUNTED, 0),
+        (CHAT, CHUNK[:20] + COUNTED + DONE, 0),
+        (CHAT_WHOLE, b'{"usage":{"completion_tokens":4}}', 4),
+        (CHAT_WHOLE, b'{"error":{"message":"lost"}}', 0),
+        (CHAT_WHOLE, b"", 0),
+    ],
+)
+def test_tokens_of_an_answer(tokens: Callable[[bytes, int], int], body: bytes, expected: int) -> None:
+    assert tokens(body, 5) == expected
+
+
+def run(layer: str, rate: int, connections: int = 1, repeat: int = 0) -> Figures:
     answers = [Timed(0.0, [0.5, 0.6, 0.8], rate - 1), Timed(0.0, [0.7], rate)]
-    return figures(layer, WORKLOADS[0], connections, asked=rate, answers=answers, seconds=2.0, cpu={"engine": 1.0})
+    cpu = {"engine core": 1.0, "load generator": 0.5, "others": 0.6}
+    made = figures(layer, WORKLOADS[0], connections, asked=rate, answers=answers, seconds=2.0, cpu=cpu)
+    return structs.replace(made, repeat=repeat)
 
 
 def test_figures() -> None:
@@ -99,19 +178,63 @@ def test_figures() -> None:
     assert (one.tokens, one.lost, one.rate, one.requests) == (199, 1, 99.5, 2)
     assert one.ttft == (0.7, 0.7)
     assert one.gap == pytest.approx((0.2, 0.2))
+    assert (one.cpu, one.generator, one.others) == ({"engine core": 1.0, "load generator": 0.5}, 0.25, 0.3)
     assert quantile([], 0.5) == 0
     assert quantile([3, 1, 2], 0.5) == 2
     assert quantile(range(100), 0.99) == 99
 
 
-def test_the_table_has_medians_and_their_ratio_to_the_first_layer() -> None:
-    runs = [run("engine alone", rate) for rate in (100, 300, 200)] + [run("server", rate) for rate in (90, 100, 110)]
-    shown = medians(runs)
-    assert [one.tokens for one in shown] == [399, 199]
-    lines = table(shown).splitlines()
-    assert lines[2].startswith(f"| {WORKLOADS[0].name} | 1 | engine alone | 200 | 1.00 |")
-    assert lines[3].startswith(f"| {WORKLOADS[0].name} | 1 | server | 100 | 0.50 |")
+def test_ratios_are_medians_of_pairs() -> None:
+    # The machine is three times as fast in the second repeat: each layer is compared with its neighbour only.
+    rates = {"engine alone": (100, 300, 200), "server": (90, 150, 160)}
+    runs = [run(layer, rate, repeat=at) for layer, given in rates.items() for at, rate in enumerate(given)]
+    lines = table(runs).splitlines()
     assert len({line.count("|") for line in lines}) == 1
+    first, second = (line.split(" | ") for line in lines[2:])
+    assert first[1:5] == ["1", "engine alone", "200", "1.00 (1.00-1.00)"]
+    assert second[1:5] == ["1", "server", "150", "0.80 (0.50-0.90)"]
+    assert second[-3:-1] == ["engine core 3.344", "25 %"]
+    assert second[-1] == "3 |"
+
+
+def test_the_summary_compares_layers_and_numbers_of_connections() -> None:
+    rates = {1: (100, 80), 64: (1000, 900), 256: (1000, 720)}
+    runs = [
+        run(layer, rate, number)
+        for number, both in rates.items()
+        for layer, rate in zip(("engine alone", "server"), both, strict=True)
+    ]
+    name = WORKLOADS[0].name
+    assert summary(runs).split("\n\n") == [
+        f"| ratio to engine alone, 1 connections | {name} |\n| --- | --- |\n| server | 0.80 |",
+        f"| ratio to engine alone, 64 connections | {name} |\n| --- | --- |\n| server | 0.90 |",
+        f"| ratio to engine alone, 256 connections | {name} |\n| --- | --- |\n| server | 0.72 |",
+        (
+            f"| rate at 256 connections to that at 64 | {name} |\n| --- | --- |\n"
+            "| engine alone | 1.00 |\n| server | 0.80 |"
+        ),
+    ]
+
+
+def test_cpu_time_of_processes() -> None:
+    burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=subprocess.PIPE) as child:
+        with measured([child.pid]) as used:
+            time.sleep(0.01)
+            deadline = time.monotonic() + 60
+            while sum(psutil.Process(child.pid).cpu_times()[:2]) < 0.3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        with measured([child.pid], [os.getpid()]) as idle:
+            time.sleep(0.2)
+        assert child.stdin is not None
+        child.stdin.close()
+    assert set(used) == {"host", OTHERS}
+    assert used["host"] >= 0.2
+    assert idle.get("host", 0.0) <= 0.05
+    assert idle_table({"server": {"worker": 0.004}, "other": {}}).splitlines()[2:] == [
+        "| server | worker 0.40 |",
+        "| other | 0.00 |",
+    ]
 
 
 def test_prompts_differ_from_their_first_token_on() -> None:
@@ -120,8 +243,11 @@ def test_prompts_differ_from_their_first_token_on() -> None:
     assert len({len(prompt) for prompt in made}) == 1
 
 
+PROGRAM = str(Path(sys.executable).parent / "lmi")
+
+
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).parent / "lmi"), "bench", *arguments, "--tokens", "12", "--rounds", "1"]
+    command = [PROGRAM, "bench", *arguments, "--tokens", "12", "--rounds", "1"]
     return subprocess.run(
         [*command, "--repeat", "1", "--connections", "1,4"], capture_output=True, text=True, timeout=280, check=False
     )
@@ -138,21 +264,114 @@ def test_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
     assert all(one["lost"] == 0 and one["tokens"] == 12 * one["requests"] for one in runs)
     assert all(0 < one["ttft"][0] <= one["ttft"][1] for one in runs)
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
-    assert done.stdout.count("there") == len(runs)
+    assert done.stdout.count("| there |") == len(runs) + done.stdout.count("| rate at 4 connections to that at 1 |")
+
+
+@pytest.mark.engine
+def test_a_host_tells_how_its_start_went(host: Host) -> None:
+    log = host.log_text()
+    ours, engines = stages_in(log, "ready after [^:]*: "), stages_in(log, "the engine's process: ")
+    assert list(ours) == ["imports, options", "code of the user's", "engine's process"]
+    assert list(engines) == [
+        "interpreter, imports of ours",
+        "settings",
+        "import vllm",
+        "options",
+        "vLLM's configuration",
+        "vLLM's engine",
+        "tokenizer, templates",
+    ]
+    assert sum(engines.values()) == pytest.approx(ours["engine's process"], rel=0.2)
+
+
+SERVER = """
+import http.server, time
+class Ping(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+served = http.server.HTTPServer(("127.0.0.1", 0), Ping)
+print("INFO::x ready after 9.00 s: imports, options 0.01, code of the user's 0.00, engine's process 0.03")
+print("INFO::x the engine's process: interpreter, imports of ours 0.01, vLLM's engine 0.02, tokenizer, templates 0.00")
+print("Loading weights took 0.25 seconds")
+print(f"http://127.0.0.1:{served.server_port}", flush=True)
+served.serve_forever()
+"""
+
+
+def test_start_up_by_stages(tmp_path: Path) -> None:
+    found = startup(lambda: [sys.executable, "-c", SERVER], tmp_path / "log")
+    assert found.pop("total") - found.pop("server up") == pytest.approx(0.04)
+    assert found.pop("spawn, messages") == pytest.approx(0.0)
+    assert found == {
+        "host: imports, options": 0.01,
+        "host: code of the user's": 0.0,
+        "engine: interpreter, imports of ours": 0.01,
+        "engine: vLLM's engine": 0.02,
+        "of it: weights": 0.25,
+        "engine: tokenizer, templates": 0.0,
+    }
+    starts = [{"server up": seconds, "total": 2.0} for seconds in (0.1, 0.3, 0.2)]
+    assert startup_table(starts).splitlines()[2:] == [
+        "| server up | 0.20 | 10.0 | ours |",
+        "| total | 2.00 | 100.0 |  |",
+    ]
+
+
+def test_what_was_started_ends_with_the_bench(tmp_path: Path) -> None:
+    command = "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(300)"
+    note = tmp_path / "pid"
+    host = shlex.join([sys.executable, "-c", command, str(note)])
+    with subprocess.Popen(
+        [PROGRAM, "bench", "--layers", "", "--host", f"x={host}"], stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        server_pid = int(note.read_text())
+        running.terminate()
+        assert running.wait(60) == 143
+    assert not psutil.pid_exists(server_pid)
 
 
 @pytest.mark.engine
 def test_the_engine_alone_and_the_core(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {})
-    done = bench(str(directory), "--layers", "engine,core", "--dialect", "lmi")
+    asked = ["--layers", "engine,core", "--workload", "LMI whole", "--workload", "chat stream", "--together"]
+    done = bench(str(directory), *asked, "--idle", "1", "-o", str(tmp_path / "result"))
     assert done.returncode == 0, done.stderr
-    # The engine's process writes its log there too.
-    lines = [line for line in done.stdout.splitlines() if line.startswith("| LMI")]
-    assert all(line.endswith("| 0 |") for line in lines)
-    assert done.stdout.count("| engine alone |") == done.stdout.count("| core, no host |") == 4
+    result = json.loads((tmp_path / "result.json").read_text())
+    # In turns.
+    assert [(one["workload"], one["connections"], one["layer"]) for one in result["runs"]] == [
+        (workload, number, layer)
+        for workload in ("LMI whole", "chat stream")
+        for number in (1, 4)
+        for layer in ("engine alone", "core, no host")
+    ]
+    assert all(one["lost"] == 0 for one in result["runs"])
+    alone, core = result["runs"][-2:]
+    assert set(alone["cpu"]) == {"engine front", "engine core"}
+    assert {"host", "engine process"} <= set(core["cpu"])
+    assert set(result["idle"]) == {"engine alone", "core, no host"}
+    assert "[8/8, 0 min left]" in done.stderr
 
 
-def test_wrong_arguments() -> None:
-    assert "--layers: expected some of engine, core, server" in bench("--layers", "moon").stderr
-    assert "expected a model directory, or --url" in bench().stderr
-    assert "--workload: expected one of LMI stream" in bench("--layers", "", "--workload", "none").stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--layers", "moon"], "--layers: expected some of engine, core, server"),
+        ([], "expected a model directory, --host or --url"),
+        (["--layers", ""], "expected a model directory, --host or --url"),
+        (["--url", "http://127.0.0.1:1", "--workload", "none"], "--workload: expected some of LMI stream"),
+        (["--url", "http://127.0.0.1:1", "--connections", "1,x"], "--connections: expected numbers from 1 on"),
+        (["--url", "http://127.0.0.1:1", "--header", "x"], "--header: expected NAME: VALUE, got x"),
+        (["--url", "ftp://127.0.0.1"], "--url: expected a URL that begins with http"),
+        (["--url", "http://127.0.0.1:1"], "Connection refused"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", *arguments])
+    assert ended.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lmi: ")]
+    assert message in line

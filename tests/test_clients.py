@@ -30,10 +30,12 @@ HERE = {
     "tgi_client.py",
 }
 """The scripts that tests of this file run."""
+ELSEWHERE = {"openapi_fuzz.py"}
+"""test_hostile.py's."""
 
 
 def test_no_script_is_forgotten() -> None:
-    assert {path.name for path in FOLDER.glob("*.py")} == HERE
+    assert {path.name for path in FOLDER.glob("*.py")} == HERE | ELSEWHERE
 
 
 def calls_of(asked: Question) -> list[dict[str, Any]]:

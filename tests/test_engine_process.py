@@ -6,14 +6,16 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from lmi.model.engine import EngineInfo
-from lmi.model.engine_process import EngineProcess
+import pytest
+
+from lmi.model.engine import EngineInfo, EngineStats
+from lmi.model.engine_process import EngineProcess, RequestIds
 from lmi.model.errors import ParameterError
 from lmi.model.events import Event, Failed
 from lmi.model.generation import Generation
 from lmi.model.image_rules import ImageRules
 from lmi.model.images import Image
-from lmi.model.wire import Channel, ToEngine
+from lmi.model.wire import Channel, FromEngine, Stats, ToEngine
 
 
 class Noting:
@@ -47,7 +49,58 @@ class Noting:
     def step(self) -> list[tuple[int, Event]]:
         return []
 
+    def stats(self) -> EngineStats:
+        return EngineStats(running=1)
+
     def close(self) -> None: ...
+
+
+def test_what_fails_before_it_starts_is_logged_with_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel[ToEngine](ours, ToEngine)
+    process = EngineProcess(channel, Noting(), ImageRules())
+    process._request_ids.add(7, "r-7")
+    process._refuse(7, ValueError("broken"))
+    process._refuse(8, ValueError("broken"))
+    process._refuse(7, ParameterError("not for the log"))
+    channel.close()
+    theirs.close()
+    assert caplog.messages == [
+        "request r-7: generation 7 failed before it started",
+        "request -: generation 8 failed before it started",
+    ]
+
+
+def test_ids_of_old_requests_are_forgotten() -> None:
+    ids = RequestIds(most=2)
+    for number in (1, 2, 3):
+        ids.add(number, f"r-{number}")
+    assert [ids[number] for number in (1, 2, 3)] == ["-", "r-2", "r-3"]
+
+
+def told(channel: Channel[FromEngine], count: int) -> list[EngineStats]:
+    """What the host is told, of the first so many messages."""
+    messages = [channel.receive() for _ in range(count)]
+    return [message.stats for message in messages if isinstance(message, Stats)]
+
+
+def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle() -> None:
+    """While there is work about once a second, and once when there is no more."""
+    ours, theirs = socket.socketpair()
+    channel = Channel[ToEngine](ours, ToEngine)
+    process = EngineProcess(channel, Noting(), ImageRules())
+    host = Channel[FromEngine](theirs, FromEngine)
+    for busy in (True, True, False):
+        process._tell(busy)
+    process._told -= 10
+    process._tell(True)
+    process._told -= 10
+    process._tell(True)
+    channel.close()
+    running = EngineStats(running=1)
+    assert told(host, 4) == [running, EngineStats(), running, running]
+    assert host.receive() is None
+    host.close()
 
 
 def test_an_abort_never_comes_before_what_it_ends() -> None:

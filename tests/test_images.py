@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lmi.formatters.image_parts import read_image_part
-from lmi.model.engine import EngineInfo
+from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
 from lmi.model.events import Event
 from lmi.model.generation import Conversation, Generation, Prompt, Sampling
@@ -222,6 +222,9 @@ class Hand:
 
     def step(self) -> list[tuple[int, Event]]:
         return []
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
 
     def close(self) -> None: ...
 

@@ -1,6 +1,7 @@
 """Limits as users meet them: a host with a real engine that has little room.
 
 An engine that is stopped (SIGSTOP) keeps its requests open for as long as the test wants, and is one that hangs.
+Clients that do not read are in tests/test_connections.py.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,6 @@ OPTIONS = {
     "option.max_prompt_tokens": "50",
     "option.max_tokens_in_flight": str(TOKENS),
     "option.max_body_bytes": str(BODY),
-    "option.max_unsent_bytes": "100000",
     "option.request_timeout": str(TIME),
 }
 
@@ -192,13 +192,10 @@ async def test_time(narrow: tuple[str, Host]) -> None:
 # --- The local server's own ---
 
 
-def connected(host: Host, buffer: int = 0) -> socket.socket:
-    """A bare connection; with a small buffer little is received unless it is read."""
-    sock = socket.socket()
-    if buffer:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+def connected(host: Host) -> socket.socket:
+    """A bare connection."""
     url = httpx.URL(host.url)
-    sock.connect((url.host, url.port))
+    sock = socket.create_connection((url.host, url.port))
     sock.settimeout(60)
     return sock
 
@@ -223,44 +220,6 @@ async def connections(host: Host) -> int:
     port = httpx.URL(host.url).port
     found = psutil.Process(host.worker_pid).net_connections("tcp")
     return sum(one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port for one in found)
-
-
-async def test_clients_that_do_not_read_or_send(server: Host) -> None:
-    """A request ends when so many bytes wait to be read; a connection when its time is over."""
-    ask = {
-        "messages": [{"role": "user", "content": ENDLESS}],
-        "stream": True,
-        "max_tokens": 1900,
-        "ignore_eos": True,
-        "logprobs": True,
-        "top_logprobs": 20,
-    }
-    request = post("/v1/chat/completions", json.dumps(ask).encode(), more="Connection: close")
-    before = await connections(server)
-    told = "bytes wait for the client to read them"
-    with connected(server) as silent, connected(server, 4096) as slow, connected(server, 4096) as deaf:
-        silent.sendall(post("/invocations", b'{"inputs": ', 5000))
-        for sock in (slow, deaf):
-            ended = server.log_text().count(told)
-            sock.sendall(request)
-
-            async def noticed(ended: int = ended) -> bool:
-                return server.log_text().count(told) > ended
-
-            await eventually(noticed, 60)
-            if sock is slow:
-                slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-                data = await asyncio.to_thread(rest, slow)
-                assert b'"code":"slow_reader"' in data
-                assert data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-
-        async def cut() -> bool:
-            return await connections(server) <= before
-
-        await eventually(cut, 60)
-    assert "a connection is cut off" in server.log_text()
-    async with client(server) as http:
-        await serves(http)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -315,7 +274,7 @@ async def test_a_long_body_in_each_dialect(server: Host, path: str, keys: list[s
 
 
 async def test_a_body_of_untold_length(server: Host) -> None:
-    async def parts() -> Any:
+    async def parts() -> AsyncIterator[bytes]:
         for at in range(0, len(LONG), 1000):
             yield LONG[at : at + 1000]
 

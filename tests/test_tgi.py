@@ -26,6 +26,7 @@ from lmi.model.events import Failed
 from lmi.model.generation import Generation, Guide
 from lmi.model.options import Settings, load_settings
 
+from .custom.engine import ScriptedEngine
 from .tgi_shapes import ERROR, INFO, check
 
 PROMPT = "What is Deep Learning?"
@@ -366,18 +367,12 @@ def test_info() -> None:
     assert (made["router"], made["version"]) == ("vllm", "0.23.0")
 
 
-class Engine:
-    """Just enough of one to ask after its health."""
-
-    def __init__(self, healthy: bool) -> None:
-        self.healthy = healthy
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("healthy", [True, False])
 async def test_health(healthy: bool) -> None:
     """TGI's documented 503; /ping keeps SageMaker's."""
-    engine: Any = Engine(healthy)
+    engine = ScriptedEngine()
+    engine.healthy = healthy
     transport = httpx.ASGITransport(application(Service(SETTINGS, engine)))
     async with httpx.AsyncClient(transport=transport, base_url="http://local") as client:
         health, ping = await client.get("/health"), await client.get("/ping")

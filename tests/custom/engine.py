@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lmi.model.engine import EngineInfo, Listener, Sink
+from lmi.model.engine import EngineInfo, EngineStats, Listener, Sink
 from lmi.model.errors import LmiError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation
@@ -14,6 +14,9 @@ class ScriptedEngine:
     """An Engine: `say` hands events to a generation as one step does."""
 
     healthy = True
+    stats = EngineStats()
+    deaths = rebuilds = 0
+    process_id = None
 
     def __init__(self) -> None:
         self.generations: list[Generation] = []

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmi.model.engine import EngineInfo
+from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import MemoryShortError
 from lmi.model.events import Delta, Event, Finish, Started, Token
 from lmi.model.generation import Generation
@@ -52,6 +52,10 @@ class FaultyEngine:
     def busy(self) -> bool:
         """Whether anything runs."""
         return bool(self._running)
+
+    def stats(self) -> EngineStats:
+        """How busy it is."""
+        return EngineStats(running=len(self._running))
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> tuple[int, str]:
         """Fails where the prompt says so."""

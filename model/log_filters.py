@@ -1,0 +1,183 @@
+"""Filters of the log's handlers: what they let through, and in which words.
+
+Tidy        breaks up what DJL would take for its own, takes out control characters, and has exceptions told by `trace`
+Withheld    takes what may be a client's out of the lines of libraries
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Collection, Mapping
+from types import FrameType, TracebackType
+
+from .logs import FORM, JsonFormatter, content_is_shown, text_of, trace
+
+__all__ = ["Tidy", "Withheld", "configure", "tidy", "withhold", "withhold_in_children"]
+
+# DJL reads its worker's output (PyProcess.ReaderThread): the first of these makes a metric of what follows, which with
+# a client's words could be any; the second marks the worker as started; a line with the third is dropped.
+_ODD = re.compile(
+    r"\[METRICS\]|Python engine started\.|ModelServerTelemetry:|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
+)
+
+
+def tidy(text: str) -> str:
+    """`text` without control characters, and without what the host would take for its own."""
+    return _ODD.sub(lambda found: found[0][0] + "_" + found[0][1:] if len(found[0]) > 1 else "?", text)
+
+
+class Tidy(logging.Filter):
+    """Tidies lines, of ours or of everybody, and has our exceptions told by `trace`."""
+
+    def __init__(self, *, everybody: bool) -> None:
+        super().__init__()
+        self._everybody = everybody
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        ours = _top(record) in OURS
+        if ours:
+            _trace_exception(record, shown=content_is_shown())
+        if ours or self._everybody:
+            text = text_of(record)
+            if (tidied := tidy(text)) != text:
+                record.msg, record.args = tidied, None
+        return True
+
+
+OURS = {"lmi", "__main__"}
+
+
+def _top(record: logging.LogRecord) -> str:
+    return record.name.partition(".")[0]
+
+
+def _trace_exception(record: logging.LogRecord, *, shown: bool) -> None:
+    if record.exc_info and record.exc_info[1] is not None:
+        record.exc_text = tidy(trace(record.exc_info[1], shown=shown))
+        record.exc_info = None
+
+
+class Withheld(logging.Filter):
+    """Takes out of the lines of others what may be a client's; of those in `loggers`, or of all.
+
+    Of a line with arguments, those that are no numbers; of an exception, what it says. A line without arguments stays
+    where it is written in the source as it is, and is withheld where it was put together.
+    """
+
+    def __init__(self, loggers: Collection[str] = ()) -> None:
+        super().__init__()
+        self._loggers = loggers
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self._passes(record):
+            return True
+        _trace_exception(record, shown=False)
+        if record.args:
+            record.msg, record.args = _numbers_only(record.msg, record.args), None
+        elif not _written_so(record):
+            record.msg = f"({record.funcName}: what this line says is withheld: option.log_requests)"
+        return True
+
+    def _passes(self, record: logging.LogRecord) -> bool:
+        top = _top(record)
+        return content_is_shown() or top in OURS or bool(self._loggers and top not in self._loggers)
+
+
+class WithheldInChildren(Withheld):
+    """The same in processes that are forked from this one, from when they serve: how they start is nobody's secret."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parent = os.getpid()
+
+    def _passes(self, record: logging.LogRecord) -> bool:
+        return os.getpid() == self._parent or not _serving(record)
+
+
+LOOPS = {"run_busy_loop", "worker_busy_loop"}
+"""vLLM's functions in which its processes serve requests."""
+
+
+def _serving(record: logging.LogRecord) -> bool:
+    """Whether the line is from within one of the loops, or about an exception that came out of one."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name in LOOPS:
+            return True
+        frame = frame.f_back
+    trace: TracebackType | None = record.exc_info[2] if record.exc_info else None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name in LOOPS:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _numbers_only(form: object, arguments: tuple[object, ...] | Mapping[str, object]) -> str:
+    """A message with its numbers only."""
+    known: object
+    if isinstance(arguments, Mapping):
+        known = {name: _number(value) for name, value in arguments.items()}
+    else:
+        known = tuple(_number(value) for value in arguments)
+    try:
+        return str(form) % known
+    except (TypeError, ValueError):
+        return str(form)
+
+
+def _number(value: object) -> object:
+    return value if isinstance(value, int | float) else "..."
+
+
+def _written_so(record: logging.LogRecord) -> bool:
+    """Whether the message is a constant of the function that logs it, which is still running."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == record.pathname and frame.f_lineno == record.lineno:
+            return record.msg in frame.f_code.co_consts
+        frame = frame.f_back
+    return False
+
+
+def _text(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 - a format that does not fit its arguments
+        return str(record.msg)
+
+
+def withhold(loggers: Collection[str] = ()) -> None:
+    """Lets `Withheld` look at what every handler gets that there is now; of all loggers, and of these only."""
+    _filter(Withheld(loggers))
+    _filter(Tidy(everybody=True))
+
+
+def withhold_in_children() -> None:
+    """Does the same for processes that will be forked from this one. One that is spawned is not reached."""
+    _filter(WithheldInChildren())
+
+
+def _filter(added: logging.Filter) -> None:
+    known = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    for logger in known:
+        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
+            handler.addFilter(added)
+
+
+def configure(*, own_process: bool) -> None:
+    """Sets up this process' log by LMI_LOG_LEVEL and LMI_LOG_FORMAT (`json`).
+
+    Without `own_process` (DJL's worker) the host has set it up: only lines of ours are tidied, and the form is changed
+    where it is to be JSON.
+    """
+    if own_process:
+        logging.basicConfig(level=os.environ.get("LMI_LOG_LEVEL", "INFO").upper(), format=FORM)
+    as_json = os.environ.get("LMI_LOG_FORMAT", "").lower() == "json"
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Tidy(everybody=False))
+        if as_json:
+            handler.setFormatter(JsonFormatter())

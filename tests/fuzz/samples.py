@@ -1,0 +1,158 @@
+"""Requests that are accepted, one or more of each dialect and form, and what is refused by its schema alone.
+
+They are what near-valid bodies are made of (bodies.py), and what /openapi.json is held against (test_openapi.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["REFUSED", "SAMPLES", "Sample"]
+
+VERSION = {"api-version": "2024-05-01-preview"}
+IMAGE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A request."""
+
+    name: str
+    path: str
+    body: dict[str, Any]
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of Settings that are not the usual ones."""
+
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "strict": True,
+    },
+}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": IMAGE}}]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "Sunny"},
+    {"role": "assistant", "content": "It is sunny.", "refusal": None},
+    {"role": "user", "content": "Thanks", "name": "Ann"},
+]
+ASK: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+LMI: dict[str, Any] = {
+    "inputs": "What is a model?",
+    "parameters": {
+        "do_sample": True,
+        "seed": 7,
+        "temperature": 0.7,
+        "repetition_penalty": 1.1,
+        "top_k": 5,
+        "top_p": 0.9,
+        "max_new_tokens": 20,
+        "details": True,
+        "return_full_text": False,
+        "stop_sequences": ["\n\n", "end"],
+        "decoder_input_details": True,
+    },
+    "stream": False,
+}
+"""Specs 002, GenerationParameters."""
+
+CHAT: dict[str, Any] = {
+    "model": "m",
+    "messages": CONVERSATION,
+    "tools": [TOOL],
+    "tool_choice": "auto",
+    "temperature": 0.5,
+    "max_tokens": 10,
+    "n": 2,
+    "logprobs": True,
+    "top_logprobs": 2,
+    "logit_bias": {"5": -100},
+    "stop": ["x"],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "seed": 3,
+}
+"""Specs 000 and 001."""
+
+SAMPLES: tuple[Sample, ...] = (
+    Sample("lmi", "/invocations", LMI),
+    Sample("lmi streamed", "/invocations", {"inputs": "a", "stream": True, "parameters": None}),
+    Sample("lmi beams", "/invocations", {"inputs": "a", "parameters": {"num_beams": 2, "early_stopping": "never"}}),
+    Sample("lmi vllm", "/invocations", {"inputs": "a", "parameters": {"min_p": 0.1, "n": 2, "stop_token_ids": [1]}}),
+    Sample("lmi trtllm", "/invocations", {"inputs": "a", "parameters": {"top_p": 0, "end_id": 2}},
+           settings={"parameter_schema": "trtllm"}),
+    Sample("dynamic", "/invocations", {"inputs": ["a", "b"], "parameters": {}}, settings={"rolling_batch": "disable"}),
+    Sample("tgi compat", "/invocations", {"inputs": "a", "parameters": {"details": True, "do_sample": True}},
+           settings={"tgi_compat": True}),
+    Sample("tgi", "/generate", {"inputs": "a", "parameters": {"grammar": {"type": "json", "value": SCHEMA}}}),
+    Sample("tgi regex", "/generate", {"inputs": "a", "parameters": {"grammar": {"type": "regex", "value": "[0-9]+"}}}),
+    Sample("tgi stream", "/generate_stream", {"inputs": "a", "parameters": {"top_n_tokens": 2, "stop": ["."]}}),
+    Sample("tgi root", "/", {"inputs": "a", "stream": True}),
+    Sample("chat", "/v1/chat/completions", CHAT),
+    Sample("chat by body", "/invocations", {"messages": ASK, "max_completion_tokens": 5}),
+    Sample("chat schema", "/v1/chat/completions", {
+        "messages": ASK,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}},
+    }),
+    Sample("chat object", "/v1/chat/completions", {"messages": ASK, "response_format": {"type": "json_object"}}),
+    Sample("chat forced", "/v1/chat/completions", {
+        "messages": ASK, "tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "weather"}},
+    }),
+    Sample("chat functions", "/v1/chat/completions", {
+        "messages": [*ASK, {"role": "assistant", "content": None, "function_call": CALL["function"]},
+                     {"role": "function", "name": "weather", "content": "Sunny"}],
+        "functions": [TOOL["function"]], "function_call": {"name": "weather"},
+    }),
+    Sample("chat template", "/v1/chat/completions", {
+        "messages": ASK, "chat_template_kwargs": {"enable_thinking": False}, "documents": [{"title": "a"}],
+    }),
+    Sample("text", "/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3, "logprobs": 1, "echo": True}),
+    Sample("text ids", "/v1/completions", {"prompt": [[1, 2], [3]], "best_of": 3, "n": 2}),
+    Sample("text regex", "/invocations", {"prompt": "a", "guided_regex": "[a-z]+"}),
+    Sample("text choice", "/v1/completions", {"prompt": "a", "guided_choice": ["yes", "no"]}),
+    Sample("text grammar", "/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": 'root ::= "a"'}}),
+    Sample("embeddings", "/v1/embeddings", {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 8},
+           settings={"task": "embed"}),
+    Sample("vectors", "/invocations", {"inputs": ["a", "b"], "normalize": True, "truncate": 5},
+           settings={"task": "embed"}),
+    Sample("azure", "/chat/completions", {
+        "messages": [{"role": "user", "content": [{"type": "text", "content": "Hi"},
+                                                  {"type": "image_url", "content": IMAGE, "detail": "low"}]}],
+        "temperature": 1, "presence_penalty": 0.5,
+    }, VERSION),
+    Sample("minimal", "/chat/completions", {"model": "m", "messages": ASK, "stream": True}),
+    Sample("events", "/chat/sse", {"model": "m", "messages": ASK}),
+)  # fmt: skip
+
+REFUSED: tuple[Sample, ...] = (
+    Sample("lmi type", "/invocations", {"inputs": 5}),
+    Sample("lmi value", "/invocations", {"inputs": "a", "parameters": {"temperature": -1}}),
+    Sample("dynamic type", "/invocations", {"inputs": [5]}, settings={"rolling_batch": "disable"}),
+    Sample("vectors type", "/invocations", {"inputs": "a", "truncate": "no"}, settings={"task": "embed"}),
+    Sample("tgi value", "/generate", {"inputs": "a", "parameters": {"best_of": 99}}),
+    Sample("tgi stream type", "/", {"inputs": "a", "stream": 1}),
+    Sample("chat role", "/v1/chat/completions", {"messages": [{"role": "king", "content": "a"}]}),
+    Sample("chat bias", "/v1/chat/completions", {"messages": ASK, "logit_bias": {"x": 1}}),
+    Sample("chat tools", "/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}),
+    Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
+    Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),
+    Sample("embeddings type", "/v1/embeddings", {"input": {}}, settings={"task": "embed"}),
+    Sample("azure value", "/chat/completions", {"messages": ASK, "temperature": 3}, VERSION),
+    Sample("azure type", "/chat/completions", {"messages": {}}, VERSION),
+    Sample("minimal model", "/chat/completions", {"messages": ASK, "model": 5}),
+    Sample("minimal lines", "/chat/completions", {"messages": [], "model": "m", "stream": True}),
+    Sample("events role", "/chat/sse", {"model": "m", "messages": [{"role": "tool", "content": "a"}]}),
+)

@@ -1,0 +1,225 @@
+"""The way of a token from the engine's output to the host, in one thread, stage by stage.
+
+    StandInCore -> LLMEngine -> VllmEngine.step -> Channel -> RemoteEngine -> Exchange, Reply -> RollingBatch -> Output
+
+All parts are the real ones but the core. Times are CPU times of the thread, so that other load on the machine slows
+the measuring and does not change what it finds, as far as caches allow.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from lmi.formatters import Request
+from lmi.handler.bench_work import WORKLOADS, prompts
+from lmi.handler.rolling import RollingBatch
+from lmi.handler.service import Service
+from lmi.model.engine import Sink
+from lmi.model.generation import Generation
+from lmi.model.link import Link
+from lmi.model.options import Settings
+from lmi.model.remote import RemoteEngine
+from lmi.model.wire import Channel, FromEngine, Step, ToEngine
+
+from .standin import StandInCore, backend, numbers, settings_of
+
+__all__ = ["BODIES", "OURS", "TokenPath", "ours", "requests_of"]
+
+SEQUENCES = 64
+TOKENS = 100
+
+Make = Callable[[str, int], dict[str, Any]]
+
+BODIES: dict[str, tuple[Make, str]] = {
+    **{workload.name: (workload.body, "/invocations") for workload in WORKLOADS},
+    "TGI stream": (
+        lambda text, n: {"inputs": text, "parameters": {"max_new_tokens": n, "ignore_eos_token": True}},
+        "/generate_stream",
+    ),
+}
+"""Of each kind of request its body, given a prompt and a number of tokens, and its path."""
+
+OURS = ("text and tokens", "wire encode", "wire decode", "replies", "rolling batch")
+"""The stages that are our Python: after the engine's output object, before the host's send."""
+
+
+class _Engine(RemoteEngine):
+    """The engine's two sides in this thread: what they say goes over a real socket pair."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.backend, self.core = backend(settings)
+        ours, theirs = socket.socketpair()
+        self.host: Channel[FromEngine] = Channel(ours, FromEngine)
+        self.engine: Channel[ToEngine] = Channel(theirs, ToEngine)
+        self.link = cast(Link, SimpleNamespace(sinks={}, served=False))
+
+    def submit(self, generation: Generation, sink: Sink) -> int:
+        """Starts it at once."""
+        number = next(numbers)
+        self.backend.add(self.backend.prepare(number, generation))
+        self.link.sinks[number] = sink
+        return number
+
+    def abort(self, tickets: Sequence[int]) -> None:
+        """Nothing is to be ended early."""
+
+    def hand_out(self, step: Step) -> None:
+        """What the engine's thread does with a step."""
+        self._hand_out(step, self.link)
+
+    def close(self) -> None:
+        """Ends the socket pair."""
+        self.host.close()
+        self.engine.close()
+
+
+@dataclass
+class _Null:
+    """A socket into which everything goes."""
+
+    sent: int = 0
+
+    def sendall(self, data: bytes) -> None:
+        self.sent += len(data)
+
+
+class TokenPath:
+    """A host in rolling batch over a stand-in core. `stages` has nanoseconds of CPU time since `reset`."""
+
+    def __init__(self, model_dir: Path, **options: str) -> None:
+        self.settings = settings_of(model_dir, **options)
+        self.engine = _Engine(self.settings)
+        self.service = Service(self.settings, self.engine)
+        # Nothing to wait for: everything is in this thread.
+        self.rolling = RollingBatch(self.service, patience=0.0)
+        self.stages: dict[str, int] = {}
+        self.tokens = 0
+        self._items: list[Any] = []
+        self._vllm = 0
+        llm: Any = self.engine.backend._llm
+        step = llm.step
+
+        def timed() -> Any:
+            begun = time.thread_time_ns()
+            outputs = step()
+            self._vllm += time.thread_time_ns() - begun
+            return outputs
+
+        llm.step = timed
+
+    @property
+    def core(self) -> StandInCore:
+        """What acts for the model."""
+        return self.engine.core
+
+    def reset(self) -> None:
+        """Forgets what has been measured."""
+        self.stages = {}
+        self.tokens = 0
+
+    def open(self, kind: str, sequences: int = SEQUENCES, tokens: int = TOKENS) -> None:
+        """Starts so many requests for so many tokens each."""
+        requests = requests_of(kind, sequences, tokens)
+        begun = time.thread_time_ns()
+        frames = self.rolling.step(requests)
+        self._add("opening a request", time.thread_time_ns() - begun)
+        assert not any(frame.last for frame in frames), frames
+        self._items = [None] * sequences
+        self.tokens += sequences * tokens
+
+    def run(self, output: Callable[[list[Any]], object] = len) -> bytes:
+        """To the end of all requests; `output` takes each step's frames. Returns what the first one was sent."""
+        first: list[bytes] = []
+        now = time.thread_time_ns
+        items = self._items
+        while items:
+            self.pump()
+            # As often as Java would call: each call hands out one record of each request.
+            while True:
+                begun = now()
+                frames = self.rolling.step(items)
+                called = now()
+                output(frames)
+                self._add("rolling batch", called - begun)
+                self._add("output", now() - called)
+                first.append(frames[0].data)
+                items = [item for item, frame in zip(items, frames, strict=True) if not frame.last]
+                if not items or not any(entry.exchange.records for entry in self.rolling._open if entry.exchange):
+                    break
+        self._items = items
+        return b"".join(first)
+
+    def pump(self) -> None:
+        """One step of the engine, as far as the records that it brings."""
+        engine = self.engine
+        now = time.thread_time_ns
+        start = now()
+        core, vllm = self.core.spent, self._vllm
+        events = engine.backend.step() if engine.backend.busy else []
+        stepped = now()
+        core, vllm = self.core.spent - core, self._vllm - vllm
+        self._add("engine core, acted", core)
+        self._add("vLLM's output processing", vllm - core)
+        self._add("text and tokens", stepped - start - vllm)
+        if events:
+            engine.engine.send(Step(events))
+            sent = now()
+            step = engine.host.receive()
+            received = now()
+            assert isinstance(step, Step)
+            engine.hand_out(step)
+            self._add("wire encode", sent - stepped)
+            self._add("wire decode", received - sent)
+            self._add("replies", now() - received)
+
+    def _add(self, stage: str, spent: int) -> None:
+        self.stages[stage] = self.stages.get(stage, 0) + spent
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Microseconds a token of each stage."""
+        return {stage: spent / 1000 / self.tokens for stage, spent in self.stages.items()}
+
+    def cost(self, kind: str, *, per_step: int = 1, rounds: int = 5, sequences: int = SEQUENCES) -> dict[str, float]:
+        """Microseconds a token of each stage: of several rounds the one in which ours together are least."""
+        self.core.per_step = per_step
+        best: dict[str, float] = {}
+        for _ in range(rounds):
+            self.reset()
+            self.open(kind, sequences)
+            gc.collect()
+            gc.disable()
+            try:
+                self.run()
+            finally:
+                gc.enable()
+            found = self.costs
+            if not best or ours(found) < ours(best):
+                best = found
+        self.core.per_step = 1
+        return best
+
+    def close(self) -> None:
+        """Ends what is open."""
+        self.engine.close()
+
+
+def requests_of(kind: str, sequences: int, tokens: int) -> list[Request]:
+    """So many requests for so many tokens each."""
+    make, path = BODIES[kind]
+    asked = prompts(sequences, next(numbers))
+    return [Request(json.dumps(make(prompt, tokens)).encode(), path=path) for prompt in asked]
+
+
+def ours(stages: dict[str, float]) -> float:
+    """What of the stages is our Python."""
+    return sum(stages.get(stage, 0.0) for stage in OURS)

@@ -1,0 +1,192 @@
+"""What guides may repeat: what makes the engine's steps slow for everyone is refused, and nothing that people write."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmi.model.guide_limits import check_grammar, check_regex, check_schema
+
+COUNTS = "counts within counts"
+EMPTY = "repeats what may be empty"
+DEEP = "nested too deeply"
+LONG = "too long"
+LARGE = "too large"
+
+REGEX: list[tuple[str, str | None]] = [
+    (r"((25[0-5]|2[0-4]\d|1\d\d|\d{1,2})\.){3}\d{1,3}", None),
+    ("[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", None),
+    (r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?", None),
+    (r"[\w.+-]+@([\w-]+\.)+[a-z]{2,}", None),
+    ('"(\\\\.|[^"])*"', None),
+    ("(yes|no|)", None),
+    ("([a-z]+ ?)+", None),
+    ("([a-z]{2,20} ){1,50}", None),
+    ("a{1,1000000}", None),
+    ("(?:ab){10}(cd){10}" * 9, None),
+    ("[()*{]{3}[]]", None),
+    (r"\(\*\)\{", None),
+    ("a{,5}{b}", None),
+    ("(", None),
+    (")*", None),
+    ("*", None),
+    ("((a{1,31}){1,31})", None),
+    ("((a{1,32}){1,32})", COUNTS),
+    ("((a{1,100}){1,100}){1,100}", COUNTS),
+    ("((ab){2}c){501}", COUNTS),
+    ("((ab){2}c){500}", None),
+    ("(((a{2,}){50}b)?){12}", EMPTY),
+    ("(((a{3}){50}b)?){12}", EMPTY),
+    ("((x|(a{10}){10}){11})", COUNTS),
+    ("(a*)*b", EMPTY),
+    ("(a?){20}", EMPTY),
+    ("(a|b*)+", EMPTY),
+    ("(a|)+", EMPTY),
+    ("()*", EMPTY),
+    ("(a*){0,1}", None),
+    ("(^a?$){2}", EMPTY),
+    ("(" * 200 + "a" + ")" * 200, None),
+    ("(" * 201 + "a" + ")" * 201, DEEP),
+    ("a" * 65536, None),
+    ("a" * 65537, LONG),
+    ("a{" + "9" * 5000 + "}", None),
+    ("((a{  1 ,   100  }){1,100})", COUNTS),
+]
+
+GRAMMAR: list[tuple[str, str | None]] = [
+    ('root ::= "yes" | "no"', None),
+    ('root ::= ("a" "b"?){1,30} # (x*)*\n', None),
+    ('root ::= item ("," item)*\nitem ::= [a-z]+', None),
+    ('root ::= "(x*)*" [()*]+', None),
+    ("root ::= x{1,100}\nx ::= y{1,100}\ny ::= [a]{1,100}", COUNTS),
+    ('y ::= "a"{1,100}\nx ::= y{1,100}\nroot ::= x', COUNTS),
+    ('root ::= x*\nx ::= "a"*', EMPTY),
+    ('root ::= x+\nx ::= y y\ny ::= ""', EMPTY),
+    ('root ::= root "a" | "b"', None),
+    ("root ::= a\na ::= b\nb ::= root", None),
+    ("", None),
+    ('start: "a" | "b"', None),
+    ('root ::= "' + "a" * 65536 + '"', LONG),
+    ("root ::= " + "(" * 300 + '"a"' + ")" * 300, DEEP),
+]
+
+SCHEMA: list[tuple[Any, str | None]] = [
+    ({"type": "object", "properties": {"a": {"type": "string", "pattern": "[a-z]+", "maxLength": 5000}}}, None),
+    ({"type": "array", "maxItems": 100, "items": {"type": "array", "maxItems": 100}}, None),
+    ({"type": "object", "properties": {"pattern": {"type": "string"}}}, None),
+    ({"type": "string", "pattern": "(a*)*"}, EMPTY),
+    ({"properties": {"a": {"items": [{"pattern": "((a{99}){99}){9}"}]}}}, COUNTS),
+    ({"type": "object", "patternProperties": {"(a*)*": {}}}, EMPTY),
+    ({"properties": {f"p{number}": {} for number in range(300)}}, None),
+    ({"properties": {f"p{number}": {} for number in range(301)}}, "too many optional properties"),
+    ({"properties": {f"p{number}": {} for number in range(301)}, "required": ["p0"]}, None),
+    ({"properties": [], "required": {}, "pattern": 5, "patternProperties": "(a*)*"}, None),
+    ({"type": "string", "pattern": "(" * 30000 + "a" + ")" * 30000}, DEEP),
+    ({"enum": [0] * 10001}, LARGE),
+    ({"enum": [0] * 9000}, None),
+    ({"const": "a" * 70000}, LONG),
+]
+
+CASES: list[tuple[Callable[[str], None], str, str | None]] = [
+    *((check_regex, text, fault) for text, fault in REGEX),
+    *((check_grammar, text, fault) for text, fault in GRAMMAR),
+    *((check_schema, json.dumps(schema), fault) for schema, fault in SCHEMA),
+    (check_schema, "x", None),
+    (check_schema, "[" * 60_000, DEEP),
+]
+
+
+@pytest.mark.parametrize(("check", "text", "fault"), CASES, ids=range(len(CASES)))
+def test_a_guide(check: Callable[[str], None], text: str, fault: str | None) -> None:
+    if fault is None:
+        check(text)
+        return
+    with pytest.raises(ValueError, match=fault) as caught:
+        check(text)
+    assert "\n" not in str(caught.value)
+
+
+pieces = st.sampled_from(
+    [
+        "(",
+        ")",
+        "|",
+        "*",
+        "+",
+        "?",
+        "{2}",
+        "{1,3}",
+        "{0,}",
+        "{",
+        "}",
+        "[",
+        "]",
+        "^",
+        "a",
+        '"',
+        "\\",
+        " ",
+        "::=",
+        "x",
+        "#",
+        ",",
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(pieces, max_size=40).map("".join) | st.text(max_size=30))
+def test_nothing_else_is_raised(text: str) -> None:
+    for check in (check_regex, check_grammar, check_grammar_of):
+        assert (fault_of(check, text) or "it is fine").startswith("it ")
+
+
+def fault_of(check: Callable[[str], None], text: str) -> str | None:
+    """Why a guide is refused; None: it is not."""
+    try:
+        check(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def check_grammar_of(body: str) -> None:
+    check_grammar(f"root ::= {body}\nx ::= {body}")
+
+
+UNITS = [
+    "(",
+    "a*",
+    "a{1,2}",
+    "[",
+    '"',
+    "\\",
+    "x ",
+    "x ::= x\n",
+    "{",
+    "|",
+    "#",
+    "(a)",
+    " ",
+    "{1" + " " * 9,
+    "{1" + " " * 30000,
+    "\n ",
+    "{1\n",
+    "aa::",
+    "[\\",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_checking_takes_no_longer_than_the_length_explains(unit: str) -> None:
+    text = unit * (65536 // len(unit))
+    start = time.thread_time()
+    for check in (check_regex, check_grammar):
+        fault_of(check, text)
+    assert time.thread_time() - start < 2
