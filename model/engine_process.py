@@ -13,31 +13,28 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import os
-import shutil
 import signal
 import socket
 import sys
 import threading
 import time
 from collections import deque
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import structs
 
 from . import startup
 from .engine import Backend, EngineStats, load_backend
+from .engine_end import closing, end_now, end_with_host, terminated, watch_host
 from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
 from .image_rules import ImageRules
 from .in_flight import InFlight
 from .intake import Intake
 from .last_words import in_good_order, speak_through
-from .link import SCRATCH
 from .log_filters import configure, withhold
 from .logs import cause, show_content
 from .model_files import check_model
-from .process_group import end_others
 from .start_errors import start_error
 from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
 
@@ -195,57 +192,19 @@ class RequestIds:
         return self._ids.get(number) or "-"
 
 
-def end_with_host(patience: float = 3.0) -> None:
-    """Ends this process and its children: politely at first, for sure after `patience` seconds."""
-    in_good_order.set()
-    timer = threading.Timer(patience, _end)
-    timer.daemon = True
-    timer.start()
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _end() -> NoReturn:
-    """Ends this process now, with all that it has started: the host may not be there to see to that."""
-    end_others(patience=2.0)
-    if scratch := os.environ.get(SCRATCH):
-        shutil.rmtree(scratch, ignore_errors=True)
-    # Engines leave threads behind that would keep the process alive.
-    os._exit(0)
-
-
-def _watch_host(sock: socket.socket) -> None:
-    """Ends this process where the host goes away before the engine is up: nobody reads the channel until then."""
-
-    def watch() -> None:
-        try:
-            gone = not sock.recv(1, socket.MSG_PEEK)
-        except OSError:
-            gone = True
-        if gone:
-            end_with_host()
-
-    threading.Thread(target=watch, name="lmi-host", daemon=True).start()
-
-
-def _terminated(_signal: int, _frame: object) -> None:
-    # A second one, for several see the host's end, must not break off what the first one began.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(0)
-
-
 def main() -> None:
     """Runs the engine's process to its end."""
     startup.mark("interpreter, imports of ours")
     configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
     channel: Channel[ToEngine] = Channel(sock, ToEngine)
     setup = channel.receive()
     if not isinstance(setup, Setup):
         return
-    _watch_host(sock)
+    watch_host(sock)
     speak_through(lambda cause: channel.send(Broken("GenerationError", cause)))
     backend: Backend | None = None
     try:
@@ -280,9 +239,10 @@ def main() -> None:
     except OSError:
         log.info("the host is gone")
     finally:
+        closing.set()
         in_good_order.set()
         if backend is not None:
-            timer = threading.Timer(5.0, _end)
+            timer = threading.Timer(5.0, end_now)
             timer.daemon = True
             timer.start()
             with contextlib.suppress(Exception):
@@ -291,8 +251,11 @@ def main() -> None:
             # The host may be gone, and with it whoever reads them.
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        _end()
+        end_now()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        end_now()

@@ -320,7 +320,7 @@ def kill(engine: RemoteEngine) -> None:
 
 
 @pytest.mark.parametrize("moment", ["starting", "running"])
-def test_the_engine_ends_with_its_host(starts: Path, tmp_path: Path, moment: str) -> None:
+def test_the_engine_ends_with_its_host(starts: Path, temporary: Path, moment: str) -> None:
     """Killed while its engine starts, or while it runs: no process is left, and no folder."""
     if moment == "starting":
         starts.write_text("sleep 3600\n")
@@ -329,9 +329,7 @@ def test_the_engine_ends_with_its_host(starts: Path, tmp_path: Path, moment: str
         "engine = RemoteEngine(Settings(model_dir='/m', model_id='a-hub/id', model_name='m')); engine.start()\n"
         "print('up', flush=True); time.sleep(3600)\n"
     )
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FAULTS), *sys.path]), "TMPDIR": str(scratch)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FAULTS), *sys.path]), "TMPDIR": str(temporary)}
     host = psutil.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
     try:
         if moment == "running":
@@ -339,10 +337,10 @@ def test_the_engine_ends_with_its_host(starts: Path, tmp_path: Path, moment: str
         else:
             eventually(lambda: starts.read_text() == "" and len(host.children()) == 1)
         (engine,) = host.children()
-        assert len(list(scratch.iterdir())) == 1
+        assert len(list(temporary.iterdir())) == 1
     finally:
         host.kill()
         host.wait()
         host.stdout.close()
     eventually(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE, 10)
-    eventually(lambda: not list(scratch.iterdir()), 10)
+    eventually(lambda: not list(temporary.iterdir()), 10)
