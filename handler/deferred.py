@@ -149,11 +149,10 @@ class Deferred(Exchange):
         """Takes a whole answer for the request's."""
         reply = _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
         self.call = Call((), reply, answer.dialect)
-        if answer.body:
-            self.records.append(answer.body)
-            if self._meter.keeps:
-                self._meter.keep([answer.body])
-        self._end()
+        records = [answer.body] if answer.body else []
+        if records and self._meter.keeps:
+            self._meter.keep(records)
+        self._end(records)
         self._tell()
 
     def _end_with(self, error: LmiError) -> None:

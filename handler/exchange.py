@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..formatters import Call
@@ -110,9 +110,11 @@ class Exchange:
         self._expired = error
         self._engine.fail(self._tickets, error)
 
-    def _end(self, *, aborted: bool = False) -> None:
+    def _end(self, records: Sequence[bytes] = (), *, aborted: bool = False) -> None:
+        """Ends it with `records`: a host that sees them before `finished` takes them for an answer that goes on."""
         # Before anybody can have the last record.
         self._meter.end(self, aborted=aborted)
+        self.records.extend(records)
         self.finished = True
         self._admission.release(self)
 
@@ -127,9 +129,9 @@ class Exchange:
             self._meter.note(event)
         reply = self.call.reply
         records = self.records
+        made: Sequence[bytes] = ()
         try:
             if made := reply.feed(event, prompt):
-                records.extend(made)
                 self.begun = True
                 if self._meter.keeps:
                     self._meter.keep(made)
@@ -138,10 +140,13 @@ class Exchange:
             log.exception("request %s: the formatter failed", self.request_id)
             ended = True
             self._fail(prompt, GenerationError(f"the output formatter failed: {error}"))
-        if not ended and len(records) > self._look_at:
-            ended = self._too_much(prompt)
+        if not ended:
+            records.extend(made)
+            made = ()
+            if len(records) > self._look_at:
+                ended = self._too_much(prompt)
         if ended:
-            self._end()
+            self._end(made)
             if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)
         if self._on_news is not None:

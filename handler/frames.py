@@ -76,7 +76,10 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
         return NOTHING
     reply = exchange.call.reply
     headers = headers_of(reply) if first else {}
-    if first and finished and (exchange.failure is not None) and reply.status >= 400:
+    if first and exchange.failure is not None and reply.status >= 400:
+        if not finished:
+            # Its end is about to be told: until then it would look like a stream's first record.
+            return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
     if merge:

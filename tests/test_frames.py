@@ -1,0 +1,50 @@
+"""Frames of a request, as rolling batch and async mode take them while the engine's thread is at it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmi.formatters import Answer, Request
+from lmi.handler.exchange import Exchange
+from lmi.handler.frames import NOTHING, frame_of_exchange
+from lmi.handler.service import Service
+from lmi.model.errors import UnavailableError
+from lmi.model.events import Delta, Failed, Finish, Started
+from lmi.model.options import settings_of
+
+from .custom.engine import ScriptedEngine
+
+
+def opened(body: bytes) -> tuple[ScriptedEngine, Exchange]:
+    engine = ScriptedEngine()
+    service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
+    service.start()
+    exchange = service.open(Request(body))
+    assert not isinstance(exchange, Answer)
+    return engine, exchange
+
+
+@pytest.mark.parametrize("merge", [False, True])
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_an_error_is_no_record_of_an_answer_that_goes_on(stream: str, merge: bool) -> None:
+    """However the host's look at it falls between the error's record and the word that it was the last."""
+    engine, exchange = opened(b'{"inputs": "Hi", "stream": %s}' % stream.encode())
+    engine.say(0, Failed.of(UnavailableError("gone")))
+    assert len(exchange.records) == 1
+    exchange.finished = False
+    assert frame_of_exchange(exchange, first=True, merge=merge) is NOTHING
+    exchange.finished = True
+    frame = frame_of_exchange(exchange, first=True, merge=merge)
+    assert frame.last
+    assert (frame.data, frame.failure, frame.code) == (b"", exchange.failure, 424)
+    assert not exchange.records
+
+
+def test_the_last_record_comes_with_the_end() -> None:
+    """A whole answer is one frame, so that the host can tell its length."""
+    engine, exchange = opened(b'{"inputs": "Hi"}')
+    seen: list[tuple[bool, int]] = []
+    exchange._on_news = lambda one: seen.append((one.finished, len(one.records)))
+    engine.say(0, Started(3), Delta(0, "Hello", (), Finish("eos", None, 1, -0.5)))
+    assert seen[-1] == (True, 1)
+    assert frame_of_exchange(exchange, first=True, merge=False).last
