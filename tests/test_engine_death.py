@@ -171,12 +171,16 @@ async def test_nothing_outlives_a_killed_worker(
 async def test_nothing_of_a_killed_engine_is_left(
     demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not its shared memory either, which nobody has removed who was killed."""
+    """Not its shared memory either, which nobody has removed who was killed.
+
+    All but a file of some bytes by which the processes of vLLM 0.32 find each other: its place cannot be chosen
+    (vllm/utils/network_utils.py).
+    """
     for name, value in {**CORE_AND_WORKER_APART, "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
     running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
     try:
-        old = left_in(temporary)
+        old = [name for name in left_in(temporary) if not Path(name).name.startswith("vllm_dist_")]
         everyone = family(engine_process(running))
         shared = shared_memory(everyone)
         assert old
