@@ -202,10 +202,15 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
     import uvicorn
     from uvicorn.server import ServerState
 
+    made: Any
     try:
-        from lmi.handler.connections import connection
+        from lmi.handler import connections
+
+        made = connections.connection
     except ImportError:  # an older commit (compare.py)
-        from uvicorn.protocols.http.auto import AutoHTTPProtocol as connection  # noqa: N813
+        from uvicorn.protocols.http import auto
+
+        made = auto.AutoHTTPProtocol
 
     async def serve() -> None:
         app = application(path.service)
@@ -214,7 +219,7 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
         async with _lifespan(app):
             transports: list[_Transport] = []
             for request in requests_of(kind, SEQUENCES, TOKENS):
-                protocol: Any = connection(config=config, server_state=ServerState(), app_state={})
+                protocol: Any = made(config=config, server_state=ServerState(), app_state={})
                 transports.append(_Transport())
                 protocol.connection_made(transports[-1])
                 head = f"POST {request.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
