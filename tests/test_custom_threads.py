@@ -13,20 +13,18 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request
 from lmi.handler.courier import Courier
 from lmi.handler.deferred import Deferred, merged
 from lmi.handler.exchange import Exchange
 from lmi.handler.frames import NOTHING
 from lmi.handler.plain import PlainBatch, Whole
 from lmi.handler.rolling import RollingBatch
-from lmi.handler.service import Service
 from lmi.handler.workers import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
-from lmi.model.options import settings_of
 
-from .custom.engine import ScriptedEngine
+from .custom.service import ScriptedService
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""
@@ -47,22 +45,13 @@ def judge(text, stage):
 """
 
 
-class Place:
-    """A service of the user's code on an engine that says what the test tells it to."""
+class Place(ScriptedService):
+    """Its news can be waited for."""
 
     def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
-        for name, source in files.items():
-            (folder / name).write_text(source)
-        self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
+        super().__init__(folder, files, options)
         self.news = threading.Event()
         self.service.listen(self.news.set)
-        self.service.start()
-
-    def open(self, body: bytes = b'{"inputs": "Hi"}') -> Exchange:
-        opened = self.service.open(Request(body))
-        assert not isinstance(opened, Answer)
-        return opened
 
     def wait(self, condition: Callable[[], Any]) -> None:
         """Until the condition holds, looked at whenever hosts would be woken."""

@@ -16,16 +16,13 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
 from lmi.handler import workers as workers_module
 from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
 from lmi.handler.workers import Workers
 from lmi.model.errors import LmiError, TimeLimitError, UserCodeError
 from lmi.model.events import Delta, Finish, Started
-from lmi.model.options import settings_of
 
-from .custom.engine import ScriptedEngine
+from .custom.service import HI, ScriptedService
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""
@@ -60,7 +57,6 @@ def g(response):
     return response
 """
 END = Finish("eos", generated_tokens=1)
-HI = b'{"inputs": "Hi"}'
 HANG = b'{"inputs": "hang"}'
 
 
@@ -71,22 +67,13 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.001)
 
 
-class Place:
-    """A service of the user's code on an engine that says what the test tells it to."""
+class Place(ScriptedService):
+    """With the threads of the user's code, and time that passes when told to."""
 
     def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
-        for name, source in files.items():
-            (folder / name).write_text(source)
-        self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
+        super().__init__(folder, files, options)
         assert self.service._extensions is not None
         self.workers = self.service._extensions.workers
-
-    def open(self, body: bytes = HI) -> Exchange:
-        opened = self.service.open(Request(body))
-        assert not isinstance(opened, Answer)
-        return opened
 
     def say(self, ticket: int, *events: Any) -> None:
         """Once the generation has been submitted."""

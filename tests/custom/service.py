@@ -1,0 +1,33 @@
+"""A service of the user's code on an engine that says what a test tells it to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmi.formatters import Answer, Request
+from lmi.handler.exchange import Exchange
+from lmi.handler.service import Service
+from lmi.model.options import settings_of
+
+from .engine import ScriptedEngine
+
+__all__ = ["HI", "ScriptedService"]
+
+HI = b'{"inputs": "Hi"}'
+
+
+class ScriptedService:
+    """A started service of the model directory `folder`, with `files` in it."""
+
+    def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
+        for name, source in files.items():
+            (folder / name).write_text(source)
+        self.engine = ScriptedEngine()
+        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
+        self.service.start()
+
+    def open(self, body: bytes = HI) -> Exchange:
+        """What a request has become, which must not have been refused at once."""
+        opened = self.service.open(Request(body))
+        assert not isinstance(opened, Answer)
+        return opened
