@@ -74,11 +74,6 @@ class Exchange:
         """With how many records that wait their bytes are to be counted."""
 
     @property
-    def exhausted(self) -> bool:
-        """Whether everything has been produced and taken."""
-        return self.finished and not self.records
-
-    @property
     def failure(self) -> LmiError | None:
         """The error that ended the request."""
         return self.call.reply.failure

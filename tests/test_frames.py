@@ -9,7 +9,7 @@ from lmi.handler.exchange import Exchange
 from lmi.handler.frames import NOTHING, frame_of_exchange
 from lmi.handler.service import Service
 from lmi.model.errors import UnavailableError
-from lmi.model.events import Delta, Failed, Finish, Started
+from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.options import settings_of
 
 from .custom.engine import ScriptedEngine
@@ -48,3 +48,18 @@ def test_the_last_record_comes_with_the_end() -> None:
     engine.say(0, Started(3), Delta(0, "Hello", (), Finish("eos", None, 1, -0.5)))
     assert seen[-1] == (True, 1)
     assert frame_of_exchange(exchange, first=True, merge=False).last
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_a_streams_last_frame_is_empty(merge: bool) -> None:
+    """DJL's reader of a stream may miss the last chunk: it is told of the end before the chunk is there."""
+    engine, exchange = opened(b'{"inputs": "Hi", "stream": true}')
+    engine.say(0, Started(3), Delta(0, "Hello", (Token(7, "Hello", -0.5),)))
+    first = frame_of_exchange(exchange, first=True, merge=merge)
+    engine.say(0, Delta(0, "!", (Token(8, "!", -0.5),), Finish("length", None, 2, -1.0)))
+    second = frame_of_exchange(exchange, first=False, merge=merge)
+    third = frame_of_exchange(exchange, first=False, merge=merge)
+    assert [frame.last for frame in (first, second, third)] == [False, False, True]
+    assert b'"text":"Hello"' in first.data
+    assert b'"text":"!"' in second.data
+    assert third.data == b""
