@@ -24,10 +24,12 @@ from typing import Any
 from msgspec import structs
 
 from . import startup
+from .crash import crash_at_once_too
 from .engine import Backend, EngineStats, load_backend
 from .engine_end import closing, end_now, end_with_host, terminated, watch_host
 from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
+from .heap import keep_trimmed
 from .image_rules import ImageRules
 from .in_flight import InFlight
 from .intake import Intake
@@ -227,6 +229,7 @@ def main() -> None:
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()
+        keep_trimmed()
         try:
             settings = setup.settings
             most = settings.limits.max_tokens_in_flight
@@ -259,3 +262,6 @@ if __name__ == "__main__":
         main()
     finally:
         end_now()
+elif __name__ == "__mp_main__":
+    # vLLM's core or one of its workers, spawned: multiprocessing imports its parent's main module first.
+    crash_at_once_too()

@@ -12,6 +12,7 @@ from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .crash import crash_at_once
 from .last_words import end_at_once, ending
 from .link import SCRATCH
 from .log_filters import withhold_in_children
@@ -40,6 +41,9 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     from .vllm_options import engine_arguments
 
     mark("import vllm")
+    if SCRATCH in os.environ:
+        # A process of the engine's own, and not one that has other plans for its signals.
+        crash_at_once()
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
     mark("options")

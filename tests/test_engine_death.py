@@ -1,8 +1,8 @@
 """The engine is killed at any moment, on every host: what is in flight gets an error, the engine comes back by itself.
 
 Nine cases: vLLM's core is killed while it is idle, in the midst of prompts, and in mid-stream, behind the local server,
-DJL's rolling batch and its async mode. LMI_KILL_ROUNDS says how many times in a row (`make kills`: ten); in every other
-round it is the engine's process, the core's parent, that crashes.
+DJL's rolling batch and its async mode. LMI_KILL_ROUNDS says how many times in a row (`make kills`: ten); in further
+rounds the engine's process, the core's parent, crashes, and the core does.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ SOON = 2.0 if ROUNDS > 1 else 30.0
 it only says that nobody waits for the engine to be back."""
 BACK = 240.0
 
+CORE = "vLLM's process EngineCore"
+WAYS = ((CORE, signal.SIGKILL), ("the engine's process", signal.SIGSEGV), (CORE, signal.SIGSEGV))
+
 Mortal = tuple[str, Host]
 
 
@@ -70,10 +73,10 @@ def mortal(
 @pytest.mark.parametrize("moment", ["idle", "prefill", "stream"])
 async def test_killing_the_engine(mortal: Mortal, moment: str) -> None:
     for number in range(ROUNDS):
-        await one_death(*mortal, moment, crash=number % 2 == 1)
+        await one_death(*mortal, moment, *WAYS[number % len(WAYS)])
 
 
-async def one_death(kind: str, host: Host, moment: str, *, crash: bool) -> None:
+async def one_death(kind: str, host: Host, moment: str, victim: str, how: signal.Signals) -> None:
     async with client(host) as http:
 
         async def served() -> bool:
@@ -85,10 +88,8 @@ async def one_death(kind: str, host: Host, moment: str, *, crash: bool) -> None:
         engine = engine_process(host)
         gone = family(engine)
         flight = await in_flight(http, moment)
-        if crash:
-            killed, said = end(engine, signal.SIGSEGV), "the engine's process ended by signal SIGSEGV"
-        else:
-            killed, said = end(engine_core(host), signal.SIGKILL), "vLLM's process EngineCore ended by signal SIGKILL"
+        killed = end(engine_core(host) if victim == CORE else engine, how)
+        said = f"{victim} ended by signal {how.name}"
         answers = await asyncio.gather(*flight.tasks)
         for answer in answers:
             assert said in answer.error, answer
@@ -112,7 +113,7 @@ async def one_death(kind: str, host: Host, moment: str, *, crash: bool) -> None:
     note(
         host=kind,
         moment=moment,
-        killed="engine's process" if crash else "core",
+        killed=f"{victim}, {how.name}",
         in_flight=len(answers),
         error=round(max((answer.ended - killed for answer in answers), default=0.0), 3),
         refused=round(slowest, 3),
