@@ -71,6 +71,7 @@ FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
     "reasoning parser": (nothing, {"reasoning_parser": "nosuch"}),
     "tool parser": (nothing, {"tool_call_parser": "nosuch"}),
     "chat template": (nothing, {"chat_template": "/no/such/file.jinja"}),
+    "broken chat template": (nothing, {"chat_template": "{% for message in messages %}\n{{ message.content"}),
     "draft model": (nothing, {"speculative_draft_model": "/no/such/model"}),
     "hub": (nothing, {"model_id": "no-such-owner/no-such-model"}),
     "load format": (nothing, {"load_format": "nosuch"}),

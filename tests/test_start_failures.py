@@ -45,6 +45,7 @@ EXPECTED: dict[str, tuple[str, int, str]] = {
     "reasoning parser": ("StartError", 500, f"{OURS}reasoning_parser: "),
     "tool parser": ("OptionError", 500, "option.tool_call_parser: "),
     "chat template": ("OptionError", 500, "option.chat_template: /no/such/file.jinja"),
+    "broken chat template": ("OptionError", 500, "option.chat_template: line 2: unexpected end of template"),
     "draft model": ("StartError", 500, "/no/such/model"),
     "hub": ("StartError", 500, f"{OURS}model_id: "),
     "load format": ("StartError", 500, f"{OURS}load_format: "),
