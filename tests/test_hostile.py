@@ -1,4 +1,4 @@
-"""Requests that try to end or stall the engine, against the real one behind the local server, while others are served.
+"""Requests that try to end or stall the engine, against the real one behind every host, while others are served.
 
 Each is refused by name or harmless; a stream that runs beside them all goes on, and the engine's process is the same
 afterwards. schemathesis then tries what the server's own document leads it to.
@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,26 +20,49 @@ import pytest
 
 from lmi.model.demo_model import question
 
-from .endpoints import Server, engine_process, model_directory
+from .djl import hosting
+from .endpoints import Host, Server, engine_process, model_directory, start
+from .hostile import HARMLESS, REFUSED, text
 from .scripts import run_client
 
 pytestmark = pytest.mark.engine
 
-FOREIGN = 'import pathlib\npathlib.Path(__file__).with_name("executed").touch()\n'
+FOREIGN = """
+import pathlib
+from transformers import LlamaConfig, LlamaForCausalLM
+
+pathlib.Path({mark!r}).touch()
 
 
-@pytest.fixture(scope="module")
-def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A short context, so that whatever is asked for ends soon; and a model that brings code of its own."""
-    folder = tmp_path_factory.mktemp("hostile")
+class Config(LlamaConfig):
+    pass
+
+
+class Model(LlamaForCausalLM):
+    pass
+"""
+
+
+def hostile_model(demo_model: Path, folder: Path, **options: str) -> Path:
+    """A short context, so that whatever is asked for ends soon; and a model that brings code of its own.
+
+    That leaves a file `executed` beside the model.
+    """
     properties = {"option.tool_call_parser": "hermes", "option.max_model_len": "256"}
+    properties |= {f"option.{name}": value for name, value in options.items()}
     model = model_directory(demo_model, folder / "model", properties)
     config = json.loads((model / "config.json").read_text())
     config["auto_map"] = {"AutoConfig": "foreign.Config", "AutoModelForCausalLM": "foreign.Model"}
     (model / "config.json").unlink()
     (model / "config.json").write_text(json.dumps(config))
-    (model / "foreign.py").write_text(FOREIGN)
-    running = Server(model, folder / "log")
+    (model / "foreign.py").write_text(FOREIGN.format(mark=str(folder / "executed")))
+    return model
+
+
+@pytest.fixture(scope="module")
+def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("hostile")
+    running = Server(hostile_model(demo_model, folder), folder / "log")
     yield running
     running.stop()
 
@@ -48,150 +71,6 @@ def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def http(server: Server) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
-
-
-ASK = [{"role": "user", "content": "Hello"}]
-Case = tuple[str, dict[str, Any]]
-
-
-def chat(**fields: Any) -> Case:
-    return "/v1/chat/completions", {"messages": ASK, "max_tokens": 20, **fields}
-
-
-def text(**fields: Any) -> Case:
-    return "/v1/completions", {"prompt": "Hello", "max_tokens": 20, **fields}
-
-
-def tool(parameters: Any, name: str = "a") -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
-
-
-def schema(given: Any) -> dict[str, Any]:
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": given}}}
-
-
-def forced(parameters: Any) -> Case:
-    return chat(tools=[tool({"type": "object"}), tool(parameters, "b")], tool_choice="required")
-
-
-def kwargs(**arguments: Any) -> Case:
-    return chat(chat_template_kwargs=arguments)
-
-
-LARGEST = 2**31 - 1
-
-
-def nested(depth: int) -> Any:
-    """A schema of objects in objects, each of which is two levels of JSON."""
-    made: Any = {"type": "integer"}
-    for _ in range(depth):
-        made = {"type": "object", "properties": {"a": made}}
-    return made
-
-
-LOOP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
-
-RECURSIVE = {"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
-
-REFUSED: dict[str, tuple[Case, str]] = {
-    # vLLM notes, Safety: one such request could end the engine of 0.23.
-    "empty json": (text(structured_outputs={"json": ""}), "structured_outputs.json"),
-    "empty guided json": (text(guided_json=""), "guided_json"),
-    "blank json": (text(guided_json=" \n"), "guided_json"),
-    "no schema": (chat(**schema({})), "response_format.json_schema.schema"),
-    "json_object false": (text(structured_outputs={"json_object": False}), "structured_outputs.json_object"),
-    "broken grammar": (text(guided_grammar="root ::= ("), "guided_grammar"),
-    "broken lark": (text(guided_grammar='start: "a'), "guided_grammar"),
-    "empty grammar": (text(structured_outputs={"grammar": ""}), "structured_outputs.grammar"),
-    "no root": (text(guided_grammar='a ::= "b"'), "guided_grammar"),
-    "broken regex": (text(guided_regex="["), "guided_regex"),
-    "empty regex": (text(guided_regex=""), "guided_regex"),
-    "empty choice": (text(guided_choice=[]), "guided_choice"),
-    "empty choices": (text(guided_choice=[""]), "guided_choice[0]"),
-    "wrong type": (chat(**schema({"type": 5})), "response_format.json_schema.schema"),
-    "no reference": (chat(**schema({"$ref": "#/nothing"})), "response_format.json_schema.schema"),
-    "structural tag": (chat(response_format={"type": "structural_tag", "format": {}}), "response_format.type"),
-    "tool's schema": (forced({"type": "nonsense"}), "tools[1].function.parameters"),
-    # What would never end, or take all the memory or the stack.
-    "counts": (text(guided_regex="((a{1,100}){1,100}){1,100}"), "guided_regex"),
-    "repeated nothing": (text(guided_regex="(a*)*b"), "guided_regex"),
-    "counts of rules": (text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'), "guided_grammar"),
-    "parentheses": (text(guided_regex="(" * 100_000 + "a" + ")" * 100_000), "guided_regex"),
-    "parentheses in a grammar": (text(guided_grammar="root ::= " + "(" * 9_000 + '"a"' + ")" * 9_000),
-                                 "guided_grammar"),
-    "parentheses in a schema": (text(guided_json={"type": "string", "pattern": "(" * 30_000 + "a" + ")" * 30_000}),
-                                "guided_json"),
-    "counts in a schema": (chat(**schema({"items": {"pattern": "((a{99}){99}){99}"}})),
-                           "response_format.json_schema.schema"),
-    "counts in a tool": (forced({"properties": {"a": {"pattern": "((a{99}){99}){99}"}}}),
-                         "tools[1].function.parameters"),
-    "many properties": (text(guided_json={"properties": {f"p{number}": {} for number in range(5_000)}}), "guided_json"),
-    "many values": (text(guided_json={"enum": [*range(20_000)]}), "guided_json"),
-    "deep schema": (text(guided_json=nested(60)), "guided_json"),
-    "huge number": (text(guided_json={"maximum": 2**70}), "guided_json"),
-    # What can be compiled and allows no text.
-    "left recursion": (text(guided_grammar='root ::= root "a"'), "guided_grammar"),
-    "itself": (text(guided_grammar="root ::= root"), "guided_grammar"),
-    "references in a loop": (text(guided_json=LOOP), "guided_json"),
-    "no character": (text(guided_regex="[^\\u0000-\\U0010ffff]"), "guided_regex"),
-    "impossible range": (text(guided_json={"type": "integer", "minimum": 5, "maximum": 1}), "guided_json"),
-    # Token ids.
-    "stop id": (text(min_tokens=5, stop_token_ids=[LARGEST]), "stop_token_ids"),
-    "stop id of the vocabulary's size": (text(min_tokens=5, stop_token_ids=[640]), "stop_token_ids"),
-    "negative stop id": (text(stop_token_ids=[-1]), "stop_token_ids[0]"),
-    "prompt id": (text(prompt=[LARGEST]), "prompt"),
-    "negative prompt id": (text(prompt=[1, -5]), "prompt[1]"),
-    "bias": (text(logit_bias={str(LARGEST): 5}), "logit_bias"),
-    "negative bias": (text(logit_bias={"-1": 5}), "logit_bias.-1"),
-    "allowed ids": (text(allowed_token_ids=[LARGEST]), "allowed_token_ids"),
-    "logprob ids": (text(logprob_token_ids=[LARGEST]), "logprob_token_ids"),
-    # Sizes.
-    "n": (text(n=10**9), "n"),
-    "best_of": (text(best_of=10**9), "best_of"),
-    "logprobs": (text(logprobs=10**9), "logprobs"),
-    "max_tokens": (chat(max_tokens=2**63 - 1), "messages"),
-    "stop strings": (text(stop=["a"] * 100_000), "stop"),
-    "long stop string": (text(stop=["a" * 100_000]), "stop"),
-    "prompt": (text(prompt="a " * 50_000), "prompt"),
-    # What is the engine's own, another tenant's, or the owner's.
-    "cache_salt": (text(cache_salt="a"), "cache_salt"),
-    "vllm_xargs": (text(vllm_xargs={"a": 1}), "vllm_xargs"),
-    "logits processors": (text(logits_processors=["os.system"]), "logits_processors"),
-    "embedded prompt": (text(prompt_embeds="AAAA"), "prompt_embeds"),
-    "adapter": (text(adapters="../../etc"), "adapters"),
-    "priority": (text(priority=-5), "priority"),
-    "template": (chat(chat_template="{% for i in range(10**9) %}{% endfor %}"), "chat_template"),
-    "template in kwargs": (kwargs(chat_template="{{ 1 }}"), "chat_template_kwargs.chat_template"),
-    # 10**9 tokens of padding are more memory than there is.
-    "padding": (kwargs(padding="max_length", max_length=10**9), "chat_template_kwargs.padding"),
-    "conversation": (kwargs(conversation=[]), "chat_template_kwargs.conversation"),
-    "tokenizer": (kwargs(tokenizer=1), "chat_template_kwargs.tokenizer"),
-    "image's file": (chat(messages=[{"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]), "messages[0].content[0].type"),
-}  # fmt: skip
-"""What the answer must name."""
-
-HARMLESS: dict[str, Case] = {
-    "recursion": text(guided_grammar='root ::= "a" root | "b"'),
-    "ambiguous": text(guided_grammar='root ::= root root | "a"', max_tokens=200),
-    "large count": text(guided_regex="a{1,1000000}"),
-    "large size": text(guided_json={"type": "string", "maxLength": 10**9}),
-    "states": text(guided_regex="(a|b)*a(a|b){20}"),
-    "deep": text(guided_json=nested(30)),
-    "recursive schema": text(
-        guided_json={"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
-    ),
-    "name of a tool": chat(tools=[tool({"type": "object"}, 'a"\n{}[]|*\\')], tool_choice="required"),
-    "bad words": text(bad_words=["\x00", "😀" * 20, "a " * 1500]),
-    "far seed": text(seed=2**63 - 129, n=128, max_tokens=2, temperature=1),
-    "smallest numbers": text(top_p=5e-324, temperature=5e-324),
-    "penalties": text(repetition_penalty=0.01, frequency_penalty=-2, temperature=2),
-    "special tokens": text(prompt="<|im_end|></s>\x00" * 5),
-    "odd template variables": kwargs(bos_token=5, raise_exception=1, strftime_now=2, tools_in_user_message=[]),
-    "kv transfer": text(kv_transfer_params={"do_remote_prefill": True, "remote_host": "169.254.169.254"}),
-    "private fields": text(extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True),
-    "path as the model": text(model="../../../etc/passwd"),
-}
 
 
 class Beside:
@@ -221,20 +100,48 @@ class Beside:
 
 
 def test_hostile_requests_harm_nobody(server: Server, http: httpx.Client) -> None:
-    engine = engine_process(server).pid
-    beside = Beside(server.url)
+    def told(answer: httpx.Response) -> tuple[str, str | None]:
+        error = answer.json()["error"]
+        return error["message"], error["param"]
+
+    harms_nobody(server, http.post, told)
+
+
+@pytest.mark.djl
+@pytest.mark.parametrize("kind", ["rolling", "async"])
+def test_hostile_requests_harm_nobody_behind_djl(demo_model: Path, tmp_path: Path, kind: str) -> None:
+    if missing := hosting.available():
+        pytest.skip(missing)
+    running = start(kind, hostile_model(demo_model, tmp_path), tmp_path / "log")
+    try:
+        with httpx.Client(base_url=running.url, timeout=60) as client:
+
+            def post(path: str, *, json: Any) -> httpx.Response:
+                return client.post("/invocations", json=json)
+
+            # Java gives errors a body of its own: {"error": "...", "code": 400}.
+            harms_nobody(running, post, lambda answer: (answer.json()["error"], None))
+    finally:
+        running.stop()
+
+
+def harms_nobody(
+    host: Host, post: Callable[..., httpx.Response], told: Callable[[httpx.Response], tuple[str, str | None]]
+) -> None:
+    """Tries everything; `told` gives an error's message and the field that it names besides."""
+    engine = engine_process(host).pid
+    beside = Beside(host.url)
     faults: list[str] = []
     try:
         for name, ((path, body), field) in REFUSED.items():
-            answer = http.post(path, json=body)
-            error = answer.json()["error"]
-            said = (answer.status_code, error["message"].partition(":")[0])
-            if said[0] != 400 or not (said[1] == field or error["param"] == field or field in error["message"]):
-                faults.append(f"{name}: {answer.status_code} {error}")
-            if len(answer.content) > 4096 or "\n" in error["message"]:
+            answer = post(path, json=body)
+            message, named = told(answer)
+            if answer.status_code != 400 or not (named == field or field in message):
+                faults.append(f"{name}: {answer.status_code} {message}")
+            if len(answer.content) > 4096 or "\n" in message:
                 faults.append(f"{name}: {len(answer.content)} bytes")
         for name, (path, body) in HARMLESS.items():
-            answer = http.post(path, json=body)
+            answer = post(path, json=body)
             if answer.status_code != 200:
                 faults.append(f"{name}: {answer.status_code} {answer.text[:300]}")
     finally:
@@ -242,7 +149,7 @@ def test_hostile_requests_harm_nobody(server: Server, http: httpx.Client) -> Non
     assert not faults, "\n".join(faults)
     assert len(beside.texts) >= 2
     assert set(beside.texts) == {beside.asked.answer}
-    assert engine_process(server).pid == engine
+    assert engine_process(host).pid == engine
 
 
 def test_private_fields_change_nothing(http: httpx.Client) -> None:
@@ -267,9 +174,23 @@ def test_the_models_name_is_no_path(server: Server, http: httpx.Client) -> None:
 
 def test_code_of_the_models_is_not_executed(server: Server) -> None:
     """`option.trust_remote_code` is not set."""
-    (config,) = [path for path in server_models(server) if (path / "foreign.py").exists()]
-    assert (config / "foreign.py").read_text() == FOREIGN
-    assert not (config / "executed").exists()
+    (model,) = server_models(server)
+    assert (model / "foreign.py").exists()
+    assert not (model.parent / "executed").exists()
+
+
+def test_code_of_the_models_is_executed_where_it_is_trusted(
+    demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which also shows that the test above would see it. transformers imports from copies, in a cache of modules."""
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    running = Server(hostile_model(demo_model, tmp_path, trust_remote_code="true"), tmp_path / "log")
+    try:
+        assert (tmp_path / "executed").exists()
+        answer = httpx.post(f"{running.url}/invocations", json={"inputs": "Hello"}, timeout=60)
+        assert answer.status_code == 200
+    finally:
+        running.stop()
 
 
 def server_models(server: Server) -> list[Path]:

@@ -1,0 +1,148 @@
+"""Requests that try to end or stall the engine: those that must be refused, and those that must do no harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ASK = [{"role": "user", "content": "Hello"}]
+Case = tuple[str, dict[str, Any]]
+
+
+def chat(**fields: Any) -> Case:
+    return "/v1/chat/completions", {"messages": ASK, "max_tokens": 20, **fields}
+
+
+def text(**fields: Any) -> Case:
+    return "/v1/completions", {"prompt": "Hello", "max_tokens": 20, **fields}
+
+
+def tool(parameters: Any, name: str = "a") -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def schema(given: Any) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": given}}}
+
+
+def forced(parameters: Any) -> Case:
+    return chat(tools=[tool({"type": "object"}), tool(parameters, "b")], tool_choice="required")
+
+
+def kwargs(**arguments: Any) -> Case:
+    return chat(chat_template_kwargs=arguments)
+
+
+LARGEST = 2**31 - 1
+
+
+def nested(depth: int) -> Any:
+    """A schema of objects in objects, each of which is two levels of JSON."""
+    made: Any = {"type": "integer"}
+    for _ in range(depth):
+        made = {"type": "object", "properties": {"a": made}}
+    return made
+
+
+LOOP = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+
+RECURSIVE = {"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
+
+REFUSED: dict[str, tuple[Case, str]] = {
+    # vLLM notes, Safety: one such request could end the engine of 0.23.
+    "empty json": (text(structured_outputs={"json": ""}), "structured_outputs.json"),
+    "empty guided json": (text(guided_json=""), "guided_json"),
+    "blank json": (text(guided_json=" \n"), "guided_json"),
+    "no schema": (chat(**schema({})), "response_format.json_schema.schema"),
+    "json_object false": (text(structured_outputs={"json_object": False}), "structured_outputs.json_object"),
+    "broken grammar": (text(guided_grammar="root ::= ("), "guided_grammar"),
+    "broken lark": (text(guided_grammar='start: "a'), "guided_grammar"),
+    "empty grammar": (text(structured_outputs={"grammar": ""}), "structured_outputs.grammar"),
+    "no root": (text(guided_grammar='a ::= "b"'), "guided_grammar"),
+    "broken regex": (text(guided_regex="["), "guided_regex"),
+    "empty regex": (text(guided_regex=""), "guided_regex"),
+    "empty choice": (text(guided_choice=[]), "guided_choice"),
+    "empty choices": (text(guided_choice=[""]), "guided_choice[0]"),
+    "wrong type": (chat(**schema({"type": 5})), "response_format.json_schema.schema"),
+    "no reference": (chat(**schema({"$ref": "#/nothing"})), "response_format.json_schema.schema"),
+    "structural tag": (chat(response_format={"type": "structural_tag", "format": {}}), "response_format.type"),
+    "tool's schema": (forced({"type": "nonsense"}), "tools[1].function.parameters"),
+    # What would never end, or take all the memory or the stack.
+    "counts": (text(guided_regex="((a{1,100}){1,100}){1,100}"), "guided_regex"),
+    "repeated nothing": (text(guided_regex="(a*)*b"), "guided_regex"),
+    "counts of rules": (text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'), "guided_grammar"),
+    "parentheses": (text(guided_regex="(" * 100_000 + "a" + ")" * 100_000), "guided_regex"),
+    "parentheses in a grammar": (text(guided_grammar="root ::= " + "(" * 9_000 + '"a"' + ")" * 9_000),
+                                 "guided_grammar"),
+    "parentheses in a schema": (text(guided_json={"type": "string", "pattern": "(" * 30_000 + "a" + ")" * 30_000}),
+                                "guided_json"),
+    "counts in a schema": (chat(**schema({"items": {"pattern": "((a{99}){99}){99}"}})),
+                           "response_format.json_schema.schema"),
+    "counts in a tool": (forced({"properties": {"a": {"pattern": "((a{99}){99}){99}"}}}),
+                         "tools[1].function.parameters"),
+    "many properties": (text(guided_json={"properties": {f"p{number}": {} for number in range(5_000)}}), "guided_json"),
+    "many values": (text(guided_json={"enum": [*range(20_000)]}), "guided_json"),
+    "deep schema": (text(guided_json=nested(60)), "guided_json"),
+    "huge number": (text(guided_json={"maximum": 2**70}), "guided_json"),
+    # What can be compiled and allows no text.
+    "left recursion": (text(guided_grammar='root ::= root "a"'), "guided_grammar"),
+    "itself": (text(guided_grammar="root ::= root"), "guided_grammar"),
+    "references in a loop": (text(guided_json=LOOP), "guided_json"),
+    "no character": (text(guided_regex="[^\\u0000-\\U0010ffff]"), "guided_regex"),
+    "impossible range": (text(guided_json={"type": "integer", "minimum": 5, "maximum": 1}), "guided_json"),
+    # Token ids.
+    "stop id": (text(min_tokens=5, stop_token_ids=[LARGEST]), "stop_token_ids"),
+    "stop id of the vocabulary's size": (text(min_tokens=5, stop_token_ids=[640]), "stop_token_ids"),
+    "negative stop id": (text(stop_token_ids=[-1]), "stop_token_ids[0]"),
+    "prompt id": (text(prompt=[LARGEST]), "prompt"),
+    "negative prompt id": (text(prompt=[1, -5]), "prompt[1]"),
+    "bias": (text(logit_bias={str(LARGEST): 5}), "logit_bias"),
+    "negative bias": (text(logit_bias={"-1": 5}), "logit_bias.-1"),
+    "allowed ids": (text(allowed_token_ids=[LARGEST]), "allowed_token_ids"),
+    "logprob ids": (text(logprob_token_ids=[LARGEST]), "logprob_token_ids"),
+    # Sizes.
+    "n": (text(n=10**9), "n"),
+    "best_of": (text(best_of=10**9), "best_of"),
+    "logprobs": (text(logprobs=10**9), "logprobs"),
+    "max_tokens": (chat(max_tokens=2**63 - 1), "messages"),
+    "stop strings": (text(stop=["a"] * 100_000), "stop"),
+    "long stop string": (text(stop=["a" * 100_000]), "stop"),
+    "prompt": (text(prompt="a " * 50_000), "prompt"),
+    # What is the engine's own, another tenant's, or the owner's.
+    "cache_salt": (text(cache_salt="a"), "cache_salt"),
+    "vllm_xargs": (text(vllm_xargs={"a": 1}), "vllm_xargs"),
+    "logits processors": (text(logits_processors=["os.system"]), "logits_processors"),
+    "embedded prompt": (text(prompt_embeds="AAAA"), "prompt_embeds"),
+    "adapter": (text(adapters="../../etc"), "adapters"),
+    "priority": (text(priority=-5), "priority"),
+    "template": (chat(chat_template="{% for i in range(10**9) %}{% endfor %}"), "chat_template"),
+    "template in kwargs": (kwargs(chat_template="{{ 1 }}"), "chat_template_kwargs.chat_template"),
+    # 10**9 tokens of padding are more memory than there is.
+    "padding": (kwargs(padding="max_length", max_length=10**9), "chat_template_kwargs.padding"),
+    "conversation": (kwargs(conversation=[]), "chat_template_kwargs.conversation"),
+    "tokenizer": (kwargs(tokenizer=1), "chat_template_kwargs.tokenizer"),
+    "image's file": (chat(messages=[{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]), "messages[0].content[0].type"),
+}  # fmt: skip
+"""What the answer must name."""
+
+HARMLESS: dict[str, Case] = {
+    "recursion": text(guided_grammar='root ::= "a" root | "b"'),
+    "ambiguous": text(guided_grammar='root ::= root root | "a"', max_tokens=200),
+    "large count": text(guided_regex="a{1,1000000}"),
+    "large size": text(guided_json={"type": "string", "maxLength": 10**9}),
+    "states": text(guided_regex="(a|b)*a(a|b){20}"),
+    "deep": text(guided_json=nested(30)),
+    "recursive schema": text(
+        guided_json={"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
+    ),
+    "name of a tool": chat(tools=[tool({"type": "object"}, 'a"\n{}[]|*\\')], tool_choice="required"),
+    "bad words": text(bad_words=["\x00", "😀" * 20, "a " * 1500]),
+    "far seed": text(seed=2**63 - 129, n=128, max_tokens=2, temperature=1),
+    "smallest numbers": text(top_p=5e-324, temperature=5e-324),
+    "penalties": text(repetition_penalty=0.01, frequency_penalty=-2, temperature=2),
+    "special tokens": text(prompt="<|im_end|></s>\x00" * 5),
+    "odd template variables": kwargs(bos_token=5, raise_exception=1, strftime_now=2, tools_in_user_message=[]),
+    "kv transfer": text(kv_transfer_params={"do_remote_prefill": True, "remote_host": "169.254.169.254"}),
+    "private fields": text(extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True),
+    "path as the model": text(model="../../../etc/passwd"),
+}
