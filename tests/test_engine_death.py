@@ -70,6 +70,7 @@ def mortal(
     running.stop()
 
 
+@pytest.mark.timeout(300 * ROUNDS)
 @pytest.mark.parametrize("moment", ["idle", "prefill", "stream"])
 async def test_killing_the_engine(mortal: Mortal, moment: str) -> None:
     for number in range(ROUNDS):
