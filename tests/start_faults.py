@@ -107,7 +107,9 @@ def main(demo: Path, folder: Path) -> None:
         except Exception as error:  # noqa: BLE001 - told
             refused = start_error(error)
             told = [refused.kind, refused.status, refused.message, refused.param]
-        print(json.dumps([name, *told]), flush=True)
+        # In one piece: vLLM's threads write their lines to the same place.
+        sys.stdout.write(json.dumps([name, *told]) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
