@@ -5,7 +5,9 @@
 `stage` is "prompt" before anything is generated, with the text of the prompt or of all messages, and "text" later,
 with all that one sequence has brought so far: reasoning, text and calls, in their order. A prompt that is flagged is
 refused. Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish
-reason is content_filter. Nothing is sent that has not been judged. A filter that fails fails the request.
+reason is content_filter. Where several tokens of plain text came together, they are judged one by one before they are
+dropped: what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that
+fails fails the request.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import msgspec
 from ..formatters import Call
 from ..formatters.base import Reply
 from ..model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
-from ..model.events import Delta, Event, Failed, Finish
+from ..model.events import Delta, Event, Failed, Finish, Token
 from ..model.generation import Conversation, Generation
 from ..model.logs import content_is_shown, current
 from .guarded import broken_off
@@ -168,15 +170,17 @@ class FilteredReply:
             return []
         new = event.reasoning + event.text + "".join((call.name or "") + call.arguments for call in event.calls)
         if new:
+            before = state.text
             state.text += new
             try:
                 reason = self._filter.judge(state.text, "text")
+                kept = () if reason is None else self._accepted(before, event)
             except UserCodeError as error:
                 return self._inner.feed(Failed.of(error), prompt)
             if reason is not None:
                 told = f": {reason}" if content_is_shown() else ""
                 log.info("request %s: the content filter cut its answer off%s", current(), told)
-                return self._end(state, event.index, prompt)
+                return self._end(state, event.index, kept, prompt)
         state.tokens += len(event.tokens)
         if event.finish is not None:
             state.ended = True
@@ -193,11 +197,24 @@ class FilteredReply:
     def _all_ended(self, prompt: int) -> bool:
         return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]
 
-    def _end(self, state: _Sequence, index: int, prompt: int) -> list[bytes]:
-        """Ends a sequence before what was flagged."""
+    def _accepted(self, before: str, event: Delta) -> tuple[Token, ...]:
+        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
+        texts = [token.text for token in event.tokens]
+        if event.reasoning or event.calls or "".join(texts) != event.text:
+            return ()
+        # All of them together are flagged already.
+        for count, text in enumerate(texts[:-1]):
+            before += text
+            if text and self._filter.judge(before, "text") is not None:
+                return event.tokens[:count]
+        return event.tokens[:-1]
+
+    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> list[bytes]:
+        """Ends a sequence after `kept`, before what was flagged."""
         state.ended = True
+        state.tokens += len(kept)
         last = self._all_ended(prompt)
         if last:
             self.cut.append(prompt)
         finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
-        return self._inner.feed(Delta(index, "", finish=finish), prompt)
+        return self._inner.feed(Delta(index, "".join(token.text for token in kept), kept, finish=finish), prompt)

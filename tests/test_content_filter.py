@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from lmi.formatters import FORMATS, Call, Request
-from lmi.handler.content_filter import ContentFilter
+from lmi.handler.content_filter import ContentFilter, FilteredReply
 from lmi.handler.workers import Workers
-from lmi.model.errors import ContentFilterError, UnsupportedError
+from lmi.model.errors import ContentFilterError, LmiError, UnsupportedError
 from lmi.model.events import CallDelta, Delta, Event, Finish, Started, Token
 from lmi.model.options import Settings
 
@@ -72,6 +73,64 @@ def test_text_up_to_what_was_flagged_is_sent(name: str, stream: bool) -> None:
     assert b"indeed" not in sent
     if name in WORDS:
         assert f'"finish_reason":"{WORDS[name]}"'.encode() in sent
+
+
+class Seen:
+    """A Reply that keeps what it is fed."""
+
+    status = 200
+    content_type = "text/plain"
+    headers: Mapping[str, str] = {}
+    failure: LmiError | None = None
+    finished = False
+
+    def __init__(self) -> None:
+        self.deltas: list[Delta] = []
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        assert isinstance(event, Delta)
+        self.deltas.append(event)
+        return []
+
+
+@pytest.mark.parametrize("counts", [(1,) * 7, (7,), (3, 4), (5, 2), (6, 1), (4, 2, 1)], ids=repr)
+def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[int, ...]) -> None:
+    texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
+    tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
+    seen = Seen()
+    reply = FilteredReply(seen, FILTER, {0: 1})
+    start = 0
+    for count in counts:
+        part = tokens[start : start + count]
+        reply.feed(Delta(0, "".join(token.text for token in part), part))
+        start += count
+    assert "".join(delta.text for delta in seen.deltas) == "so far good, very ba"
+    assert [token for delta in seen.deltas for token in delta.tokens] == list(tokens[:5])
+    assert [delta.finish for delta in seen.deltas if delta.finish] == [Finish("content_filter", generated_tokens=5)]
+    assert reply.cut == [0]
+
+
+def test_of_an_answer_that_is_split_all_that_came_together_is_dropped() -> None:
+    """Its tokens do not say which of them are text."""
+    call, _ = filtered("openai", BODIES["openai"])
+    tokens = (Token(1, "so "), Token(2, "bad"))
+    answer = json.loads(feed(call, Started(1), Delta(0, "bad", tokens, reasoning="so ")))
+    assert answer["choices"][0]["message"]["content"] == ""
+    assert answer["usage"]["completion_tokens"] == 0
+
+
+def test_a_filter_that_fails_while_tokens_are_judged_one_by_one_fails_the_request() -> None:
+    def fails(text: str, stage: str) -> str | None:
+        if text == "so ":
+            raise ValueError("broken")
+        return "bad word" if "bad" in text else None
+
+    call, _ = ContentFilter(fails, "guard:fails", Workers(1)).around(
+        BY_NAME["lmi"].parse(BODIES["lmi"], Request(b""), SETTINGS)
+    )
+    feed(call, Started(1), Delta(0, "so bad", (Token(1, "so "), Token(2, "bad"))))
+    assert call.reply.failure is not None
+    assert "guard:fails raised ValueError: broken" in call.reply.failure.message
 
 
 @pytest.mark.parametrize("name", BY_NAME)
