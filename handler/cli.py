@@ -6,10 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 
 from ..model.errors import LmiError, one_line
-from ..model.log_filters import configure, withhold
+from ..model.log_filters import configure
 
 __all__ = ["main"]
 
@@ -35,36 +37,26 @@ def seconds(text: str) -> float:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
-    import uvicorn
-
     from ..model.options import load_settings
     from .check import require_directory, require_port
-    from .connections import connection
     from .graceful import Ending
-    from .server import application
     from .service import Service
 
     require_directory(arguments.model_dir)
     require_port(arguments.host, arguments.port)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
     service = Service(settings)
-    ending = Ending(service, arguments.grace)
+    ending = Ending(service)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
+    # Beside the engine's start, which takes far longer.
+    Thread(target=import_module, args=(".listening", __package__), daemon=True).start()
     try:
         service.start()
         print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
-        config = uvicorn.Config(
-            application(service, arguments.api_key or os.environ.get("LMI_API_KEY")),
-            host=arguments.host,
-            port=arguments.port,
-            log_level="warning",
-            log_config=None,
-            # uvicorn calls it as it does its own classes.
-            http=connection,  # type: ignore[arg-type]
-            ws="none",
-        )
-        withhold(("asyncio", "starlette", "uvicorn"))
-        ending.run(config)
+        from .listening import http_server
+
+        api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
+        ending.run(http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace))
     finally:
         service.close()
 

@@ -1,7 +1,8 @@
 """Memory that the C library keeps for reuse goes back to the system from time to time.
 
-An engine's process allocates and frees on many threads, and glibc keeps what is freed in an arena for each of them:
-with a hundred thousand small requests the process grows by a fifth, though nothing is left over in it.
+An engine's process allocates and frees tensors of many sizes, and glibc keeps what is freed, in pieces between what
+stays: with a hundred thousand small requests the process grows by a fifth, though nothing is left over in it. (It is
+no matter of arenas: with one for all threads it grows as much.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["keep_trimmed", "trimmer"]
 
 log = logging.getLogger(__name__)
 
-PERIOD = 30.0
+PERIOD = 10.0
 """Seconds between two times."""
 LITTLE = 0.01
 """The share of a core below which a process has done too little for there to be anything to give back."""
@@ -34,7 +35,8 @@ def trimmer() -> Callable[[int], int] | None:
 def keep_trimmed(period: float = PERIOD) -> None:
     """Starts a thread that gives free memory back every `period` seconds in which this process was at work.
 
-    It takes milliseconds, during which only those wait who allocate from the very arena that is being looked at.
+    It takes 2 to 40 ms, the more the busier the process is, during which only those wait who allocate from the very
+    arena that is being looked at.
     """
     trim = trimmer()
     if trim is None:
