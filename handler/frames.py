@@ -85,8 +85,8 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
     if merge:
-        data = b"".join(records)
-        records.clear()
+        # As many as there are now: more may come on the engine's thread meanwhile.
+        data = b"".join([records.popleft() for _ in range(len(records))])
     else:
         data = records.popleft() if records else b""
     return Frame(data, finished and not records and (first or not data), headers)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from lmi.formatters import Answer, Request
+from lmi.handler import frames as frames_module
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import NOTHING, frame_of_exchange
+from lmi.handler.frames import NOTHING, Frame, frame_of_exchange
 from lmi.handler.service import Service
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Delta, Failed, Finish, Started, Token
@@ -63,3 +69,32 @@ def test_a_streams_last_frame_is_empty(merge: bool) -> None:
     assert b'"text":"Hello"' in first.data
     assert b'"text":"!"' in second.data
     assert third.data == b""
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_nothing_is_lost_that_comes_while_a_frame_is_made(merge: bool) -> None:
+    """As if the engine's thread put a record there between any two instructions of the host's."""
+    engine, exchange = opened(b'{"inputs": "Hi", "stream": true}')
+    engine.say(0, Started(3))
+    tokens = 1000
+    left = iter(range(tokens, 0, -1))
+
+    def meanwhile(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = frame.f_code.co_filename == frames_module.__file__
+        if event == "opcode" and (number := next(left, 0)):
+            end = Finish("length", None, tokens, -1.0) if number == 1 else None
+            engine.say(0, Delta(0, "x", (Token(number, "x", -0.5),), end))
+        return meanwhile
+
+    sent: list[Frame] = []
+    before = sys.gettrace()
+    sys.settrace(meanwhile)
+    try:
+        while not (sent and sent[-1].last):
+            if (frame := frame_of_exchange(exchange, first=not sent, merge=merge)) is not NOTHING:
+                sent.append(frame)
+    finally:
+        sys.settrace(before)
+    assert [int(number) for number in re.findall(rb'"id":([0-9]+)', b"".join(frame.data for frame in sent))] == [
+        *range(tokens, 0, -1)
+    ]
