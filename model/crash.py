@@ -13,7 +13,8 @@ __all__ = ["crash_at_once", "crash_at_once_too"]
 def crash_at_once() -> None:
     """Replaces what tvm_ffi, which comes with xgrammar and so with vLLM, does on a segmentation fault.
 
-    To be called on the main thread, and after vLLM's import, which must come before torch's. tvm_ffi prints C++ frames
+    To be called on the main thread, as often as one likes; where vLLM is used, after its import, which must come before
+    torch's. tvm_ffi prints C++ frames
     (its src/ffi/backtrace.cc), for which it reads debugging information for more than a second and allocates memory:
     after a crash within malloc that never ends, and nobody would be told until the engine has been silent for long.
     Python's own handler does neither.
@@ -21,7 +22,8 @@ def crash_at_once() -> None:
     # Its handler is put in when it is loaded: not later than now.
     with contextlib.suppress(ImportError, OSError):
         importlib.import_module("tvm_ffi")
-    # Python's handler calls the one that was there before.
+    # Python's handler is put in once only, and calls the one that was there before.
+    faulthandler.disable()
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     # Without a file behind it there is nowhere to write to.
     with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):

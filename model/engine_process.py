@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import structs
 
 from . import startup
-from .crash import crash_at_once_too
+from .crash import crash_at_once, crash_at_once_too
 from .engine import Backend, EngineStats, load_backend
 from .engine_end import closing, end_now, end_with_host, terminated, watch_host
 from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
@@ -215,6 +215,8 @@ def main() -> None:
             check_model(setup.settings)
             startup.mark("settings")
             backend = load_backend(setup.settings)
+            # Whatever the engine: a guide may load xgrammar later.
+            crash_at_once()
             startup.mark("tokenizer, templates")
         except Exception as error:
             if not isinstance(error, StartError):

@@ -39,6 +39,12 @@ def test_it_says_where_it_was_and_ends(fork: bool) -> None:
     assert "Segfault encountered" not in said, "tvm_ffi's handler"
 
 
+def test_it_may_be_asked_for_again() -> None:
+    code, said = crash(prepare="crash_at_once()")
+    assert code == -signal.SIGSEGV
+    assert "in where_it_was" in said
+
+
 def test_without_an_output_it_ends_all_the_same() -> None:
     code, said = crash(prepare="os.close(2)")
     assert (code, said) == (-signal.SIGSEGV, "")

@@ -221,7 +221,8 @@ async def test_streams_line_by_line(dynamic: Host) -> None:
         assert (streamed.status, streamed.content_type) == (200, "application/jsonlines")
         assert all(list(line) == ["outputs"] for line in streamed.documents)
         assert "".join(line["outputs"][0] for line in streamed.documents) == ASKED[3].answer
-        assert len(streamed.documents) > 20
+        # A line a token where the machine keeps up, fewer where several come together.
+        assert len(streamed.documents) > 5
         events = await http.stream({"messages": [{"role": "user", "content": ASKED[0].prompt}], "stream": True})
         assert events.lines[-2:] == ["data: [DONE]", ""]
 

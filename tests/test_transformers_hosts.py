@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
 from .djl import hosting
-from .endpoints import Host, Streamed, begun, client, djl_host, model_directory, start
+from .endpoints import Host, Streamed, begun, client, djl_host, engine_process, model_directory, start
 from .test_boto3 import SPOKEN, records
 
 pytestmark = pytest.mark.engine
@@ -170,6 +171,26 @@ def test_openai_completions(chat: openai.OpenAI) -> None:
     again = chat.completions.create(model="any", prompt="Tell me", n=3, seed=4, temperature=2.0, max_tokens=9)
     assert [choice.text for choice in several.choices] == [choice.text for choice in again.choices]
     assert len({choice.text for choice in several.choices}) == 3
+
+
+@pytest.mark.anyio
+async def test_a_crash_after_a_guide_says_where_it_was(demo_model: Path, tmp_path: Path) -> None:
+    """xgrammar, which the guide loads, brings tvm_ffi's handler along (model/crash.py)."""
+    host = start("server", model_directory(demo_model, tmp_path / "model", PROPERTIES), tmp_path / "log")
+    try:
+        async with client(host) as http:
+            guided = await http.post({"messages": user("plain"), "guided_choice": ["one"]})
+            assert guided.json()["choices"][0]["message"]["content"] == "one"
+            streamed = Streamed()
+            task = asyncio.create_task(http.stream(body(ENDLESS, True, max_new_tokens=1500), streamed))
+            await begun([streamed])
+            engine_process(host).send_signal(signal.SIGSEGV)
+            await task
+        assert "SIGSEGV" in streamed.lines[-1]
+        assert "Fatal Python error: Segmentation fault" in host.log_text()
+        assert "Segfault encountered" not in host.log_text(), "tvm_ffi's handler"
+    finally:
+        host.stop()
 
 
 @pytest.mark.djl

@@ -409,7 +409,7 @@ class TestPlain:
 
 def test_dynamic_batch(start: Start) -> None:
     """Requests that come together are one call: three fill a batch, a fourth waits for max_batch_delay."""
-    host = start(PLAIN, "option.rolling_batch=disable\nbatch_size=3\nmax_batch_delay=3000")
+    host = start(PLAIN, "option.rolling_batch=disable\nbatch_size=3\nmax_batch_delay=6000")
     answers: list[httpx.Response] = []
 
     def ask(n: int) -> None:
@@ -421,13 +421,13 @@ def test_dynamic_batch(start: Start) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 5.5
     assert [answer.json()["batch"] for answer in answers] == [3, 3, 3]
     contents = [answer.json()["content"] for answer in answers]
     assert sorted(contents) == [[["data", f'{{"n":{n}}}']] for n in range(3)]
     began = time.monotonic()
     assert post(host, {}).json()["batch"] is None
-    assert time.monotonic() - began > 2.5
+    assert time.monotonic() - began > 5.5
 
 
 def test_failed_start_says_why(start: Start) -> None:
@@ -439,7 +439,7 @@ def test_slow_start_is_ended(start: Start) -> None:
     began = time.monotonic()
     with pytest.raises(HostError, match="not ready after 3 s"):
         start("import time\n\n\ndef handle(inputs):\n    time.sleep(60)\n", "option.rolling_batch=disable", timeout=3)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_two_hosts_and_no_orphans(start: Start) -> None:
@@ -468,10 +468,12 @@ def _parent(pid: int) -> int:
 
 
 def test_host_is_built_once() -> None:
-    began = time.monotonic()
+    compiled = list((built().folder / "classes").rglob("*.class"))
+    times = [path.stat().st_mtime_ns for path in compiled]
+    assert compiled
     built.cache_clear()
-    assert (built().folder / "classes").is_dir()
-    assert time.monotonic() - began < 1
+    built()
+    assert [path.stat().st_mtime_ns for path in compiled] == times
 
 
 def test_python_imports_djl_from_the_jar() -> None:
