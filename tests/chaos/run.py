@@ -117,9 +117,11 @@ def main() -> None:
     command.add_argument("--seconds", type=float, default=600)
     command.add_argument("--clients", type=int, default=64)
     command.add_argument("--seed", type=int, default=8)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further option.*")
     asked = command.parse_args()
+    options = {f"option.{name}": value for name, _, value in (pair.partition("=") for pair in asked.set)}
     with tempfile.TemporaryDirectory() as folder:
-        victim = Victim(asked.host, asked.model_dir.resolve(), Path(folder), LIMITS)
+        victim = Victim(asked.host, asked.model_dir.resolve(), Path(folder), {**LIMITS, **options})
         try:
             report = asyncio.run(run(victim, seconds=asked.seconds, clients=asked.clients, seed=asked.seed))
         except BaseException:

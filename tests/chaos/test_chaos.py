@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
 SECONDS = float(os.environ.get("LMI_CHAOS_SECONDS", "0"))
 CLIENTS = 12
+MERGED = {"option.merge_records": "true"}
 
 
 def alive(host: Host) -> list[int]:
@@ -40,7 +41,8 @@ async def settled(host: Host, wanted: Callable[[list[int]], bool]) -> None:
     await eventually(is_so)
 
 
-async def test_a_storm(host: Host) -> None:
+async def stormed(host: Host) -> None:
+    """A storm of a few seconds, and what it leaves."""
     port = int(host.url.rpartition(":")[2])
     cases = pool(2 * len(KINDS), "server" if isinstance(host, Server) else "djl")
     storm = Storm(port, cases, seed=8, clients=CLIENTS)
@@ -54,6 +56,21 @@ async def test_a_storm(host: Host) -> None:
     assert {outcome.name for outcome in storm.outcomes if outcome.result == "good"} == set(KINDS)
     await settled(host, lambda now: all(one <= other for one, other in zip(now, before, strict=True)))
     await storm.quiet()
+
+
+async def test_a_storm(host: Host) -> None:
+    await stormed(host)
+
+
+@pytest.mark.parametrize("kind", ["rolling", "async"])
+async def test_a_storm_with_merged_records(kind: str, demo_model: Path, tmp_path: Path) -> None:
+    if missing := hosting.available():
+        pytest.skip(missing)
+    victim = Victim(kind, demo_model, tmp_path, MERGED)
+    try:
+        await stormed(victim.host)
+    finally:
+        victim.stop()
 
 
 @pytest.mark.skipif(not SECONDS, reason="LMI_CHAOS_SECONDS is not set")
