@@ -9,47 +9,53 @@ import pytest
 
 from lmi.model.heap import trimmer
 
+pytestmark = pytest.mark.skipif(trimmer() is None, reason="this C library has no malloc_trim")
+
 HOARD = """
 import ctypes, time
-import psutil
 from lmi.model import heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
-held = lambda: psutil.Process().memory_info().rss >> 20
+held = lambda: heap.held() >> 20
+heap.keep_trimmed(0.05, RARELY)
+time.sleep(0.5)
 before = held()
 # Small enough to come from the heap; the last one, which stays, keeps the others' place from being given back.
-pieces = [libc.malloc(60_000) for _ in range(2000)]
+pieces = [libc.malloc(60_000) for _ in range(COUNT)]
 for piece in pieces:
     ctypes.memset(piece, 1, 60_000)
+time.sleep(USED)
 for piece in pieces[:-1]:
     libc.free(piece)
 hoarded = held() - before
-heap.LITTLE = -1.0 if WORKS else 1e9
-heap.keep_trimmed(0.05)
 deadline = time.monotonic() + WAIT
-while held() - before > 30 and time.monotonic() < deadline:
+while held() - before > 15 and time.monotonic() < deadline:
     time.sleep(0.05)
 print(hoarded, held() - before)
 """
 
 
-def hoard(*, works: bool, wait: float) -> list[int]:
-    """MiB that a process holds of 114 that it has freed: at first, and after a while."""
-    script = HOARD.replace("WORKS", str(works)).replace("WAIT", str(wait))
+def hoard(count: int, *, wait: float, used: float = 0.0, rarely: float = 60.0) -> list[int]:
+    """MiB that a process holds of `count` times 60,000 bytes that it has freed: at first, and after a while."""
+    script = (
+        HOARD.replace("COUNT", str(count))
+        .replace("USED", str(used))
+        .replace("WAIT", str(wait))
+        .replace("RARELY", str(rarely))
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     return [int(number) for number in done.stdout.split()]
 
 
-@pytest.mark.skipif(trimmer() is None, reason="this C library has no malloc_trim")
-def test_a_process_at_work_gives_back_what_is_free() -> None:
-    hoarded, left = hoard(works=True, wait=20)
-    assert hoarded > 100
-    assert left < 30
+@pytest.mark.parametrize("used", [0.0, 0.5])
+def test_much_that_is_free_is_given_back(used: float) -> None:
+    """Also what was still in use when the process had grown."""
+    _, left = hoard(4000, wait=20, used=used, rarely=0.3)
+    assert left <= 15
 
 
-@pytest.mark.skipif(trimmer() is None, reason="this C library has no malloc_trim")
-def test_a_process_that_rests_is_left_alone() -> None:
-    hoarded, left = hoard(works=False, wait=0.5)
-    assert hoarded > 100
-    assert left > 100
+def test_a_little_is_left_for_the_process_to_use_again() -> None:
+    hoarded, left = hoard(600, wait=0.5, rarely=0.3)
+    assert hoarded > 25
+    assert left > 25
