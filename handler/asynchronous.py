@@ -80,6 +80,8 @@ class AsyncService:
         if isinstance(opened, Answer):
             return opened
         stream.exchange = opened
+        # What was refused has its news already: nothing else would take it out while there is no engine.
+        self._wake()
         return stream
 
     def _flush(self) -> None:

@@ -1,9 +1,10 @@
 """`lmi bench --soak N`: so many requests to each server, and what its processes keep of them.
 
-    batch of requests -> all connections closed -> memory, descriptors, threads of each process -> next batch -> ...
+    batches of requests -> all connections closed, a rest -> memory, descriptors, threads of each process -> and again
 
 Batches take the workloads and the numbers of connections in turn. A first tenth warms up; from there on the slope of
-the memory is what a request leaves behind.
+the memory is what a request leaves behind. During the rest a server can give back what it only kept for the next
+request.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ __all__ = ["Held", "Sample", "Soak", "Soaked", "report", "soak"]
 BATCHES = 100
 SMALLEST = 50
 """Requests of a batch."""
+BETWEEN = 5
+"""Batches from one look to the next."""
+REST = 6.0
+"""Seconds before a look."""
 WARM = 0.1
 """The share of the requests before anything is compared."""
 NOT_OURS = ("java",)
@@ -138,26 +143,29 @@ def soak(
     tokens: int,
     requests: int,
     say: Callable[[str], None],
+    rest: float = REST,
 ) -> Soak:
     """Asks `requests` times for `tokens` tokens; the layer is up. Raises what a request without an answer raises."""
     samples: list[Sample] = []
     size = max(SMALLEST, -(-requests // BATCHES))
     turns = cycle(product(connections, workloads))
     done = lost = 0
-    began = time.monotonic()
+    seconds = 0.0
     while done < requests:
         number, workload = next(turns)
         asked = prompts(min(size, requests - done), done)
+        began = time.monotonic()
         lost += layer.run(workload, asked, tokens, number).lost
+        seconds += time.monotonic() - began
         done += len(asked)
-        if not samples and done >= WARM * requests:
-            samples.append(Sample(done, settled(layer.process_id, _Still())))
-        elif samples:
-            samples.append(Sample(done, held(layer.process_id)))
-        if done % (10 * size) == 0:
-            sizes = ", ".join(f"{role} {one.memory / MiB:.1f} MiB" for role, one in held(layer.process_id).items())
-            say(f"{layer.name}: {done:,} of {requests:,} requests, {done / (time.monotonic() - began):,.0f}/s; {sizes}")
-    seconds = time.monotonic() - began
+        if done < WARM * requests or (samples and done % (BETWEEN * size)):
+            continue
+        if layer.process_id is not None:
+            time.sleep(rest)
+        found = held(layer.process_id) if samples else settled(layer.process_id, _Still())
+        samples.append(Sample(done, found))
+        sizes = ", ".join(f"{role} {one.memory / MiB:.1f} MiB" for role, one in found.items())
+        say(f"{layer.name}: {done:,} of {requests:,} requests, {done / seconds:,.0f}/s; {sizes}")
     first = samples[0].held
     ours = {role: one for role, one in first.items() if role not in NOT_OURS}
     last = settled(layer.process_id, lambda now: not any(_more(one, now.get(role)) for role, one in ours.items()))

@@ -135,6 +135,8 @@ class Courier:
                     await self._sent.wait()
                 self._hand_over()
         finally:
+            # Closed early, it takes no turn any more.
+            sender.ended = True
             if self._carrier is sender:
                 self._hand_over()
             opened.abort()

@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -142,7 +143,11 @@ class Deferred(Exchange):
             super().begin()
         except Exception as error:
             log.exception("request %s: it could not be handed to the engine", self.request_id)
-            self._feed(0, Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}")))
+            failed = Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}"))
+            self._engine.tell(partial(self._feed, 0), failed)
+        if self.finished:
+            # There was no engine to hand it to, and no step of it will wake the host.
+            self._notify()
         self._work()
 
     def _give(self, answer: Answer) -> None:

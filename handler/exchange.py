@@ -87,7 +87,8 @@ class Exchange:
             try:
                 self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
             except LmiError as error:
-                self._feed(prompt, Failed.of(error))
+                # The engine's thread may be telling an earlier prompt of the same end.
+                self._engine.tell(partial(self._feed, prompt), Failed.of(error))
         if self._expired is not None:
             self._engine.fail(self._tickets, self._expired)
         if self.finished:
@@ -134,12 +135,13 @@ class Exchange:
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
             ended = True
-            self._fail(prompt, GenerationError(f"the output formatter failed: {error}"))
+            made = self._failing(prompt, GenerationError(f"the output formatter failed: {error}"))
         if not ended:
             records.extend(made)
             made = ()
-            if len(records) > self._look_at:
-                ended = self._too_much(prompt)
+            if len(records) > self._look_at and (limit := self._too_much()) is not None:
+                ended = True
+                made = self._failing(prompt, limit)
         if ended:
             self._end(made)
             if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
@@ -147,8 +149,8 @@ class Exchange:
         if self._on_news is not None:
             self._on_news(self)
 
-    def _too_much(self, prompt: int) -> bool:
-        """Whether more waits to be sent than may; then the reply has been told to end.
+    def _too_much(self) -> LmiError | None:
+        """What to end with if more waits to be sent than may.
 
         Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
         """
@@ -157,15 +159,15 @@ class Exchange:
         if waiting > most:
             message = f"{waiting} bytes wait for the client to read them, expected at most {most}"
             log.warning("request %s ended: %s", self.request_id, message)
-            self._fail(prompt, SlowReaderError(f"{message} (option.max_unsent_bytes)"))
-            return True
+            return SlowReaderError(f"{message} (option.max_unsent_bytes)")
         room = (most - waiting) // max(sizes, default=1)
         self._look_at = len(sizes) + min(max(room, STRIDE), len(sizes) + STRIDE)
-        return False
+        return None
 
-    def _fail(self, prompt: int, error: LmiError) -> None:
-        """Lets the dialect tell of a failure of its own formatter, if it still can."""
+    def _failing(self, prompt: int, error: LmiError) -> Sequence[bytes]:
+        """What the dialect says of a failure of its own formatter, if it still can say something."""
         try:
-            self.records.extend(self.call.reply.feed(Failed.of(error), prompt))
+            return self.call.reply.feed(Failed.of(error), prompt)
         except Exception:
             log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
+            return ()

@@ -92,7 +92,9 @@ class Metrics:
     @property
     def in_flight(self) -> int:
         """How many requests are open."""
-        return self.opened - self.ended
+        # In this order: a request that comes and goes meanwhile is never counted as ended only.
+        ended = self.ended
+        return self.opened - ended
 
     def open(self, request: Request) -> Meter:
         """Begins a request."""

@@ -31,7 +31,8 @@ Sink = Callable[[Event], None]
 Never on two threads at once, though a failure may come on another one (Engine.fail)."""
 
 Listener = Callable[[], None]
-"""Called on the engine's thread after the sinks have got what one step brought."""
+"""Called after the sinks have got what one step brought, on the engine's thread, and after Engine.fail; never while any
+sink is being told something, or another listener."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +111,13 @@ class Engine(Protocol):
         """Ends generations with `error`, which their sinks get as from the engine: never while one of them is running.
 
         For any thread; does not wait for the engine. Unknown tickets are ignored.
+        """
+        ...
+
+    def tell(self, sink: Sink, event: Event) -> None:
+        """Gives `event` to a sink whose generation was not taken, but never while another thread gives it one.
+
+        For requests of several generations, whose sinks feed one reply. For any thread that is in no sink or listener.
         """
         ...
 

@@ -231,7 +231,7 @@ def main() -> None:
         # What start-up allocated stays: collections need not look at it again.
         gc.collect()
         gc.freeze()
-        keep_trimmed()
+        keep_trimmed(lambda: backend is not None and backend.busy)
         try:
             settings = setup.settings
             most = settings.limits.max_tokens_in_flight

@@ -21,8 +21,9 @@ log = logging.getLogger(__name__)
 
 PERIOD = 2.0
 """Seconds between two looks."""
-RARELY = 60.0
-"""Seconds after which what was in use the last time is looked through again, for it may be free by now."""
+RARELY = 30.0
+"""Seconds between two times while there is work to do, and before what was in use the last time is looked through
+again, for it may be free by now."""
 MUCH = 48 << 20
 """By how many bytes the process has grown, at least, when there may be something to give back."""
 SHARE = 16
@@ -46,11 +47,11 @@ def held() -> int:
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
-def keep_trimmed(period: float = PERIOD, rarely: float = RARELY) -> None:
+def keep_trimmed(busy: Callable[[], bool], period: float = PERIOD, rarely: float = RARELY) -> None:
     """Starts a thread that gives back what is free, where this process has grown since it last did so.
 
-    That takes 2 to 40 ms, the more the busier the machine is, during which only those wait who allocate from the very
-    arena that is being looked at.
+    That takes 2 to 40 ms, the more the busier the machine is, during which whoever allocates from the same arena waits:
+    it is done between requests, `busy` permitting, and now and then if there is no such time.
     """
     trim = trimmer()
     if trim is None or not STATM.exists():
@@ -62,8 +63,9 @@ def keep_trimmed(period: float = PERIOD, rarely: float = RARELY) -> None:
         while True:
             time.sleep(period)
             before, now = held(), time.monotonic()
-            known = least if now - trimmed > rarely else last
-            if before - known > max(MUCH, known // SHARE):
+            long_ago = now - trimmed > rarely
+            known = least if long_ago else last
+            if before - known > max(MUCH, known // SHARE) and (long_ago or not busy()):
                 trim(0)
                 last = held()
                 taken, trimmed = time.monotonic() - now, now

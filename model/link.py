@@ -52,8 +52,6 @@ class Link:
         theirs.close()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
         self.sinks: dict[int, Sink] = {}
-        self.telling = threading.Lock()
-        """Held while sinks are told something: once a step."""
         self.cause: LmiError | None = None
         self.served = False
         """Whether a generation has ended well."""

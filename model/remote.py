@@ -19,7 +19,7 @@ from itertools import count
 
 from .engine import EngineInfo, EngineStats, Listener, Sink
 from .errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
-from .events import Delta, Failed
+from .events import Delta, Event, Failed
 from .generation import Generation
 from .link import Link
 from .options import Settings
@@ -51,6 +51,8 @@ class RemoteEngine:
         self._tries = tries
         self._numbers = count(1)
         self._listeners: list[Listener] = []
+        self._telling = threading.Lock()
+        """Held while sinks and listeners are told something: once a step."""
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._starting: Link | None = None
@@ -97,6 +99,9 @@ class RemoteEngine:
             link = self._starting = Link(self._settings)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
+        if self._closing.is_set():
+            # It was not there yet when `close` looked.
+            link.fail(UnavailableError("the server is shutting down"))
         patience = self._patience(link)
         try:
             first = link.channel.receive()
@@ -165,13 +170,19 @@ class RemoteEngine:
         if link is None:
             return
         failed = Failed.of(error)
-        with link.telling:
+        with self._telling:
             running = [(ticket, sink) for ticket in tickets if (sink := link.sinks.pop(ticket, None)) is not None]
             for _, sink in running:
                 sink(failed)
+            if running:
+                self._notify()
         if running:
-            self._notify()
             link.abort(tuple(ticket for ticket, _ in running))
+
+    def tell(self, sink: Sink, event: Event) -> None:
+        """Gives `event` to a sink whose generation was not taken."""
+        with self._telling:
+            sink(event)
 
     def close(self) -> None:
         """Ends the engine for good; what runs gets an error."""
@@ -187,10 +198,10 @@ class RemoteEngine:
             while (message := link.channel.receive()) is not None:
                 link.heard += 1
                 if isinstance(message, Step):
-                    with link.telling:
+                    with self._telling:
                         self._hand_out(message, link)
-                    if message.events:
-                        self._notify()
+                        if message.events:
+                            self._notify()
                 elif isinstance(message, Stats):
                     link.stats = message.stats
                 elif isinstance(message, Broken):
@@ -231,11 +242,11 @@ class RemoteEngine:
         log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
         try:
-            with link.telling:
+            with self._telling:
                 for number in list(link.sinks):
                     if (sink := link.sinks.pop(number, None)) is not None:
                         sink(failed)
-            self._notify()
+                self._notify()
         except Exception:
             log.exception("somebody could not be told that the engine ended")
         link.end()

@@ -189,6 +189,27 @@ async def test_a_generator_that_is_closed_hands_over() -> None:
     assert java.tasks["request 2"].done()
 
 
+@pytest.mark.parametrize("closed", [0, 1], ids=["the carrier", "another"])
+async def test_a_generator_that_is_closed_with_news_takes_no_turn(closed: int) -> None:
+    java = await started(3)
+    java.at_once = False
+    java.step({0: token("x"), 1: token("x"), 2: token("x")})
+    await settled()
+    java.step({0: token("y"), 1: token("y"), 2: token("y")})
+    await settled()
+    java.tasks[f"request {closed}"].cancel()
+    await settled()
+    java.at_once = True
+    java.courier.sent()
+    await settled()
+    others = [index for index in range(3) if index != closed]
+    java.step({index: token("z", last=True) for index in others})
+    await settled()
+    for index in others:
+        assert [java.data(f"request {index}").count(f'"text":"{text}"') for text in "xyz"] == [1, 1, 1]
+        assert java.tasks[f"request {index}"].done()
+
+
 @pytest.mark.parametrize("merge", ["false", "true"])
 async def test_what_comes_before_the_last_message_is_sent_gathers(merge: str) -> None:
     java = await started(2, merge_records=merge)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request
+from lmi.formatters import Answer, Request
+from lmi.handler.asynchronous import AsyncService
 from lmi.handler.courier import Courier
 from lmi.handler.deferred import Deferred, merged
 from lmi.handler.exchange import Exchange
@@ -24,7 +25,7 @@ from lmi.handler.workers import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
 
-from .custom.service import ScriptedService
+from .custom.service import HI, ScriptedService
 
 TIMEOUT = 30.0
 """Seconds that a test waits for another thread before it fails."""
@@ -320,6 +321,50 @@ def test_own_dialects_take_only_the_finding_apart(place: Callable[..., Place]) -
     made.wait(lambda: own.finished)
     assert own.records[0] == b'{"said": "Hello"}'
     assert own.call.reply.headers == {"x-toy": "yes"}
+
+
+SLOW = """
+import time
+def slow(payload):
+    time.sleep(0.1)
+    return payload
+"""
+
+
+@pytest.mark.parametrize("host", ["async", "server"])
+def test_a_host_is_woken_for_what_no_engine_takes(place: Callable[..., Place], host: str) -> None:
+    """The engine makes no step that would do so; the formatter is slow enough for the host to wait already."""
+    made = place({"slowly.py": SLOW}, input_formatter="slowly:slow")
+    made.engine.down = "the engine is being rebuilt"
+
+    async def answer() -> bytes:
+        if host == "async":
+            courier = Courier(made.service)
+            carried = b""
+            async for message in courier.messages(Request(HI), "request"):
+                carried += message
+                courier.sent()
+            return carried
+        stream = AsyncService(made.service).open(Request(HI))
+        assert not isinstance(stream, Answer)
+        return b"".join([record async for record in stream.records()])
+
+    assert b"the engine is being rebuilt" in asyncio.run(asyncio.wait_for(answer(), TIMEOUT))
+
+
+def test_the_local_server_keeps_nothing_of_what_no_engine_takes(place: Callable[..., Place]) -> None:
+    made = place({})
+    made.engine.down = "the engine is given up"
+
+    async def run() -> None:
+        service = AsyncService(made.service)
+        for _ in range(3):
+            stream = service.open(Request(HI))
+            assert not isinstance(stream, Answer)
+            assert b"given up" in b"".join([record async for record in stream.records()])
+        assert not service._fresh
+
+    asyncio.run(run())
 
 
 def test_neighbouring_deltas_become_one() -> None:

@@ -10,6 +10,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -344,3 +345,39 @@ def test_the_engine_ends_with_its_host(starts: Path, temporary: Path, moment: st
         host.stdout.close()
     eventually(lambda: not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE, 10)
     eventually(lambda: not list(temporary.iterdir()), 10)
+
+
+def test_no_two_threads_tell_at_once(make: Make) -> None:
+    """Neither sinks nor listeners: what they feed is one request's, or counts what a step brings."""
+    engine = make()
+    engine.start()
+    told: list[str] = []
+    inside = threading.Event()
+    go = threading.Event()
+
+    def slow(event: Event) -> None:
+        if isinstance(event, Delta) and not inside.is_set():
+            inside.set()
+            assert go.wait(LONG)
+            told.append("slow")
+
+    engine.submit(Generation(request_id="r", prompt="hello"), slow)
+    endless = Asked(engine, "endless")
+    assert inside.wait(LONG)
+    engine.listen(lambda: told.append("listener"))
+    error = UnavailableError("too late")
+    others = [
+        threading.Thread(target=engine.tell, args=(lambda _: told.append("told"), Failed.of(error))),
+        threading.Thread(target=engine.fail, args=([endless.ticket], error)),
+    ]
+    for thread in others:
+        thread.start()
+    time.sleep(0.2)
+    assert told == []
+    go.set()
+    for thread in others:
+        thread.join(LONG)
+    assert endless.failure() == "too late"
+    # The step's own listeners come before anybody else.
+    assert told[:2] == ["slow", "listener"]
+    assert "told" in told

@@ -35,7 +35,7 @@ class Layer(UrlLayer):
 
 
 def soaked(layer: Layer, requests: int = REQUESTS) -> Soak:
-    return soak(layer, WORKLOADS, [1, 8, 32], tokens=2, requests=requests, say=print)
+    return soak(layer, WORKLOADS, [1, 8, 32], tokens=2, requests=requests, say=print, rest=0.5)
 
 
 @pytest.mark.engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lmi.model.engine import EngineInfo, EngineStats, Listener, Sink
-from lmi.model.errors import LmiError
+from lmi.model.errors import LmiError, UnavailableError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation
 
@@ -17,6 +17,9 @@ class ScriptedEngine:
     stats = EngineStats()
     deaths = rebuilds = 0
     process_id = None
+
+    down: str = ""
+    """Why nothing can be submitted now."""
 
     def __init__(self) -> None:
         self.generations: list[Generation] = []
@@ -32,6 +35,8 @@ class ScriptedEngine:
         return EngineInfo(engine="scripted", version="0", context=2048)
 
     def submit(self, generation: Generation, sink: Sink) -> int:
+        if self.down:
+            raise UnavailableError(self.down)
         ticket = len(self.generations)
         self.sinks[ticket] = sink
         self.generations.append(generation)
@@ -46,6 +51,9 @@ class ScriptedEngine:
                 sink(Failed.of(error))
         for listener in self._listeners:
             listener()
+
+    def tell(self, sink: Sink, event: Event) -> None:
+        sink(event)
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
