@@ -188,8 +188,14 @@ class DjlHost:
 
     @property
     def worker_pid(self) -> int:
-        """The Python worker that runs now; another one after a restart."""
-        for path in self._folder.glob("djl_sock.*.pid"):
+        """The Python worker that serves now; another one after a restart.
+
+        That is the one on the latest port: Java sometimes starts an earlier one again that nobody uses any more
+        (docs/robustness.md, The worker).
+        """
+        for path in sorted(
+            self._folder.glob("djl_sock.*.pid"), key=lambda path: int(path.name.split(".")[1]), reverse=True
+        ):
             with suppress(OSError, ValueError):
                 pid = int(path.read_text())
                 os.kill(pid, 0)
