@@ -276,7 +276,7 @@ def test_while_it_is_rebuilt_requests_are_told_so_at_once(make: Make, starts: Pa
 def test_a_rebuild_that_takes_too_long_is_a_failed_try(
     make: Make, starts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmi.model.remote.REBUILD_LIMIT", 1.0)
+    monkeypatch.setattr("lmi.model.remote.REBUILD_LIMIT", 8.0)
     monkeypatch.setattr("lmi.model.remote.REBUILD_FACTOR", 0.0)
     starts.write_text("up\nsleep 3600\nup\n")
     engine = make(pauses=[0.0])
