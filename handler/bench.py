@@ -166,7 +166,7 @@ def _soaks(
 
 
 def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], arguments: argparse.Namespace) -> None:
-    print(table(runs), summary(runs), sep="\n\n")
+    print(*filter(None, (table(runs), summary(runs))), sep="\n\n")
     if idle:
         print("\n" + idle_table(idle))
     others = sorted(run.others for run in runs)

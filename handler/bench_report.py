@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, median_low
 from typing import Any
@@ -80,13 +81,13 @@ def summary(runs: Sequence[Figures]) -> str:
     workloads = list(dict.fromkeys(run.workload for run in runs))
     numbers = sorted({run.connections for run in runs})
     tables: list[str] = []
-    for number in numbers:
+    for number in numbers if layers[1:] else ():
         rows = [(f"ratio to {first}, {number} connections", *workloads)]
         for layer in layers[1:]:
             pairs = [(groups.get((layer, one, number), []), groups.get((first, one, number), [])) for one in workloads]
             rows.append((layer, *(_shown(_ratios(group, floors)) for group, floors in pairs)))
         tables.append(_markdown(rows))
-    for fewer, more in zip(numbers[-2:-1], numbers[-1:], strict=True):
+    for fewer, more in pairwise(numbers[-2:]):
         rows = [(f"rate at {more} connections to that at {fewer}", *workloads)]
         for layer in layers:
             pairs = [(groups.get((layer, one, more), []), groups.get((layer, one, fewer), [])) for one in workloads]

@@ -199,6 +199,8 @@ def main() -> None:
     startup.mark("interpreter, imports of ours")
     configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A background process of a terminal's session (link.py), which may not be stopped for what it logs (stty tostop).
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)

@@ -81,11 +81,14 @@ def free_port() -> int:
 class Server:
     """`lmi serve`."""
 
-    def __init__(self, model_dir: Path, log: Path, arguments: Sequence[str] = ()) -> None:
+    def __init__(self, model_dir: Path, log: Path, arguments: Sequence[str] = (), within: Sequence[str] = ()) -> None:
+        """`within` is a command that runs the server's, as its only child."""
+        self._within = bool(within)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
-        command = [str(Path(sys.executable).parent / "lmi"), "serve", str(model_dir), "--port", str(port), *arguments]
+        lmi = str(Path(sys.executable).parent / "lmi")
+        command = [*within, lmi, "serve", str(model_dir), "--port", str(port), *arguments]
         with log.open("w") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         deadline = time.monotonic() + START_TIMEOUT
@@ -103,7 +106,7 @@ class Server:
     @property
     def worker_pid(self) -> int:
         """The server itself."""
-        return self.process.pid
+        return psutil.Process(self.process.pid).children()[0].pid if self._within else self.process.pid
 
     def log_text(self) -> str:
         """What the server has written so far."""

@@ -216,6 +216,15 @@ def test_the_summary_compares_layers_and_numbers_of_connections() -> None:
     ]
 
 
+def test_what_was_measured_once_is_compared_with_nothing() -> None:
+    name = WORKLOADS[0].name
+    server = [run("server", 900, number) for number in (1, 64)]
+    assert summary(server) == f"| rate at 64 connections to that at 1 | {name} |\n| --- | --- |\n| server | 1.00 |"
+    assert summary(server[:1]) == ""
+    both = [run("engine alone", 1000, 64), *server[1:]]
+    assert summary(both) == f"| ratio to engine alone, 64 connections | {name} |\n| --- | --- |\n| server | 0.90 |"
+
+
 def test_cpu_time_of_processes() -> None:
     burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=subprocess.PIPE) as child:

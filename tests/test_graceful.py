@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,9 +54,9 @@ def start(demo_model: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a server with arguments for the command line."""
     started: list[Server] = []
 
-    def begin(*arguments: str) -> Server:
+    def begin(*arguments: str, within: Sequence[str] = ()) -> Server:
         directory = model_directory(demo_model, tmp_path / "model", {})
-        started.append(Server(directory, tmp_path / "log", arguments))
+        started.append(Server(directory, tmp_path / "log", arguments, within))
         return started[-1]
 
     yield begin
@@ -150,6 +150,29 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
     assert told["stopping: 3 requests are cut off"]["level"] == "WARNING"
     failed = [entry for entry in ours if entry["message"].endswith("engine_unavailable: the server is shutting down")]
     assert len({entry["request_id"] for entry in failed}) == 3
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_ctrl_c_reaches_the_server_and_not_its_engine(start: Start) -> None:
+    """Both have the terminal: what runs goes on to its end, and what the engine logs there does not stop it."""
+    server = start(within=[sys.executable, "-m", "tests.terminal"])
+    serving = psutil.Process(server.worker_pid)
+    family = [serving, *family_of(server)]
+    assert serving.terminal() is not None
+    if sys.version_info >= (3, 11):
+        assert [process.terminal() for process in family] == [serving.terminal()] * len(family)
+    async with client(server) as http:
+        streamed = Streamed()
+        body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1500}, "stream": True}
+        streaming = asyncio.create_task(http.stream(body, streamed))
+        await begun([streamed])
+        server.process.send_signal(signal.SIGINT)
+        await streaming
+    assert len(streamed.documents) == 1500
+    assert "generated_text" in streamed.documents[-1]
+    assert await ended(server, family) == 0
+    assert "init engine" in server.log_text(), "the engine was to log on the terminal"
 
 
 @pytest.mark.engine
