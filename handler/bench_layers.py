@@ -28,6 +28,7 @@ import msgspec
 from ..formatters import Answer, Request
 from ..model.errors import StartError
 from ..model.options import Settings
+from ..model.process_group import APART
 from ..model.remote import RemoteEngine
 from .bench_cpu import measured
 from .bench_load import run_load
@@ -82,7 +83,7 @@ class FloorLayer:
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs],
                 text=True,
-                start_new_session=True,
+                **APART,
             )
         os.close(theirs)
         self._results = os.fdopen(ours)
@@ -257,7 +258,7 @@ class CommandLayer(UrlLayer):
         """Waits for the URL."""
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, **APART
             )
         while not (found := re.search(r"http://\S+", self._log.read_text(errors="replace"))):
             if self._process.poll() is not None:

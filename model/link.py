@@ -16,12 +16,11 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
 
 from .engine import EngineStats, Sink
 from .errors import LmiError, UnavailableError
 from .last_words import ending
-from .process_group import end_group
+from .process_group import APART, end_group
 from .settings import Settings
 from .wire import Abort, Channel, FromEngine, Setup
 
@@ -33,10 +32,6 @@ SCRATCH = "LMI_ENGINE_SCRATCH"
 """The environment variable that tells the engine's process its folder for sockets and the like."""
 PATIENCE = 10.0
 """Seconds that an engine's process has to end by itself."""
-# A process group of its own, which can be ended as one and which Ctrl-C does not reach, but in the host's session:
-# Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose engine kept all of them
-# busy was seen to wait for seconds. Python 3.10 can only make a session.
-_APART: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 
 
 class Link:
@@ -52,7 +47,7 @@ class Link:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={**engine_environment(), SCRATCH: self._scratch},
-            **_APART,
+            **APART,
         )
         theirs.close()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)

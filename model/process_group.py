@@ -9,12 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["end_group", "end_others", "members"]
+__all__ = ["APART", "end_group", "end_others", "members"]
 
+APART: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+"""For subprocess.Popen: a process group of its own, which can be ended as one and which Ctrl-C does not reach.
+
+But in the same session: Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose
+engine kept all of them busy was seen to wait for seconds. Python 3.10 can only make a session.
+"""
 PATIENCE = 10.0
 """Seconds that killed processes are waited for: those in the midst of a system call end with it."""
 TRACKERS = 5.0

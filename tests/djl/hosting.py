@@ -27,6 +27,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
 
+from lmi.model.process_group import APART
+
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
@@ -169,7 +171,7 @@ class DjlHost:
                 stdin=subprocess.PIPE,  # never written: the host ends with us, whatever happens to us
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                **APART,
             )
         try:
             self.port: Final = self._wait_until_ready(timeout)
