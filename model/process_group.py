@@ -13,11 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 __all__ = ["APART", "end_group", "end_others", "members"]
 
-APART: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+
+class _Apart(TypedDict, total=False):
+    process_group: int
+    start_new_session: bool
+
+
+APART: _Apart = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
 """For subprocess.Popen: a process group of its own, which can be ended as one and which Ctrl-C does not reach.
 
 But in the same session: Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose
