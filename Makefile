@@ -7,7 +7,7 @@
 # make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
 # make clients                the environment of other people's clients, which both of them use
 # make fuzz [BODIES=1000000]  the request decoders, guided by coverage
-# make audit                  the locks against the known vulnerabilities; needs PyPI's JSON, which not every mirror has
+# make audit                  the locks against the known vulnerabilities, where PyPI's advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
 # All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
@@ -134,11 +134,8 @@ fuzz: $(CLIENTS)
 	@cd .cache/fuzz && $(CURDIR)/.venv-clients/bin/python $(CURDIR)/tests/fuzz/decoders.py corpus -runs=$(BODIES) -max_len=800 \
 		-timeout=600 -rss_limit_mb=3000 -print_final_stats=1 $(ARGS)
 
-# --strict: what cannot be looked up is a failure, not a pass.
 audit: | $(UV)
-	@for lock in .requirements/*.txt; do \
-		echo "audit: $$lock"; $(UV) tool run --quiet pip-audit@2.10.1 --strict --disable-pip --no-deps --requirement "$$lock" || exit 1; \
-	done
+	@"$(PYTHON)" .ci/audit.py .requirements/*.txt -- $(UV) tool run --quiet pip-audit@2.10.1
 
 kills: export LMI_KILL_ROUNDS := 10
 kills: export HF_HUB_OFFLINE := 1
