@@ -25,7 +25,7 @@ def look_up(lock: str, command: list[str]) -> tuple[int, int, list[str]]:
         sys.exit(f"audit: {lock}: pip-audit failed (exit status {done.returncode}): {done.stderr.strip()[-1000:]}")
     skipped = sum("skip_reason" in package for package in packages)
     found = [
-        f"{package['name']} {package['version']}: {advisory['id']}, mended in {' '.join(advisory['fix_versions']) or '-'}"
+        f"{package['name']} {package['version']}: {advisory['id']}, mended in {' '.join(advisory['fix_versions'])}"
         for package in packages
         for advisory in package.get("vulns", [])
         if not {advisory["id"], *advisory["aliases"]} & ACCEPTED.keys()
