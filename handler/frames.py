@@ -84,11 +84,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
             return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
-    if merge:
-        # As many as there are now: more may come on the engine's thread meanwhile.
-        data = b"".join([records.popleft() for _ in range(len(records))])
-    else:
-        data = records.popleft() if records else b""
+    data = b"" if not records else exchange.take_all() if merge else records.popleft()
     return Frame(data, finished and not records and (first or not data), headers)
 
 
