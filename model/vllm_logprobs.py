@@ -23,7 +23,7 @@ def keep_chosen_only(llm: Any, name: str) -> bool:
     (v1/engine/output_processor.py: RequestState; v1/engine/logprobs.py: LogprobsProcessor).
     """
     state = getattr(llm.output_processor, "request_states", {}).get(name)
-    processor = getattr(state, "logprobs_processor", None)
+    processor: Any = getattr(state, "logprobs_processor", None)
     chosen = getattr(processor, "logprobs", None)
     if not isinstance(chosen, list) or not callable(getattr(processor, "_update_sample_logprobs", None)):
         return False
@@ -37,5 +37,5 @@ def keep_chosen_only(llm: Any, name: str) -> bool:
         else:
             chosen.extend(values[:, 0].tolist())
 
-    processor._update_sample_logprobs = update  # type: ignore[union-attr]
+    processor._update_sample_logprobs = update
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +18,8 @@ from lmi.model.events import Delta, Finish, Started, Token
 from lmi.model.options import settings_of
 
 from .custom.engine import ScriptedEngine
+
+T = TypeVar("T")
 
 STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 
@@ -85,7 +88,7 @@ def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() 
     waits: list[float | None] = []
 
     class Condition(threading.Condition):
-        def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
             waits.append(timeout)
             return predicate()
 
