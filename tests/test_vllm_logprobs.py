@@ -13,6 +13,7 @@ from lmi.model.demo_model import question
 from lmi.model.events import Event
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
+from lmi.model.vllm_logprobs import keep_chosen_only
 
 from .backends import deltas, run
 from .endpoints import model_directory
@@ -98,4 +99,4 @@ def test_a_vllm_that_works_differently_goes_its_own_way(
     assert run(backend, asked("plain", 0)) == [expected]
     assert objects
     monkeypatch.setattr(backend._llm.output_processor, "request_states", {})
-    assert not vllm_engine.keep_chosen_only(backend._llm, "nobody")
+    assert not keep_chosen_only(backend._llm, "nobody")
