@@ -58,10 +58,11 @@ class Stream:
             if not exchange.records and not exchange.finished:
                 await self._news.wait()
 
-    async def records(self) -> AsyncIterator[bytes]:
-        """Each record as it comes."""
+    async def records(self, *, merge: bool = False) -> AsyncIterator[bytes]:
+        """Each record as it comes; with `merge` those that are ready together, as one."""
+        exchange = self.exchange
         while await self.ready():
-            yield self.exchange.records.popleft()
+            yield exchange.take_all() if merge else exchange.records.popleft()
 
 
 class AsyncService:

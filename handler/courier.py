@@ -62,31 +62,31 @@ class _Sender:
         self.turn = asyncio.Event()
         self.ended = False
 
-    def output(self, frame: Frame) -> bytes:
-        """A frame as djl_python would send it."""
+    def output(self, frame: Frame) -> tuple[bytes, ...]:
+        """A frame as djl_python would send it, to be joined."""
         if self.start:
             start = self.start
         else:
             start = _start_of_output({**frame.headers, TRACKING_ID: self.tracking_id})
             self.start = _start_of_output({TRACKING_ID: self.tracking_id})
-        encoded = frame.encode()
+        pieces = frame.pieces()
         self.ended = frame.last
-        return b"".join((start, _LENGTH.pack(len(encoded)), encoded))
+        return start, _LENGTH.pack(sum(map(len, pieces))), *pieces
 
     def outputs(self, merge: bool) -> list[bytes]:
-        """Everything that is ready. Raises nothing."""
+        """Everything that is ready, to be joined. Raises nothing."""
         outputs: list[bytes] = []
         try:
             while not self.ended:
                 frame = frame_of_exchange(self.exchange, first=not self.start, merge=merge)
                 if frame is NOTHING:
                     break
-                outputs.append(self.output(frame))
+                outputs += self.output(frame)
         except Exception as error:
             log.exception("request %s: its answer cannot be sent", self.exchange.request_id)
             self.exchange.abort()
             failure = GenerationError(f"the answer cannot be sent: {type(error).__name__}")
-            outputs.append(self.output(Frame(last=True, failure=failure)))
+            outputs += self.output(Frame(last=True, failure=failure))
         return outputs
 
 
@@ -115,10 +115,10 @@ class Courier:
         except Exception as error:
             log.exception("request %s: it could not be opened", request.request_id)
             failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
-            yield sender.output(Frame(last=True, failure=failure))
+            yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
         if isinstance(opened, Answer):
-            yield sender.output(frame_of_answer(opened))
+            yield b"".join(sender.output(frame_of_answer(opened)))
             return
         sender.exchange = opened
         # Where there is no engine, the answer is there already, and no step will tell of it.

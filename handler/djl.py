@@ -234,7 +234,7 @@ def output_of_answer(answer: Whole | Chunks) -> Output:
     output.set_code(answer.status)
     output.properties.update(answer.headers)
     if isinstance(answer, Whole):
-        output.content.add(value=bytearray(answer.body))
+        output.content.add(value=answer.body)
     else:
         output.add_stream_content(answer.records, output_formatter=None)
     return output
@@ -252,5 +252,5 @@ def output_of_answers(answers: list[Whole]) -> Output:
     types = {answer.headers["Content-Type"] for answer in answers}
     output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON
     for index, answer in enumerate(answers):
-        output.content.add(key=f"batch_{index}.data", value=bytearray(answer.body))
+        output.content.add(key=f"batch_{index}.data", value=answer.body)
     return output

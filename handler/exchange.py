@@ -101,6 +101,12 @@ class Exchange:
             self._end(aborted=True)
             self._engine.abort(self._tickets)
 
+    def take_all(self) -> bytes:
+        """Everything that is ready, in one piece."""
+        records = self.records
+        # As many as there are now: more may come on the engine's thread meanwhile.
+        return b"".join([records.popleft() for _ in range(len(records))])
+
     def expire(self, error: LmiError) -> None:
         """Ends it with an error; on any thread."""
         self._expired = error

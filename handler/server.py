@@ -55,10 +55,15 @@ log = logging.getLogger(__name__)
 
 
 class StreamResponse(Response):
-    """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away."""
+    """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
 
-    def __init__(self, stream: Stream, connections: Connections) -> None:
+    With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
+    or the client is slower than the engine, or when a step brings several.
+    """
+
+    def __init__(self, stream: Stream, connections: Connections, *, merge: bool) -> None:
         self._stream = stream
+        self._merge = merge
         self._connections = connections
         self.raw_headers = []
 
@@ -87,7 +92,7 @@ class StreamResponse(Response):
             await send({"type": "http.response.body", "body": body})
             return
         await send(_start(reply.status, headers))
-        async for record in stream.records():
+        async for record in stream.records(merge=self._merge):
             await send({"type": "http.response.body", "body": record, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
@@ -197,7 +202,9 @@ class LocalServer:
         if found and (page := found[1].page):
             return _answer(await self._page(found[0], page, request))
         opened = self._streams.open(request)
-        return _answer(opened) if isinstance(opened, Answer) else StreamResponse(opened, self._sending)
+        if isinstance(opened, Answer):
+            return _answer(opened)
+        return StreamResponse(opened, self._sending, merge=self._service.settings.merge_records)
 
     async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
         """An answer without the engine; one of the user's own dialects gives it apart."""

@@ -28,6 +28,7 @@ from .tokenizer import Tokenizer
 from .vllm_beam import BeamRun, BeamRuns
 from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
+from .vllm_logprobs import keep_chosen_only
 from .vllm_outputs import OutputReader, SequenceText
 from .vllm_prompt import refused, render
 from .vllm_sampling import LIMITS, check_ids, room, sampling_params
@@ -164,10 +165,13 @@ class VllmEngine:
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
             try:
-                self._llm.add_request(request_id=name, prompt=self._input(name, prepared, params), params=params)
+                prompt = self._input(name, prepared, params)
+                added: str = self._llm.add_request(request_id=name, prompt=prompt, params=params)
             except self._client_errors as error:
                 self._drop(group)
                 raise refused(error, prepared.guide_field) from error
+            if sampling.logprobs == 0:
+                keep_chosen_only(self._llm, added)
             group.running.add(name)
             keep_tokens = generation.tokens or splitter is not None
             text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)

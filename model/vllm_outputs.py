@@ -103,7 +103,8 @@ class OutputReader:
         known: Any = completion.logprobs
         entries: Sequence[Any] = known if ids and known else ()
         for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
-            logprob = finite(entry[token_id].logprob)
+            # A number where nothing else is wanted (vllm_logprobs.py), unless vLLM has gone its own way.
+            logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob
             special = token_id in special_ids
             if text.logprobs == 0 and not text.token_bytes:

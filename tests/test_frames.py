@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lmi.formatters import Answer, Request
+from lmi.handler import exchange as exchange_module
 from lmi.handler import frames as frames_module
 from lmi.handler.exchange import Exchange
 from lmi.handler.frames import NOTHING, Frame, frame_of_exchange
@@ -78,9 +79,10 @@ def test_nothing_is_lost_that_comes_while_a_frame_is_made(merge: bool) -> None:
     engine.say(0, Started(3))
     tokens = 1000
     left = iter(range(tokens, 0, -1))
+    traced = {frames_module.__file__, exchange_module.__file__}
 
     def meanwhile(frame: FrameType, event: str, _: object) -> Any:
-        frame.f_trace_opcodes = frame.f_code.co_filename == frames_module.__file__
+        frame.f_trace_opcodes = frame.f_code.co_filename in traced
         if event == "opcode" and (number := next(left, 0)):
             end = Finish("length", None, tokens, -1.0) if number == 1 else None
             engine.say(0, Delta(0, "x", (Token(number, "x", -0.5),), end))

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from lmi.handler.bench_cpu import OTHERS, measured
+from lmi.model.demo_model import question
 
-from .endpoints import Host, client, engine_process
+from .endpoints import Host, Streamed, begun, client, engine_process
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]
 
@@ -49,3 +50,27 @@ async def test_an_idle_worker(host: Host) -> None:
         if mine + stepping < 0.01 * WINDOW and everything < 0.05 * WINDOW:
             return
     pytest.fail(f"cores in use while idle, by the worker, the thread that drives the engine, and all: {seen}")
+
+
+async def test_a_worker_with_an_open_request_that_is_silent(host: Host) -> None:
+    """In rolling batch Java calls again and again while a request is open: each call waits for news."""
+    worker, engine = psutil.Process(host.worker_pid), engine_process(host)
+    body = {"inputs": question("endless").prompt, "parameters": {"max_new_tokens": 400}, "stream": True}
+    async with client(host) as asking:
+        streamed = Streamed()
+        asked = asyncio.create_task(asking.stream(body, streamed))
+        await begun([streamed], lines=3)
+        engine.suspend()
+        try:
+            # What the engine had said before has gone out.
+            await asyncio.sleep(0.5)
+            said, before = len(streamed.lines), spent(worker)
+            await asyncio.sleep(WINDOW / 2)
+            used = spent(worker) - before
+            assert len(streamed.lines) == said
+            assert not asked.done()
+        finally:
+            engine.resume()
+        await asked
+    assert len(streamed.documents) == 400
+    assert used < 0.15 * WINDOW / 2

@@ -6,7 +6,7 @@ import pytest
 
 from .microbench.compare import report
 from .microbench.profile import table
-from .microbench.replies import REQUESTS, events_of, feed, reply_of
+from .microbench.replies import REQUESTS, call_of, events_of, feed, reply_of
 
 
 def test_a_comparison_points_out_what_changed_in_every_round() -> None:
@@ -33,6 +33,17 @@ def test_a_profile_sums_up() -> None:
         "| wire | 0.01 |  |",
         "| **ours** | **1.3** | **2.0** |",
     ]
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_only_what_is_streamed_is_asked_for_step_by_step(kind: str) -> None:
+    (generation,) = call_of(kind).generations
+    assert generation.stream == ("stream" in kind)
+    assert (generation.sampling.logprobs is None) == (kind in WITHOUT_LOGPROBS)
+
+
+WITHOUT_LOGPROBS = {"LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "minimal stream"}
+"""Their answers show none."""
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +18,8 @@ from lmi.model.events import Delta, Finish, Started, Token
 from lmi.model.options import settings_of
 
 from .custom.engine import ScriptedEngine
+
+T = TypeVar("T")
 
 STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 
@@ -78,6 +81,42 @@ def test_a_call_waits_for_news_and_no_longer() -> None:
     assert texts(frame) == ["a"]
     assert time.monotonic() - began < 25
     thread.join()
+
+
+def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() -> None:
+    engine, batch = batch_of(patience=30.0)
+    waits: list[float | None] = []
+
+    class Condition(threading.Condition):
+        def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+            waits.append(timeout)
+            return predicate()
+
+    batch._news = Condition()
+    assert batch.step([STREAM, STREAM, STREAM]) == [NOTHING] * 3
+    assert waits == [30.0]
+    engine.say(1, Started(3), token("a"), token("b"))
+    assert [texts(frame) for frame in batch.step([None] * 3)] == [[], ["a"], []]
+    assert [texts(frame) for frame in batch.step([None] * 3)] == [[], ["b"], []]
+    assert waits == [30.0], "a backlog drains without waiting"
+    assert batch.step([None] * 3) == [NOTHING] * 3
+    assert waits == [30.0] * 2
+
+
+def test_an_open_request_that_is_silent_does_not_make_java_spin() -> None:
+    """Java calls again as soon as a call has returned (RollingBatch.run)."""
+    engine = ScriptedEngine()
+    service = Service(settings_of({}, model_dir="."), engine)
+    service.start()
+    batch = RollingBatch(service)
+    batch.step([STREAM])
+    window, calls = 0.5, 0
+    deadline = time.monotonic() + window
+    while time.monotonic() < deadline:
+        assert batch.step([None]) == [NOTHING]
+        calls += 1
+    # Fewer on a slow machine. Without a wait there are tens of thousands.
+    assert calls <= window / 0.002
 
 
 @pytest.fixture

@@ -91,6 +91,43 @@ def test_tokens_join_to_the_text_with_several_tokens_a_step(
         assert (ended.reason, ended.stop) == ("stop", stop[0])
 
 
+def test_what_is_not_streamed_is_built_once(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM makes no output of a step's tokens, and is asked for none: not even one that we then throw away."""
+    from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine import output_processor
+
+    built: list[list[int]] = []
+    kinds: list[Any] = []
+    real, add = output_processor.CompletionOutput, backend._llm.add_request
+
+    def build(*arguments: Any, **named: Any) -> Any:
+        output = real(*arguments, **named)
+        built.append(list(output.token_ids))
+        return output
+
+    def added(**named: Any) -> Any:
+        kinds.append(named["params"].output_kind)
+        return add(**named)
+
+    monkeypatch.setattr(output_processor, "CompletionOutput", build)
+    monkeypatch.setattr(backend._llm, "add_request", added)
+    asked: dict[str, Any] = {"max_tokens": 30, "ignore_eos": True, "logprobs": 0}
+    for sampling in (asked, {**asked, "logprobs": None}, {**asked, "n": 2, "temperature": 1.0, "seed": 1}):
+        built.clear()
+        kinds.clear()
+        run(backend, generation("Tell me", stream=False, **sampling))
+        assert kinds == [RequestOutputKind.FINAL_ONLY] * sampling.get("n", 1)
+        assert [len(ids) for ids in built] == [30] * sampling.get("n", 1)
+    # Three tokens a step, after the first; and where stop strings must be looked for, which is done here.
+    for stream, stop in ((True, ()), (False, ("\0",))):
+        built.clear()
+        kinds.clear()
+        run(backend, generation("Tell me", stream=stream, **asked, stop=stop))
+        assert kinds == [RequestOutputKind.DELTA]
+        assert sum(len(ids) for ids in built) == 30
+        assert len(built) >= 10
+
+
 def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
     sampling: dict[str, Any] = {"n": 3, "temperature": 2.0, "seed": 11, "max_tokens": 60, "stop": ("e",)}
     (together,) = run(backend, generation("Tell me", **sampling))

@@ -12,7 +12,7 @@ from lmi.formatters.base import encode
 from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken
 from lmi.model.options import Settings, load_settings
 
-__all__ = ["REQUESTS", "events_of", "feed", "reply_cost", "reply_of"]
+__all__ = ["REQUESTS", "call_of", "events_of", "feed", "reply_cost", "reply_of"]
 
 TOKENS = 100
 TEXT = ["Once", " upon", " a", " time", ",", " there", " was", " a", " “", "naïve", "”", " fox", " 🦊", ".", "\n"]
@@ -42,7 +42,8 @@ def settings() -> Settings:
     return load_settings(Path.cwd(), environment={}, overrides={})
 
 
-def _call(kind: str) -> Any:
+def call_of(kind: str) -> Any:
+    """What a request of that kind is read as."""
     body, path = REQUESTS[kind]
     path, _, parameter = path.partition("?")
     query = {parameter: "2024-05-01-preview"} if parameter else {}
@@ -53,7 +54,7 @@ def _call(kind: str) -> Any:
 
 def events_of(kind: str, per_step: int) -> list[Event]:
     """What the engine would report: TOKENS tokens, so many an event."""
-    (generation,) = _call(kind).generations
+    (generation,) = call_of(kind).generations
     events: list[Event] = [Started(9)]
     shown = generation.sampling.logprobs
     pieces = [TEXT[at % len(TEXT)] for at in range(TOKENS)]
@@ -74,7 +75,7 @@ def events_of(kind: str, per_step: int) -> list[Event]:
 
 def reply_of(kind: str) -> Any:
     """A reply to which nothing has been fed."""
-    return _call(kind).reply
+    return call_of(kind).reply
 
 
 def feed(reply: Any, events: list[Event]) -> list[bytes]:
