@@ -69,6 +69,7 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        self.metrics.loops.append(extensions.workers.event_loop)
         show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
         self._watch.start()

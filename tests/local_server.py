@@ -95,7 +95,8 @@ class Running:
 
 def _server_of(app: Starlette) -> LocalServer:
     (route,) = (route for route in app.routes if isinstance(route, Route) and route.path == "/invocations")
-    server: LocalServer = route.endpoint.__self__
+    endpoint: Any = route.endpoint
+    server: LocalServer = endpoint.__self__
     return server
 
 
