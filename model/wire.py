@@ -134,7 +134,7 @@ class Channel(Generic[Received]):
             waiting = list(self._backlog)
             dropped = {one.number for one in waiting[1:]}.intersection(numbers)
             if dropped:
-                self._backlog = deque(one for one in waiting if one.number not in dropped or one is waiting[0])
+                self._backlog = deque(one for one in waiting if one.number not in dropped)
         return [number for number in numbers if number not in dropped]
 
     def _catch_up(self) -> None:
