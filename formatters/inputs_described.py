@@ -73,7 +73,8 @@ TGI = Described(
     "Generated text in TGI's form, whole or as a stream",
     _tgi_request,
     {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
-    TGI_ERRORS,
+    # A body of which nobody can tell the dialect is refused in LMI's form.
+    {JSON: (TgiError, UnreadableBody)},
     serves=lambda settings: settings.tgi_compat and not settings.embeds,
 )
 TGI_WHOLE = Described("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (TgiBody,)}, TGI_ERRORS)

@@ -72,6 +72,7 @@ class AsyncService:
         self.service = service
         self._loop = asyncio.get_running_loop()
         self._fresh: deque[Stream] = deque()
+        service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
     def open(self, request: Request) -> Stream | Answer:

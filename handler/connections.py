@@ -1,6 +1,7 @@
 """Connections of the local server: bodies that are too long, and clients that neither send nor read.
 
-    body --read_body--> bytes, or TooLargeError: what is too long is never held
+    body --read_body--> bytes, or TooLargeError, OverloadedError: what is too long is never held
+    what is refused without its body --EarlyAnswer--> the answer at once, the body dropped
     connection --Connections.during--> cut off when it takes too long
 
 uvicorn holds back what it sends once a client does not read, and tells nobody. A client that reads nothing for ever
@@ -14,60 +15,121 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..model.errors import OverloadedError, TooLargeError
 from .admission import too_large
 
-__all__ = ["Connections", "connection", "read_body"]
+__all__ = [
+    "BODIES",
+    "CROWDED",
+    "TRANSPORT",
+    "Bodies",
+    "Connections",
+    "EarlyAnswer",
+    "is_small",
+    "read_body",
+    "refuse_body",
+]
 
 log = logging.getLogger(__name__)
 
 TRANSPORT = "lmi.transport"
 """Where a request's scope has its connection."""
+CROWDED = "lmi.crowded"
+"""Where it has whether that is one too many."""
+SMALL = 64 << 10
+"""Bytes of a body that uvicorn reads before anybody asks for them."""
+BODIES = 8
+"""Bodies of the longest kind that may be read at once."""
 
 
-def connection(**arguments: Any) -> asyncio.Protocol:
-    """uvicorn's own protocol (the `http` of its configuration), whose requests know their connection."""
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+class Bodies:
+    """How many bytes of bodies are held while they are read, of all requests together."""
 
-    protocol: Any = AutoHTTPProtocol(**arguments)
-    app = protocol.app
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
 
-    async def known(scope: Scope, receive: Receive, send: Send) -> None:
-        scope[TRANSPORT] = protocol.transport
-        await app(scope, receive, send)
+    def take(self, count: int) -> None:
+        """Counts bytes in; raises OverloadedError where there are too many. Negative ones are given back."""
+        self.held += count
+        if self.held > self.most and count > 0:
+            raise OverloadedError(
+                f"bodies of {self.held} bytes are being read, expected at most {self.most} "
+                f"({BODIES} times option.max_body_bytes)"
+            )
 
-    protocol.app = known
-    return cast(asyncio.Protocol, protocol)
+
+def is_small(http: HttpRequest) -> bool:
+    """Whether the body is so short that uvicorn holds it anyway, and comes without being asked for."""
+    return 0 <= _told(http) <= SMALL and "expect" not in http.headers
 
 
-async def read_body(http: HttpRequest, most: int) -> bytes:
-    """The body; raises TooLargeError beyond `most` bytes, ClientDisconnect when the client goes away.
+def refuse_body(http: HttpRequest, most: int) -> TooLargeError | None:
+    """The error of a body that says itself that it is longer than `most`."""
+    return too_large(most, told) if (told := _told(http)) > most else None
 
-    Of a body that is too long as much again is read and dropped: most clients read no answer before they have sent
-    everything, and closing a connection with unread bytes would take the answer with it.
+
+def _told(http: HttpRequest) -> int:
+    """How long the body says that it is; -1 for one that does not."""
+    if "transfer-encoding" in http.headers:
+        return -1
+    told = http.headers.get("content-length", "0")
+    return int(told) if told.isdecimal() else -1
+
+
+async def read_body(http: HttpRequest, most: int, bodies: Bodies) -> bytes:
+    """The body.
+
+    Raises TooLargeError beyond `most` bytes, OverloadedError where `bodies` are beyond theirs, ClientDisconnect when
+    the client goes away.
     """
-    told = http.headers.get("content-length", "")
-    expected = int(told) if told.isdecimal() else 0
-    if expected > most and "expect" in http.headers:
-        # The client waits to be told to send it.
-        raise too_large(most, expected)
     parts: list[bytes] = []
-    size = 0
-    async for chunk in http.stream():
-        size += len(chunk)
-        if max(size, expected) <= most:
+    size = counted = 0
+    try:
+        async for chunk in http.stream():
+            size += len(chunk)
+            if size > most:
+                raise too_large(most)
+            if size > SMALL:
+                counted, more = size, size - counted
+                bodies.take(more)
             parts.append(chunk)
-            continue
-        parts.clear()
-        if size > 2 * most:
-            break
-    if max(size, expected) > most:
-        raise too_large(most, expected or None)
-    return b"".join(parts)
+        return b"".join(parts)
+    finally:
+        bodies.take(-counted)
+
+
+class EarlyAnswer(Response):
+    """An answer to a request whose body has not been read to its end. It is sent at once, then the connection ends.
+
+    Of the body so many bytes are dropped before that: most clients read no answer before they have sent everything, and
+    closing a connection with unread bytes would take the answer with it.
+    """
+
+    def __init__(self, answer: Response, most: int, dropping: Connections) -> None:
+        self._answer = answer
+        self._most = most
+        self._dropping = dropping
+        self.raw_headers = [*answer.raw_headers, (b"connection", b"close")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs until the body has ended, its time is over, or the client has gone."""
+        answer = self._answer
+        with self._dropping.during(scope):
+            await send({"type": "http.response.start", "status": answer.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+            # Who waits to be told to send the body will not.
+            more, dropped = b"expect" not in dict(scope["headers"]), 0
+            while more and dropped <= self._most:
+                message = await receive()
+                dropped += len(message.get("body", b""))
+                more = message.get("more_body", False)
+            await send({"type": "http.response.body", "body": b""})
 
 
 @dataclass(slots=True, eq=False)

@@ -101,6 +101,7 @@ class Courier:
         self._carrier: _Sender | None = None
         """Whose generator has the turn, until what it carries has been sent."""
         self._sent = asyncio.Event()
+        service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
     async def messages(self, request: Request, tracking_id: str) -> AsyncIterator[bytes]:

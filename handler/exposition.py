@@ -72,6 +72,11 @@ class Exposition:
         gauges: tuple[tuple[str, str, float], ...] = (
             ("lmi_engine_up", "Whether the engine is up.", engine.healthy),
             ("lmi_requests_in_flight", "Requests that have not been answered to the end.", metrics.in_flight),
+            (
+                "lmi_event_loop_tasks",
+                "Tasks of asyncio that have not ended, this answer's own included.",
+                metrics.tasks,
+            ),
             ("lmi_sequences_running", "Sequences that the engine computes.", stats.running),
             ("lmi_sequences_waiting", "Sequences that wait for room in the engine.", stats.waiting),
             ("lmi_kv_cache_usage_ratio", "How much of the KV cache is in use, from 0 to 1.", stats.cache_usage),

@@ -10,10 +10,11 @@ thread alone writes `gaps`; the rest is written once a request, under the lock.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
@@ -82,7 +83,15 @@ class Metrics:
         """The same of the step before."""
         self.same = 0
         """How many streams have got something in both."""
+        self.loops: list[Callable[[], asyncio.AbstractEventLoop | None]] = []
+        """The event loops that requests are served on; some hosts have none."""
         self._lock = threading.Lock()
+
+    @property
+    def tasks(self) -> int:
+        """asyncio's tasks on these loops that have not ended, its host's own and the caller's among them."""
+        loops = {loop for one in self.loops if (loop := one()) is not None}
+        return sum(len(asyncio.all_tasks(loop)) for loop in loops)
 
     @property
     def keeps(self) -> bool:

@@ -37,6 +37,8 @@ class _Seen:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     deaths: int = 0
+    tasks: int = 0
+    """Not a count: how many there are now. That they have become more or fewer is news, too."""
     sums: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """Of each histogram how many values there were, and their sum."""
 
@@ -93,8 +95,15 @@ class Reporter:
         for (_, _, outcome), count in metrics.requests.copy().items():
             outcomes[outcome] += count
         sums = {name: _sum(getattr(metrics, attribute)) for name, attribute in _TIMES.items()}
-        deaths = self._engine.deaths
-        return _Seen(outcomes, metrics.errors.copy(), metrics.prompt_tokens, metrics.generated_tokens, deaths, sums)
+        return _Seen(
+            outcomes,
+            metrics.errors.copy(),
+            metrics.prompt_tokens,
+            metrics.generated_tokens,
+            self._engine.deaths,
+            metrics.tasks,
+            sums,
+        )
 
     def _line(self, before: _Seen, now: _Seen, stats: EngineStats) -> str:
         outcomes = now.outcomes - before.outcomes
@@ -102,7 +111,7 @@ class Reporter:
         parts = [
             f"in {self._interval:g} s: requests={outcomes.total()}",
             *(f"{outcome}={count}" for outcome, count in sorted(outcomes.items())),
-            f"in_flight={self._metrics.in_flight} running={stats.running} waiting={stats.waiting}",
+            f"in_flight={self._metrics.in_flight} running={stats.running} waiting={stats.waiting} tasks={now.tasks}",
             f"kv_cache={stats.cache_usage:.3f}",
             f"prompt_tokens={now.prompt_tokens - before.prompt_tokens}",
             f"generated_tokens={now.generated_tokens - before.generated_tokens}",
@@ -137,7 +146,7 @@ def _djl(before: _Seen, now: _Seen, stats: EngineStats, in_flight: int) -> Itera
     }
     for name, value in counts.items():
         yield f"{name}.Count:{value}|#Level:Host|c"
-    gauges = {"LmiInFlight": in_flight, "LmiRunning": stats.running, "LmiWaiting": stats.waiting}
+    gauges = {"LmiInFlight": in_flight, "LmiRunning": stats.running, "LmiWaiting": stats.waiting, "LmiTasks": now.tasks}
     for name, value in gauges.items():
         yield f"{name}.Count:{value}|#Level:Host|g"
     yield f"LmiKvCacheUsage.Percent:{100 * stats.cache_usage:.3f}|#Level:Host|g"

@@ -36,14 +36,14 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ..formatters import FORMATS, Answer, Format, Request, openai, refusal, route_of
+from ..formatters import FORMATS, Answer, Format, Request, Route, openai, refusal, route_of
 from ..formatters.base import Page
-from ..model.errors import LmiError, TooLargeError, UnauthorizedError, UnavailableError
+from ..model.errors import LmiError, OverloadedError, TooLargeError, UnauthorizedError, UnavailableError
 from .asynchronous import AsyncService, Stream
-from .connections import Connections, read_body
+from .connections import BODIES, CROWDED, Bodies, Connections, EarlyAnswer, is_small, read_body, refuse_body
 from .exposition import Exposition
 from .headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from .openapi import document
@@ -118,6 +118,8 @@ class LocalServer:
         self._document: dict[str, Any] | None = None
         self._sending: Connections
         self._reading: Connections
+        self._dropping: Connections
+        self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
         self._exposition = Exposition(service)
 
     @contextlib.asynccontextmanager
@@ -126,6 +128,7 @@ class LocalServer:
         self._streams = AsyncService(self._service)
         limit = self._service.settings.limits.request_timeout
         self._reading, self._sending = Connections(limit), Connections(limit + GRACE)
+        self._dropping = Connections(min(limit, DROPPING))
         yield
 
     async def ping(self, _request: HttpRequest) -> Response:
@@ -167,20 +170,8 @@ class LocalServer:
         return response
 
     async def _respond(self, http: HttpRequest, request_id: str) -> Response:
-        too_large: TooLargeError | None = None
-        body = b""
-        admitted = self._admitted(http)
-        most = self._service.settings.limits.max_body_bytes
-        try:
-            with self._reading.during(http.scope):
-                body = await read_body(http, most if admitted else min(most, STRANGERS))
-        except TooLargeError as error:
-            too_large = error
-        except ClientDisconnect:
-            # Nobody reads it.
-            return Response(status_code=400)
         request = Request(
-            body=body,
+            body=b"",
             headers=dict(http.headers),
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
@@ -189,13 +180,27 @@ class LocalServer:
             request_id=request_id,
         )
         found = route_of(request, self._service.dialects)
+        most = self._service.settings.limits.max_body_bytes
+        refused = self._refusal(http, request, found)
+        # A short body tells the dialect in which to refuse.
+        whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
+        if whole:
+            try:
+                with self._reading.during(http.scope):
+                    request = replace(request, body=await read_body(http, most, self.bodies))
+            except (TooLargeError, OverloadedError) as error:
+                refused, whole = refused or error, False
+            except ClientDisconnect:
+                # Nobody reads it.
+                return Response(status_code=400)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
-        if not admitted or too_large is not None:
-            answer = refusal(too_large if admitted and too_large else UNAUTHORIZED, request, self._service.settings)
+        if refused is not None:
+            answer = refusal(refused, request, self._service.settings)
             self._service.metrics.refused(request, answer)
-            # What is left of a body must not be taken for the next request.
-            return _answer(answer if too_large is None else replace(answer, headers={**answer.headers, **CLOSE}))
+            if whole:
+                return _answer(replace(answer, headers={**answer.headers, **CLOSE}) if _crowded(http) else answer)
+            return EarlyAnswer(_answer(answer), most, self._dropping)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return Response("Not Found", 404, media_type="text/plain")
@@ -205,6 +210,18 @@ class LocalServer:
         if isinstance(opened, Answer):
             return _answer(opened)
         return StreamResponse(opened, self._sending, merge=self._service.settings.merge_records)
+
+    def _refusal(self, http: HttpRequest, request: Request, found: tuple[Format, Route] | None) -> LmiError | None:
+        """Why the request is not served, as far as that is known without its body."""
+        if not self._admitted(http):
+            return UNAUTHORIZED
+        if _crowded(http):
+            return OverloadedError("too many connections are open; use fewer, or keep them for several requests")
+        too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
+        if too_large is not None:
+            return too_large
+        opens = request.path == INVOCATIONS if found is None else not found[1].page
+        return self._service.refusal(request) if opens else None
 
     async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
         """An answer without the engine; one of the user's own dialects gives it apart."""
@@ -228,10 +245,15 @@ class LocalServer:
 INVOCATIONS = "/invocations"
 GRACE = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
-STRANGERS = 1 << 20
-"""Bytes that are read of the body of somebody who has no key."""
+DROPPING = 30.0
+"""Seconds in which the rest of a body may still come that nobody reads."""
 CLOSE = {"Connection": "close"}
 LATER = {"Retry-After": str(UnavailableError.retry_after)}
+
+
+def _crowded(http: HttpRequest) -> bool:
+    """Whether the request's connection is one too many."""
+    return bool(http.scope.get(CROWDED))
 
 
 def _path(path: str) -> str:
@@ -255,10 +277,10 @@ def application(service: Service, key: str | None = None) -> Starlette:
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
     routes = [
-        Route("/ping", server.ping, methods=["GET"]),
-        Route("/health", server.health, methods=["GET"]),
-        Route("/metrics", server.metrics, methods=["GET"]),
-        Route("/openapi.json", server.openapi, methods=["GET"]),
-        *(Route(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
+        HttpRoute("/ping", server.ping, methods=["GET"]),
+        HttpRoute("/health", server.health, methods=["GET"]),
+        HttpRoute("/metrics", server.metrics, methods=["GET"]),
+        HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
+        *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..formatters import Answer, Format, Request, receive, refusal
 from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import TooLargeError, UnavailableError
+from ..model.errors import LmiError, TooLargeError, UnavailableError
 from ..model.logs import show_content
 from ..model.options import Settings
 from ..model.remote import RemoteEngine
@@ -69,6 +69,7 @@ class Service:
             extensions.workers.close()
             raise
         self._extensions = extensions
+        self.metrics.loops.append(extensions.workers.event_loop)
         show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
         self._watch.start()
@@ -98,10 +99,13 @@ class Service:
         opened.begin()
         return opened
 
+    def refusal(self, request: Request) -> LmiError | None:
+        """Why the request cannot be taken on now, if it cannot, whatever is in its body."""
+        return UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
+
     def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
         """The exchange of a request, not begun."""
-        refused = UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
-        if refused is not None:
+        if (refused := self.refusal(request)) is not None:
             # A body that is too long is not read, not even for the dialect.
             told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
             return refusal(refused, told, self.settings)

@@ -37,6 +37,11 @@ class UserLoop:
         self._until = 0.0
         self._stuck = 0
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The one that runs now; None where none has been needed."""
+        return self._loop
+
     def run(self, awaitable: Awaitable[T]) -> Future[T]:
         """Awaits on the loop."""
 

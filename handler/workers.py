@@ -11,6 +11,7 @@ is left to itself, and what it comes back with, if it ever does, is dropped. At 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import threading
@@ -194,6 +195,10 @@ class Workers:
             calls = [call for call in self._calls if call.owner is owner]
         given_up = [self._give_up(call, error) for call in calls]
         return any(given_up)
+
+    def event_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop of what is asynchronous in the user's code, if there is one."""
+        return self._loop.loop
 
     def close(self) -> None:
         """Lets the threads end when they have done what is queued."""

@@ -79,9 +79,10 @@ class Link:
         return self._process.pid
 
     def abort(self, numbers: tuple[int, ...]) -> None:
-        """Has the engine end generations."""
+        """Has the engine end generations; of those that it has not been told of it never hears."""
         try:
-            self.channel.post(Abort(numbers))
+            if told := self.channel.withdraw(numbers):
+                self.channel.post(Abort(tuple(told)))
         except OSError:
             log.debug("abort: the engine has just ended")
 

@@ -11,7 +11,8 @@ import socket
 import struct
 import threading
 from collections import deque
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -79,6 +80,14 @@ _LENGTH = struct.Struct(">I")
 _BUFFER = 1 << 18
 
 
+class _Waiting(NamedTuple):
+    """A message, or what is left of it, that the other side has no room for yet."""
+
+    data: bytearray
+    number: int | None
+    """Of the generation that it is to start."""
+
+
 class Channel(Generic[Received]):
     """One end of the socket pair. Any thread may send; one receives."""
 
@@ -88,7 +97,7 @@ class Channel(Generic[Received]):
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
         self._sending = threading.Lock()
-        self._backlog: deque[bytearray] = deque()
+        self._backlog: deque[_Waiting] = deque()
 
     def send(self, message: ToEngine | FromEngine) -> None:
         """Sends a message, as soon as the other side has room for it; raises OSError when it is gone."""
@@ -108,13 +117,31 @@ class Channel(Generic[Received]):
                 if not rest:
                     return
                 threading.Thread(target=self._catch_up, name="lmi-send", daemon=True).start()
-            self._backlog.append(rest)
+            self._backlog.append(_Waiting(rest, message.number if isinstance(message, Add) else None))
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes are to be sent yet."""
+        with self._sending:
+            return sum(len(one.data) for one in self._backlog)
+
+    def withdraw(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Drops what has been posted to start generations, as far as it has not begun to be sent; gives the others."""
+        if not self._backlog:
+            return numbers
+        with self._sending:
+            # The first one is being sent.
+            waiting = list(self._backlog)
+            dropped = {one.number for one in waiting[1:]}.intersection(numbers)
+            if dropped:
+                self._backlog = deque(one for one in waiting if one.number not in dropped)
+        return [number for number in numbers if number not in dropped]
 
     def _catch_up(self) -> None:
         """Sends the backlog. Its first message stays in it until it is sent, so that nobody overtakes."""
         while True:
             with self._sending:
-                rest = self._backlog[0]
+                rest = self._backlog[0].data
             try:
                 self._sock.sendall(rest)
             except OSError:

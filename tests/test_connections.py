@@ -2,103 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from lmi.handler import server as server_module
-from lmi.handler.connections import connection
-from lmi.handler.server import application
-from lmi.handler.service import Service
 from lmi.model.events import Delta, Finish, Started
-from lmi.model.options import settings_of
 
-from .custom.engine import ScriptedEngine
+from .local_server import Make, serving, until
 
-TIMEOUT = 30.0
 CHUNK = "x" * 100_000
 """Text of one event."""
 
 
-def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-class Running:
-    """The local server on a thread."""
-
-    def __init__(self, folder: Path, **options: str) -> None:
-        self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
-        configuration = uvicorn.Config(
-            application(self.service),
-            port=0,
-            log_config=None,
-            http=connection,  # type: ignore[arg-type]
-            ws="none",
-        )
-        self.uvicorn = uvicorn.Server(configuration)
-        self.thread = threading.Thread(target=self.uvicorn.run)
-        self.thread.start()
-        until(lambda: self.uvicorn.started)
-        (listener,) = self.uvicorn.servers[0].sockets
-        self.port: int = listener.getsockname()[1]
-
-    @property
-    def connections(self) -> int:
-        return len(self.uvicorn.server_state.connections)
-
-    def connect(self) -> socket.socket:
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(TIMEOUT)
-        sock.connect(("127.0.0.1", self.port))
-        return sock
-
-    def ask(self, sock: socket.socket, body: object, length: int | None = None) -> int:
-        """Sends a request; the number of its generation."""
-        number = len(self.engine.generations)
-        content = json.dumps(body).encode()
-        head = f"POST /invocations HTTP/1.1\r\nHost: test\r\nContent-Length: {length or len(content)}\r\n\r\n"
-        sock.sendall(head.encode() + content)
-        if length is None:
-            until(lambda: len(self.engine.generations) > number)
-        return number
-
-    def close(self) -> None:
-        self.uvicorn.should_exit = self.uvicorn.force_exit = True
-        self.thread.join(TIMEOUT)
-        assert not self.thread.is_alive()
-        self.service.close()
-
-
-Make = Callable[..., Running]
 STREAM = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
 
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(server_module, "GRACE", 0.5)
-    servers: list[Running] = []
-
-    def make(**options: str) -> Running:
-        servers.append(Running(tmp_path, **options))
-        return servers[-1]
-
-    yield make
-    for one in servers:
-        one.close()
+    with serving(tmp_path) as make:
+        yield make
 
 
 def test_what_waits_for_a_client_is_bounded(running: Make) -> None:

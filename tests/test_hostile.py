@@ -24,6 +24,7 @@ from .djl import hosting
 from .endpoints import Host, Server, engine_process, model_directory, start
 from .hostile import HARMLESS, REFUSED, text
 from .scripts import run_client
+from .tiny_models import CONTEXT, build_bert
 
 pytestmark = pytest.mark.engine
 
@@ -255,11 +256,37 @@ def test_other_content_types_are_refused(http: httpx.Client, kind: str) -> None:
     assert (answer.status_code, answer.headers["content-type"]) == (415, "application/json")
 
 
-def test_schemathesis_by_the_servers_own_document(server: Server, http: httpx.Client) -> None:
+def schemathesis(url: str, expected: set[str]) -> None:
     """Zero 5xx, and every answer fits what the document tells; LMI_OPENAPI_EXAMPLES makes it more than a few."""
-    seen = run_client("openapi_fuzz.py", server.url, os.environ.get("LMI_OPENAPI_EXAMPLES", "3"))
+    seen = run_client("openapi_fuzz.py", url, os.environ.get("LMI_OPENAPI_EXAMPLES", "3"))
     statuses = {status for counts in seen.values() for status in counts}
     assert not {status for status in statuses if status >= "500"}
-    assert {"200", "400", "404", "422", "424"} <= statuses
-    paths = http.get("/openapi.json").json()["paths"]
+    assert expected <= statuses
+    paths = httpx.get(f"{url}/openapi.json", timeout=60).json()["paths"]
     assert set(seen) == {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+
+
+def test_schemathesis_by_the_servers_own_document(server: Server) -> None:
+    schemathesis(server.url, {"200", "400", "404", "422", "424"})
+
+
+OTHERWISE = {
+    "embeddings": {"task": "text-embedding", "max_model_len": str(CONTEXT)},
+    "tgi_compat": {"tgi_compat": "true"},
+    "minimal": {"dialect": "minimal"},
+    "dynamic": {"rolling_batch": "disable"},
+    "trtllm": {"rolling_batch": "trtllm"},
+}
+"""Options with which the document differs: other schemas, answers or errors."""
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_schemathesis_with_other_options(demo_model: Path, tmp_path: Path, name: str) -> None:
+    model = build_bert(tmp_path / "bert", layers=1) if name == "embeddings" else demo_model
+    running = Server(hostile_model(model, tmp_path, **OTHERWISE[name]), tmp_path / "log")
+    try:
+        engine = engine_process(running).pid
+        schemathesis(running.url, {"200", "400"})
+        assert engine_process(running).pid == engine
+    finally:
+        running.stop()

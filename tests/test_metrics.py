@@ -17,6 +17,7 @@ from lmi.handler import metrics as counted
 from lmi.handler.exchange import Exchange
 from lmi.handler.exposition import Exposition
 from lmi.handler.metrics import Histogram
+from lmi.handler.reporter import Reporter
 from lmi.handler.server import application
 from lmi.handler.service import Service
 from lmi.model.demo_model import question
@@ -247,6 +248,35 @@ def test_a_token_costs_little() -> None:
 # The real engine.
 
 ASKED = question("plain")
+
+
+@pytest.mark.anyio
+async def test_tasks_of_the_loops_are_counted(bench: Bench) -> None:
+    """Those that wait too, on any thread; not those that have ended."""
+    loop = asyncio.get_running_loop()
+    bench.metrics.loops.extend([lambda: loop, lambda: loop, lambda: None])
+    before = bench.metrics.tasks
+    assert before >= 1
+    waiting = [asyncio.ensure_future(asyncio.sleep(60)) for _ in range(5)]
+    ended = asyncio.ensure_future(asyncio.sleep(0))
+    await ended
+    assert await asyncio.to_thread(lambda: bench.metrics.tasks) == before + 5
+    assert bench.samples()["lmi_event_loop_tasks", ()] == before + 5
+    reporter = Reporter(bench.metrics, bench.engine, 60.0)
+    assert reporter.report() is None
+    waiting.pop().cancel()
+    await asyncio.sleep(0)
+    # A change is news.
+    line, told = reporter.report() or ("", [])
+    assert f" tasks={before + 4} " in line
+    assert f"LmiTasks.Count:{before + 4}|#Level:Host|g" in told
+    assert reporter.report() is None
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert bench.metrics.tasks == before
+
+
 ENDLESS = question("endless").prompt
 
 

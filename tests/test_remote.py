@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import random
+import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +22,10 @@ from lmi.model.engine import EngineInfo
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Event, Failed
 from lmi.model.generation import Generation, Sampling
+from lmi.model.link import Link
 from lmi.model.options import settings_of
 from lmi.model.remote import RemoteEngine
+from lmi.model.wire import Abort, Add, Channel, FromEngine, ToEngine
 
 
 class Nobody:
@@ -89,3 +94,122 @@ def test_one_end_is_told_once_however_many_prompts_it_ends(tmp_path: Path, monke
     assert exchange.finished
     (body,) = exchange.records
     assert json.loads(body)["error"]["message"] == "gone"
+
+
+class Deaf(Link):
+    """The link to an engine's process that reads nothing until it is told to."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
+        self.theirs: Channel[ToEngine] = Channel(theirs, ToEngine)
+        self.sinks = {}
+
+    def read(self, last: int, pause: float = 0.0) -> list[Add | Abort]:
+        """Messages, up to that which starts generation `last`."""
+        messages: list[Add | Abort] = []
+        while not messages or not (isinstance(messages[-1], Add) and messages[-1].number == last):
+            message = self.theirs.receive()
+            assert isinstance(message, Add | Abort)
+            messages.append(message)
+            time.sleep(pause)
+        return messages
+
+
+class Stopped(RemoteEngine):
+    """An engine whose process stands still."""
+
+    def __init__(self, model_dir: Path) -> None:
+        super().__init__(settings_of({}, model_dir=str(model_dir)))
+        self.link = self._link = Deaf()
+
+    def start(self) -> EngineInfo:
+        return EngineInfo(engine="stopped", version="0", context=2048)
+
+    def close(self) -> None:
+        self.link.channel.close()
+        self.link.theirs.close()
+
+
+MEGABYTE = 1 << 20
+
+
+def test_what_is_aborted_does_not_wait_for_an_engine_that_does_not_read(tmp_path: Path) -> None:
+    """Clients that post a lot and leave, again and again: no more of it is held than is under way."""
+    engine = Stopped(tmp_path)
+    service = Service(settings_of({}, model_dir=str(tmp_path)), engine)
+    service.start()
+    body = json.dumps({"inputs": "a" * MEGABYTE}).encode()
+    try:
+        for _ in range(50):
+            exchange = service.open(Request(body))
+            assert isinstance(exchange, Exchange)
+            exchange.abort()
+            assert service.admission.open == 0
+            assert engine.link.channel.waiting < 1.1 * MEGABYTE
+        staying = service.open(Request(body))
+        assert isinstance(staying, Exchange)
+        assert engine.link.channel.waiting < 2.1 * MEGABYTE
+        # The first one was under way. Of the others the engine never hears.
+        messages = engine.link.read(51)
+        assert [type(one) for one in messages] == [Add, Abort, Add]
+        assert messages[1] == Abort((1,))
+        assert isinstance(messages[2], Add)
+        assert messages[2].generation.prompt == "a" * MEGABYTE
+        deadline = time.monotonic() + 30
+        while engine.link.channel.waiting:
+            assert time.monotonic() < deadline
+        staying.abort()
+        assert engine.link.theirs.receive() == Abort((51,))
+    finally:
+        service.close()
+
+
+def test_what_is_withdrawn_and_what_is_sent_agree(tmp_path: Path) -> None:
+    """Two threads that start and abort beside a slow reader: the engine hears of each once, or of its start and end."""
+    engine = Stopped(tmp_path)
+    link = engine.link
+    kept: list[int] = []
+    aborted: list[int] = []
+
+    def run(seed: int) -> None:
+        draw = random.Random(seed)
+        mine: list[int] = []
+        for _ in range(300):
+            size = draw.choice([10, 1000, 200_000])
+            mine.append(
+                engine.submit(Generation(request_id="", prompt="a" * size, sampling=Sampling()), lambda _: None)
+            )
+            if draw.random() < 0.7:
+                leaving = [mine.pop(draw.randrange(len(mine))) for _ in range(min(len(mine), draw.randint(1, 3)))]
+                engine.abort(leaving)
+                aborted.extend(leaving)
+        kept.extend(mine)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (1, 2)]
+    read: list[Add | Abort] = []
+    reading = threading.Thread(target=lambda: read.extend(link.read(last=601, pause=0.002)))
+    reading.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert engine.submit(Generation(request_id="", prompt="", sampling=Sampling()), lambda _: None) == 601
+    reading.join(60)
+    assert not reading.is_alive()
+    started = [one.number for one in read if isinstance(one, Add)]
+    ended = [number for one in read if isinstance(one, Abort) for number in one.numbers]
+    assert len(set(started)) == len(started)
+    assert len(set(ended)) == len(ended)
+    assert set(kept) | set(ended) | {601} == set(started)
+    assert set(ended) < set(aborted)
+    for number in ended:
+        assert _at(read, Add, number) < _at(read, Abort, number)
+    engine.close()
+
+
+def _at(read: list[Add | Abort], kind: type[Add | Abort], number: int) -> int:
+    """Where a generation is started, or ended."""
+    numbers = [(one.number,) if isinstance(one, Add) else one.numbers for one in read]
+    (found,) = [at for at, one in enumerate(read) if isinstance(one, kind) and number in numbers[at]]
+    return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import pytest
 
 from lmi.handler.bench_layers import UrlLayer
@@ -15,7 +17,8 @@ from lmi.handler.bench_soak import Held, Sample, Soak, report, soak, table
 from lmi.handler.bench_work import WORKLOADS, Figures, Workload, figures
 from lmi.model.errors import OptionError
 
-from ..endpoints import Host
+from ..djl import hosting
+from ..endpoints import Host, eventually
 from .hosts import Victim
 
 REQUESTS = 1000
@@ -48,25 +51,44 @@ def test_a_thousand_small_requests(host: Host) -> None:
     assert done.slope(next(iter(done.samples[0].held))) < 8192
 
 
-@pytest.fixture
-def probed(demo_model: Path, tmp_path: Path) -> Iterator[Victim]:
-    """A server of its own that tells what is alive in it. (On the other hosts the long storm asks.)"""
-    victim = Victim("server", demo_model, tmp_path)
+@pytest.fixture(params=["server", "rolling", "async"])
+def probed(request: pytest.FixtureRequest, demo_model: Path, tmp_path: Path) -> Iterator[Victim]:
+    """A host of its own that tells what is alive in it."""
+    if request.param != "server" and (missing := hosting.available()):
+        pytest.skip(missing)
+    victim = Victim(request.param, demo_model, tmp_path, {"option.metrics_interval": "1"})
     yield victim
     victim.stop()
 
 
 @pytest.mark.engine
+@pytest.mark.djl
 @pytest.mark.anyio
 async def test_no_task_is_left(probed: Victim) -> None:
-    """Nor an object of ours that stands for a request."""
+    """Nor an object of ours that stands for a request. Metrics and log give the same number."""
     layer = Layer("probed", probed.host)
     soaked(layer, 100)
     before = await probed.settled(lambda found: not found["requests"])
     assert before["requests"] == 0
+    assert bool(before["tasks"]) == (probed.kind != "rolling")
+
+    async def told() -> bool:
+        return tasks_told(probed) == before["tasks"]
+
+    await eventually(told)
     soaked(layer, 500)
     after = await probed.settled(lambda found: found == before)
     assert after == before
+    await eventually(told)
+
+
+def tasks_told(victim: Victim) -> int | None:
+    """How many tasks there are by what users see; the answer of the metrics is a task itself."""
+    if victim.kind == "server":
+        metrics = httpx.get(f"{victim.host.url}/metrics").text
+        return int(float(re.findall(r"^lmi_event_loop_tasks (\S+)$", metrics, re.MULTILINE)[0])) - 1
+    lines = re.findall(r"in 1 s: requests=.* tasks=(\d+) ", victim.host.log_text())
+    return int(lines[-1]) if lines else None
 
 
 class Leaking:

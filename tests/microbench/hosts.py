@@ -204,9 +204,9 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
 
     made: Any
     try:
-        from lmi.handler import connections
+        from lmi.handler.http_protocol import Door
 
-        made = connections.connection
+        made = Door(SEQUENCES)
     except ImportError:  # an older commit (compare.py)
         from uvicorn.protocols.http import auto
 
