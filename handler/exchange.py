@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..formatters import Call
+from ..model.answer_size import size_of, too_long
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
-from ..model.events import Event, Failed
+from ..model.events import Event, Failed, Started
 from .admission import Admission
 from .metrics import Meter
 
@@ -38,6 +39,7 @@ class Exchange:
         "_look_at",
         "_meter",
         "_on_news",
+        "_size",
         "_tickets",
         "begun",
         "call",
@@ -70,6 +72,8 @@ class Exchange:
         self._on_news = on_news
         self._tickets: list[int] = []
         self._expired: LmiError | None = None
+        self._size = 0
+        """What an answer that is not streamed has come to, see answer_size.py."""
         self._look_at = 0
         """With how many records that wait their bytes are to be counted."""
 
@@ -127,7 +131,8 @@ class Exchange:
         records = self.records
         made: Sequence[bytes] = ()
         try:
-            if made := reply.feed(event, prompt):
+            made = reply.feed(event, prompt) if self._meter.streamed else self._feed_whole(event, prompt)
+            if made:
                 self.begun = True
                 if self._meter.keeps:
                     self._meter.keep(made)
@@ -148,6 +153,22 @@ class Exchange:
                 self._engine.abort(self._tickets)
         if self._on_news is not None:
             self._on_news(self)
+
+    def _feed_whole(self, event: Event, prompt: int) -> list[bytes]:
+        """Feeds the reply of an answer that is not streamed, unless it becomes longer than it may be."""
+        reply = self.call.reply
+        most = self._admission.max_answer_bytes
+        copies = self.call.generations[prompt].sampling.n if isinstance(event, Started) else 1
+        self._size += size_of(event, copies)
+        made: list[bytes] = []
+        size = self._size
+        if size <= most:
+            made = reply.feed(event, prompt)
+            if reply.failure is not None or (size := sum(map(len, made))) <= most:
+                return made
+        error = too_long(size, most)
+        log.warning("request %s ended: %s", self.request_id, error)
+        return reply.feed(Failed.of(error), prompt)
 
     def _too_much(self) -> LmiError | None:
         """What to end with if more waits to be sent than may.

@@ -9,6 +9,8 @@ Request.addResponse).
 from __future__ import annotations
 
 import struct
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..formatters import Answer
@@ -16,6 +18,7 @@ from ..formatters.base import JSON
 from ..model.errors import LmiError
 from .exchange import Exchange
 from .headers import headers_of
+from .slices import SLICE, next_slice
 
 __all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
 
@@ -68,7 +71,8 @@ CODES = {415: 424}
 def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     """The next frame of a running request, NOTHING where none is ready.
 
-    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready. A stream's last frame is
+    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
+    frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
     empty: whoever reads what Java has been told may miss the last chunk, because ChunkedBytesSupplier.appendContent
     says that there is no more before it puts it there (ai.djl api 0.34.0 and 0.36.0). The first is never missed.
     """
@@ -84,12 +88,20 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
             return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
-    if merge:
-        # As many as there are now: more may come on the engine's thread meanwhile.
-        data = b"".join([records.popleft() for _ in range(len(records))])
-    else:
-        data = records.popleft() if records else b""
+    data = next_slice(records) if records else b""
+    if merge and records:
+        data = b"".join((data, *_fitting(records, SLICE - len(data))))
     return Frame(data, finished and not records and (first or not data), headers)
+
+
+def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
+    """Takes the records that fit in so many bytes, of those that there are now: more may come on the engine's thread
+    meanwhile."""
+    for _ in range(len(records)):
+        room -= len(records[0])
+        if room < 0:
+            return
+        yield records.popleft()
 
 
 def frame_of_answer(answer: Answer) -> Frame:
