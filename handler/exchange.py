@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from ..formatters import Call
+from ..formatters.base import JSON, encode
 from ..model.answer_size import size_of, too_long
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
@@ -21,7 +23,7 @@ from ..model.events import Event, Failed, Started
 from .admission import Admission
 from .metrics import Meter
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "Given"]
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +132,7 @@ class Exchange:
         reply = self.call.reply
         records = self.records
         made: Sequence[bytes] = ()
+        failed = isinstance(event, Failed)
         try:
             made = reply.feed(event, prompt) if self._meter.streamed else self._feed_whole(event, prompt)
             if made:
@@ -139,7 +142,7 @@ class Exchange:
             ended = reply.finished
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
-            ended = True
+            ended = failed = True
             made = self._failing(prompt, GenerationError(f"the output formatter failed: {error}"))
         if not ended:
             records.extend(made)
@@ -149,7 +152,7 @@ class Exchange:
                 made = self._failing(prompt, limit)
         if ended:
             self._end(made)
-            if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
+            if failed or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)
         if self._on_news is not None:
             self._on_news(self)
@@ -191,4 +194,22 @@ class Exchange:
             return self.call.reply.feed(Failed.of(error), prompt)
         except Exception:
             log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
+        if self.begun:
             return ()
+        self.call = Call(self.call.generations, Given(error.status, failure=error, finished=True), self.call.dialect)
+        return [encode({"error": error.message, "code": error.status})]
+
+
+@dataclass(slots=True)
+class Given:
+    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
+
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """Nothing comes of it."""
+        return []
