@@ -87,6 +87,10 @@ class ChatSide:
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
             chat = chat.with_defaults({"tools": tools})
+        from vllm.utils.mistral import is_mistral_tokenizer
+
+        # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
+        chat = chat.with_defaults({"tokenize": is_mistral_tokenizer(self._llm.get_tokenizer())})
         tokenize = tokenize_params(check, add_special_tokens=request.add_special_tokens)
         render = self._llm.renderer.render_chat
         if not pictures:

@@ -179,20 +179,17 @@ def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
 
 
 class Watched:
-    """A tokenizer's `encode`, which notes how long the texts are that it is given."""
+    """A tokenizer, which notes how long the texts are that it is given."""
 
     def __init__(self, backend: Any, patch: pytest.MonkeyPatch) -> None:
         self.lengths: list[int] = []
-        tokenizer = backend._llm.get_tokenizer()
-        for name in ("_encode_plus", "_batch_encode_plus"):
-            if hasattr(tokenizer, name):
-                patch.setattr(tokenizer, name, self._watching(getattr(tokenizer, name)))
+        kind = type(backend._llm.get_tokenizer())
+        for name in ("encode", "__call__"):
+            patch.setattr(kind, name, self._watching(getattr(kind, name)))
 
     def _watching(self, encode: Any) -> Any:
         def watching(*given: Any, **named: Any) -> Any:
-            texts = [*given, *named.values()]
-            texts += [text for some in texts if isinstance(some, list) for text in some]
-            self.lengths.append(max((len(text) for text in texts if isinstance(text, str)), default=0))
+            self.lengths += [len(text) for text in (*given, *named.values()) if isinstance(text, str)]
             return encode(*given, **named)
 
         return watching
