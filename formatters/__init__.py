@@ -29,6 +29,7 @@ from ..model.errors import (
 from ..model.options import Settings
 from . import azure, dynamic, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
+from .body_size import check_body
 
 __all__ = [
     "FORMATS",
@@ -54,9 +55,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 def read_json(body: bytes) -> Payload:
-    """The JSON object in `body`; raises PayloadError where there is none."""
+    """The JSON object in `body`; raises PayloadError where there is none, ParameterError where it is too much."""
     if not body.strip():
         raise PayloadError("the body is empty, expected a JSON object")
+    check_body(body)
     try:
         value = _decode(body)
     except RecursionError:
@@ -73,6 +75,8 @@ JSON_TYPES: dict[type, str] = {list: "an array", str: "a string", bool: "a boole
 
 HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 """The start of an escape of one half of a surrogate pair."""
+LONG = 4 << 20
+"""Bytes of a body for which no better reason is looked for: that takes some twenty times as long as to read it."""
 DIGITS = 300
 """Of an integer: the longest that a double holds has 309."""
 SHOWN = 120
@@ -91,6 +95,8 @@ def _why_unreadable(body: bytes) -> str | None:
 
     NaN and Infinity are no JSON, but Python's encoder writes them: the error names their field.
     """
+    if len(body) > LONG:
+        return None
     odd: list[_Odd] = []
 
     def note(text: str) -> _Odd:

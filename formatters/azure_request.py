@@ -21,6 +21,7 @@ from ..model.errors import NotFoundError, ParameterError, PayloadError, Unsuppor
 from ..model.options import Settings
 from .base import Payload, Request
 from .fields import Text
+from .openai_messages import check_number
 
 __all__ = [
     "API_VERSION",
@@ -89,6 +90,7 @@ def read_payload(payload: Payload, request: Request) -> Payload:
     kept = _without_extras(payload, request)
     messages = kept.get("messages")
     if isinstance(messages, list):
+        check_number(messages)
         kept = {**kept, "messages": [_message(one, f"messages[{index}]") for index, one in enumerate(messages)]}
     return kept
 

@@ -2,8 +2,7 @@
 
     Started, Delta(vector) of each input  -->  one JSON body when the last one is there
 
-Each vector is encoded when it comes. An input that fails ends its request: no answer has a place for its error. Such
-bodies are long, so that one above SLICE is several records: a host takes none above 20 MB (djl-contract, 2).
+Each vector is encoded when it comes. An input that fails ends its request: no answer has a place for its error.
 """
 
 from __future__ import annotations
@@ -12,16 +11,11 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..model.errors import GenerationError, LmiError, UnsupportedError
+from ..model.errors import GenerationError, LmiError
 from ..model.events import Delta, Event, Failed, Started
 from .base import JSON, Answer
 
 __all__ = ["EmbeddingReply", "numbers"]
-
-SLICE = 8 << 20
-"""Bytes of a record. The bodies are ASCII, so that one may be cut anywhere."""
-WHOLE = 16 << 20
-"""Bytes of a body where the host sends it in one piece: in dynamic batches."""
 
 
 def numbers(vector: bytes) -> tuple[float, ...]:
@@ -37,8 +31,6 @@ class EmbeddingReply:
     """How many inputs there are."""
     refuse: Callable[[LmiError], Answer]
     """The dialect's answer that tells of an error."""
-    sliced: bool = True
-    """Whether a body may be several records."""
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -66,12 +58,6 @@ class EmbeddingReply:
         if len(self.entries) < self.count:
             return []
         body = self.body([self.entries[number] for number in range(self.count)])
-        if self.sliced:
-            self.finished = True
-            return [body[start : start + SLICE] for start in range(0, len(body), SLICE)]
-        if len(body) > WHOLE:
-            told = f"the answer would be {len(body)} bytes long, expected one of at most {WHOLE}: send fewer texts"
-            return self._fail(UnsupportedError(told))
         self.finished = True
         return [body]
 

@@ -30,6 +30,7 @@ __all__ = [
     "Texts",
     "Tree",
     "meet_unknown",
+    "read_ids",
     "read_rows",
     "refuse_headers",
 ]
@@ -140,6 +141,19 @@ class Ids:
             raise ParameterError(f"{name}: expected at most {IDS} token ids", name)
         one = Integer(0, LARGEST_ID)
         return tuple(one.read(f"{name}[{index}]", value) for index, value in enumerate(given))
+
+
+def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
+    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is looked at by itself."""
+    if set(map(type, given)) == {int} and min(given) >= 0 and max(given) <= LARGEST_ID:
+        return tuple(given)
+    one = Integer(0, LARGEST_ID)
+    return tuple(
+        int(value)
+        if type(value) in (int, float) and 0 <= value <= LARGEST_ID and value == int(value)
+        else one.read(f"{name}[{index}]", value)
+        for index, value in enumerate(given)
+    )
 
 
 @dataclass(frozen=True, slots=True)

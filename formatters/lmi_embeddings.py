@@ -104,7 +104,7 @@ def parse(payload: Payload, request: Request, settings: Settings, refuse: Callab
         )
         for number, text in enumerate(inputs)
     )
-    reply = Vectors(count=len(inputs), refuse=refuse, sliced=not settings.dynamic_batch)
+    reply = Vectors(count=len(inputs), refuse=refuse)
     return Call(tuple(generations), reply)
 
 

@@ -36,6 +36,7 @@ from .minimal_reply import (
 from .openai_chat import read_chat
 from .openai_chat_reply import ChatShape
 from .openai_described import chat_schema, messages_schema
+from .openai_messages import check_number
 from .openai_reply import Identity
 from .schemas import FILLED
 
@@ -87,6 +88,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     model = payload.get("model")
     if not isinstance(model, str) or not model:
         raise PayloadError.of("model", model, "the name of a model, a non-empty string")
+    check_number(payload.get("messages"))
     _check_roles(payload.get("messages"))
     form = _form(payload, request)
     generation, shape = read_chat({**payload, "stream": form != WHOLE}, request, settings)

@@ -23,7 +23,10 @@ from .openai_messages import read_messages
 from .openai_parameters import read_fields, read_streaming, sampling_of
 from .openai_tools import Tools, read_tools
 
-__all__ = ["parse", "read_chat"]
+__all__ = ["DOCUMENTS", "parse", "read_chat"]
+
+DOCUMENTS = 1024
+"""The most that a template may be given."""
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> Call:
@@ -103,6 +106,8 @@ def _conversation(
     if documents is not None:
         if not isinstance(documents, list):
             raise PayloadError.of("documents", documents, "a list of objects")
+        if len(documents) > DOCUMENTS:
+            raise ParameterError(f"documents: expected at most {DOCUMENTS}, got {len(documents)}", "documents")
         read = [Tree().read(f"documents[{index}]", one) for index, one in enumerate(documents)]
         template_arguments.setdefault("documents", read)
     return Conversation(

@@ -15,7 +15,7 @@ from ..model.errors import ParameterError, PayloadError
 from ..model.generation import Generation
 from ..model.options import Settings
 from .base import Call, Payload, Request
-from .fields import LARGEST_ID, Integer
+from .fields import read_ids
 from .openai_guides import read_guide
 from .openai_parameters import read_fields, read_streaming, sampling_of
 from .openai_text_reply import TextShape, text_reply
@@ -113,5 +113,4 @@ def _prompt(given: Any, place: str, texts: bool) -> TextPrompt:
 def _ids(given: list[Any], place: str) -> tuple[int, ...]:
     if not given:
         raise ParameterError.of(place, given, "at least one token id")
-    one = Integer(0, LARGEST_ID)
-    return tuple(one.read(f"{place}[{index}]", value) for index, value in enumerate(given))
+    return read_ids(given, place)

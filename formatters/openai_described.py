@@ -15,12 +15,14 @@ from .base import JSON, SSE, Described, JsonSchema
 from .fields import LARGEST_ID, TEXTS, TEXTS_LENGTH, Parameter
 from .image_parts import DETAILS
 from .openai_bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
+from .openai_chat import DOCUMENTS
 from .openai_completions import CHOICES
 from .openai_embeddings import INPUTS, EmbeddingUsage, Entry
 from .openai_embeddings import TABLE as EMBEDDING_TABLE
-from .openai_messages import PARTS
+from .openai_messages import MOST, PARTS
 from .openai_models import ModelList
 from .openai_parameters import CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from .openai_tools import TOOLS
 from .schemas import FILLED, STRING, array, fields_schema, nullable, objects, one_of
 
 __all__ = ["CHAT", "EMBEDDINGS", "MODELS", "TEXT", "chat_schema", "messages_schema"]
@@ -73,12 +75,12 @@ GUIDES: Mapping[str, JsonSchema] = {
 """Of GUIDE_FORMS."""
 
 FORMS: Mapping[str, JsonSchema] = {
-    "tools": array(TOOL),
+    "tools": array(TOOL, most=TOOLS),
     "tool_choice": _choice(("none", "auto", "required"), objects(["type"], type={"const": "function"}, function=NAMED)),
-    "functions": array(FUNCTION),
+    "functions": array(FUNCTION, most=TOOLS),
     "function_call": _choice(("none", "auto"), NAMED),
     "modalities": array({"const": "text"}),
-    "documents": array(ANY_OBJECT),
+    "documents": array(ANY_OBJECT, most=DOCUMENTS),
 }
 """Of CHAT_FORMS, but for the messages."""
 
@@ -114,7 +116,7 @@ def messages_schema(roles: Iterable[str] = tuple(PARTS), part: JsonSchema | None
         }.get(role, (["content"], {}))
         fields: dict[str, JsonSchema] = {"role": {"const": role}, "content": content, "name": STRING, **more}
         listed.append(objects(["role", *required], **fields))
-    return array(one_of(*listed), 1)
+    return array(one_of(*listed), 1, MOST)
 
 
 def chat_schema(

@@ -18,7 +18,7 @@ from ..model.generation import Embedding, Generation
 from ..model.options import Settings
 from .base import Call, Payload, Request, encode
 from .embedding_reply import EmbeddingReply, numbers
-from .fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
+from .fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_ids, read_rows
 from .openai_reply import answer_of
 
 __all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
@@ -122,7 +122,6 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     reply = Embeddings(
         count=len(inputs),
         refuse=answer_of,
-        sliced=not settings.dynamic_batch,
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )
@@ -162,5 +161,4 @@ def _ids(given: Any, place: str) -> tuple[int, ...]:
         raise PayloadError.of(place, given, "a list of token ids")
     if not given:
         raise ParameterError.of(place, given, "at least one token id")
-    one = Integer(0, LARGEST_ID)
-    return tuple(one.read(f"{place}[{index}]", value) for index, value in enumerate(given))
+    return read_ids(given, place)

@@ -18,7 +18,7 @@ from ..model.options import Settings
 from .fields import Object, Text, meet_unknown
 from .image_parts import is_image_part, read_image_part
 
-__all__ = ["PARTS", "read_messages"]
+__all__ = ["MOST", "PARTS", "check_number", "read_messages"]
 
 Message = dict[str, Any]
 
@@ -45,6 +45,9 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By role, the fields that are known."""
 
+MOST = 1 << 14
+"""Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
+
 PART_FIELDS = ("type", "text", "refusal", "image_url", "detail", "uuid", "cache_control")
 """A `uuid` has no effect: as vLLM's name for an image in its cache, one client's would stand for another's image."""
 
@@ -55,6 +58,7 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
         raise PayloadError.of("messages", given, "a list of messages")
     if not given:
         raise ParameterError.of("messages", given, "at least one message")
+    check_number(given)
     last_function_call = ""
     messages: list[Message] = []
     for index, one in enumerate(given):
@@ -70,6 +74,21 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
             last_function_call = f"call_function_{index}"
         messages.append(_read(message, role, place, last_function_call, settings))
     return tuple(messages)
+
+
+def check_number(given: Any) -> None:
+    """Raises ParameterError for more than MOST messages, parts and calls: templates go through them one by one."""
+    if not isinstance(given, list):
+        return
+    count = len(given)
+    if count <= MOST:
+        for one in given:
+            if isinstance(one, dict):
+                count += sum(len(one[name]) for name in ("content", "tool_calls") if isinstance(one.get(name), list))
+    if count > MOST:
+        raise ParameterError(
+            f"messages: expected at most {MOST}, parts and tool calls included, got {count}", "messages"
+        )
 
 
 def _read(message: Message, role: str, place: str, last_function_call: str, settings: Settings) -> Message:

@@ -16,7 +16,11 @@ from ..model.options import Settings
 from .base import Payload
 from .fields import Object, Text, Tree, meet_unknown
 
-__all__ = ["Tools", "read_tools"]
+__all__ = ["TOOLS", "Tools", "read_tools"]
+
+
+TOOLS = 1024
+"""Tools in one request. OpenAI's limit is 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
         given = []
     if not isinstance(given, list):
         raise PayloadError.of(list_name, given, f"a list of {list_name}")
+    if len(given) > TOOLS:
+        raise ParameterError(f"{list_name}: expected at most {TOOLS}, got {len(given)}", list_name)
     read = _function_tool if legacy else _tool
     tools = tuple(read(one, f"{list_name}[{index}]", settings) for index, one in enumerate(given))
     names = [tool["function"]["name"] for tool in tools]

@@ -52,6 +52,11 @@ class Admission:
         """`option.max_unsent_bytes`."""
         return self._limits.max_unsent_bytes
 
+    @property
+    def max_answer_bytes(self) -> int:
+        """`option.max_answer_bytes`."""
+        return self._limits.max_answer_bytes
+
     def refusal(self, request: Request) -> LmiError | None:
         """Why the request cannot be taken on, if it cannot. Its body has not been looked at."""
         limits = self._limits

@@ -16,20 +16,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
 from ..formatters import Answer, Call
-from ..formatters.base import JSON
 from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
 from ..model.logs import set_current
 from .admission import Admission
-from .exchange import Exchange
+from .exchange import Exchange, Given
 from .guarded import broken_off
 from .metrics import Meter
 from .workers import Workers
@@ -79,7 +78,7 @@ class Deferred(Exchange):
         on_news: Callable[[Exchange], None] | None = None,
         notify: Callable[[], None],
     ) -> None:
-        super().__init__(Call((), _Given()), engine, admission, meter=meter, request_id=request_id, on_news=on_news)
+        super().__init__(Call((), Given()), engine, admission, meter=meter, request_id=request_id, on_news=on_news)
         self._prepare = prepare
         """Raises nothing that a request or code of the user's can cause."""
         self._refuse = refuse
@@ -152,7 +151,7 @@ class Deferred(Exchange):
 
     def _give(self, answer: Answer) -> None:
         """Takes a whole answer for the request's."""
-        reply = _Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        reply = Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
         self.call = Call((), reply, answer.dialect)
         records = [answer.body] if answer.body else []
         if records and self._meter.keeps:
@@ -227,21 +226,6 @@ class Deferred(Exchange):
                     self._engine.abort([self._tickets[number] for number in self._cut])
                     self._cut.clear()
             self._notify()
-
-
-@dataclass(slots=True)
-class _Given:
-    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
-
-    status: int = 200
-    content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
-
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """Nothing comes of it."""
-        return []
 
 
 def merged(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from ..formatters import Call
+from ..formatters.base import JSON, encode
+from ..model.answer_size import size_of, too_long
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
-from ..model.events import Event, Failed
+from ..model.events import Event, Failed, Started
 from .admission import Admission
 from .metrics import Meter
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "Given"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ class Exchange:
         "_look_at",
         "_meter",
         "_on_news",
+        "_size",
         "_tickets",
         "begun",
         "call",
@@ -70,6 +74,8 @@ class Exchange:
         self._on_news = on_news
         self._tickets: list[int] = []
         self._expired: LmiError | None = None
+        self._size = 0
+        """What an answer that is not streamed has come to, see answer_size.py."""
         self._look_at = 0
         """With how many records that wait their bytes are to be counted."""
 
@@ -132,15 +138,17 @@ class Exchange:
         reply = self.call.reply
         records = self.records
         made: Sequence[bytes] = ()
+        failed = isinstance(event, Failed)
         try:
-            if made := reply.feed(event, prompt):
+            made = reply.feed(event, prompt) if self._meter.streamed else self._feed_whole(event, prompt)
+            if made:
                 self.begun = True
                 if self._meter.keeps:
                     self._meter.keep(made)
             ended = reply.finished
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
-            ended = True
+            ended = failed = True
             made = self._failing(prompt, GenerationError(f"the output formatter failed: {error}"))
         if not ended:
             records.extend(made)
@@ -150,10 +158,26 @@ class Exchange:
                 made = self._failing(prompt, limit)
         if ended:
             self._end(made)
-            if isinstance(event, Failed) or len(self._tickets) > 1 or reply.failure is not None:
+            if failed or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)
         if self._on_news is not None:
             self._on_news(self)
+
+    def _feed_whole(self, event: Event, prompt: int) -> list[bytes]:
+        """Feeds the reply of an answer that is not streamed, unless it becomes longer than it may be."""
+        reply = self.call.reply
+        most = self._admission.max_answer_bytes
+        copies = self.call.generations[prompt].sampling.n if isinstance(event, Started) else 1
+        self._size += size_of(event, copies)
+        made: list[bytes] = []
+        size = self._size
+        if size <= most:
+            made = reply.feed(event, prompt)
+            if reply.failure is not None or (size := sum(map(len, made))) <= most:
+                return made
+        error = too_long(size, most)
+        log.warning("request %s ended: %s", self.request_id, error)
+        return reply.feed(Failed.of(error), prompt)
 
     def _too_much(self) -> LmiError | None:
         """What to end with if more waits to be sent than may.
@@ -176,4 +200,22 @@ class Exchange:
             return self.call.reply.feed(Failed.of(error), prompt)
         except Exception:
             log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
+        if self.begun:
             return ()
+        self.call = Call(self.call.generations, Given(error.status, failure=error, finished=True), self.call.dialect)
+        return [encode({"error": error.message, "code": error.status})]
+
+
+@dataclass(slots=True)
+class Given:
+    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
+
+    status: int = 200
+    content_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """Nothing comes of it."""
+        return []

@@ -9,7 +9,8 @@ Request.addResponse).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -19,6 +20,7 @@ from ..formatters.base import JSON
 from ..model.errors import LmiError
 from .exchange import Exchange
 from .headers import headers_of
+from .slices import SLICE, next_slice
 
 __all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
 
@@ -78,7 +80,8 @@ CODES = {415: 424}
 def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     """The next frame of a running request, NOTHING where none is ready.
 
-    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready. A stream's last frame is
+    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
+    frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
     empty: whoever reads what Java has been told may miss the last chunk, because ChunkedBytesSupplier.appendContent
     says that there is no more before it puts it there (ai.djl api 0.34.0 and 0.36.0). The first is never missed.
     """
@@ -94,8 +97,20 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
             return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
-    data = b"" if not records else exchange.take_all() if merge else records.popleft()
+    data = next_slice(records) if records else b""
+    if merge and records:
+        data = b"".join((data, *_fitting(records, SLICE - len(data))))
     return Frame(data, finished and not records and (first or not data), headers)
+
+
+def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
+    """Takes the records that fit in so many bytes, of those that there are now: more may come on the engine's thread
+    meanwhile."""
+    for _ in range(len(records)):
+        room -= len(records[0])
+        if room < 0:
+            return
+        yield records.popleft()
 
 
 def frame_of_answer(answer: Answer) -> Frame:

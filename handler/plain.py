@@ -12,10 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..formatters import Answer, Request
+from ..formatters import Answer, Request, refusal
+from ..model.errors import UnsupportedError
+from ..model.options import Settings
 from .exchange import Exchange
 from .headers import headers_of
 from .service import Service
+from .slices import FIELD, SLICE, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 
@@ -52,7 +55,7 @@ class PlainBatch:
         if isinstance(opened, Answer):
             return _whole_of_answer(opened)
         news.wait(lambda: bool(opened.records) or opened.finished)
-        if opened.finished and len(opened.records) <= 1:
+        if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
             return _whole_of_exchange(opened)
         reply = opened.call.reply
         return Chunks(_records(opened, news), reply.status, headers_of(reply))
@@ -63,7 +66,12 @@ class PlainBatch:
         opened = [self._service.open(request, news.tell) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
         news.wait(lambda: all(exchange.finished for exchange in running))
-        return [_whole_of_answer(entry) if isinstance(entry, Answer) else _whole_of_exchange(entry) for entry in opened]
+        return [
+            _whole_of_answer(entry)
+            if isinstance(entry, Answer)
+            else _within(_whole_of_exchange(entry), request, self._service.settings)
+            for request, entry in zip(requests, opened, strict=True)
+        ]
 
 
 class _News:
@@ -86,12 +94,20 @@ def _records(exchange: Exchange, news: _News) -> Iterator[bytes]:
         while True:
             finished = exchange.finished
             while exchange.records:
-                yield exchange.records.popleft()
+                yield next_slice(exchange.records)
             if finished:
                 return
             news.wait(lambda: bool(exchange.records) or exchange.finished)
     finally:
         exchange.abort()
+
+
+def _within(whole: Whole, request: Request, settings: Settings) -> Whole:
+    """`whole`, or an error in its place: an answer of a batch is one field (slices.py)."""
+    if len(whole.body) <= FIELD:
+        return whole
+    told = f"the answer is {len(whole.body)} bytes long, expected one of at most {FIELD} in a batch: ask for less"
+    return _whole_of_answer(refusal(UnsupportedError(told), request, settings))
 
 
 def _whole_of_answer(answer: Answer) -> Whole:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from .answer_size import too_long, weight
 from .generation import Generation
 from .vllm_outputs import OutputReader
 
@@ -28,9 +29,16 @@ class Group(Generic[Running]):
     request_id: str = "-"
     running: set[Running] = field(default_factory=set["Running"])
     started: bool = False
+    weight: int = 0
+    """What each token counts for `size`."""
+    longest: int = 0
+    """What the answer may come to, where it is not streamed (answer_size.py)."""
+    size: int = 0
 
     @classmethod
-    def of(cls, number: int, prompt_ids: list[int], generation: Generation, reader: OutputReader) -> Group[Running]:
+    def of(
+        cls, number: int, prompt_ids: list[int], generation: Generation, reader: OutputReader, longest: int
+    ) -> Group[Running]:
         """The group of a generation none of whose sequences has been started."""
         return cls(
             number,
@@ -40,4 +48,13 @@ class Group(Generic[Running]):
             reader.prompt_text(prompt_ids) if generation.echo else "",
             generation.sampling.prompt_logprobs or 0,
             generation.request_id,
+            weight=weight(generation),
+            longest=longest,
         )
+
+    def grow(self, tokens: int) -> None:
+        """Counts new tokens; raises ParameterError where the answer becomes too long."""
+        if not self.stream:
+            self.size += self.weight * tokens
+            if self.size > self.longest:
+                raise too_long(self.size, self.longest)

@@ -28,6 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Room for images of max_image_bytes in base64."""
     max_unsent_bytes: int = 8 << 20
     """Of an answer that is not complete, as long as its client does not read it."""
+    max_answer_bytes: int = 128 << 20
+    """Of an answer that is not streamed (answer_size.py)."""
     request_timeout: float = 3600.0
     """Seconds, from a request's arrival to the end of its answer."""
     user_code_timeout: float = 60.0
@@ -64,6 +66,12 @@ LIMIT_OPTIONS: tuple[Option, ...] = (
         "max_unsent_bytes",
         "int",
         "Bytes of one unfinished answer that may wait for its client to read them; then the request is ended.",
+    ),
+    _limit(
+        "max_answer_bytes",
+        "int",
+        "Longest answer that is not streamed; the request that comes to more is ended. A token that is shown by itself "
+        "counts 128, and so does each likely token beside it.",
     ),
     _limit(
         "request_timeout", "float", "Seconds from a request's arrival to the end of its answer (else 504).", least=0.001

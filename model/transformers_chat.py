@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 from .errors import OptionError, ParameterError, RequestError, UnsupportedError
@@ -73,8 +74,9 @@ class Chat:
             raise UnsupportedError("tool_choice: calls are read by vLLM's parsers, and vLLM is not installed", "tools")
         return self._side().request(conversation)
 
-    def render(self, conversation: Conversation, request: Any, field: str) -> list[int]:
-        """The prompt's ids; raises ParameterError where the template refuses the messages."""
+    def render(self, conversation: Conversation, request: Any, field: str, check: Callable[[str], None]) -> list[int]:
+        """The prompt's ids; raises ParameterError where the template refuses the messages, and what `check` raises
+        for the text that it made of them."""
         tools: list[Any] | None = None
         if conversation.tools and conversation.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
@@ -94,6 +96,7 @@ class Chat:
             raise
         except Exception as error:
             raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+        check(text)
         return list(self._tokenizer(text, add_special_tokens=conversation.add_special_tokens)["input_ids"])
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:

@@ -109,6 +109,7 @@ class TransformersEngine:
             least=loaded.context,
             piece=arguments.max_num_batched_tokens if arguments.enable_chunked_prefill else loaded.context,
         )
+        self._longest = settings.limits.max_answer_bytes
         self._sequences: dict[Row, _Sequence] = {}
         self._groups: dict[int, Group[Row]] = {}
         self._info = EngineInfo(engine="transformers", version=transformers.__version__, context=loaded.context)
@@ -145,7 +146,7 @@ class TransformersEngine:
         generation = prepared.generation
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         ids = prepared.prompt_ids
-        group: Group[Row] = Group.of(prepared.number, ids, generation, self._reader)
+        group: Group[Row] = Group.of(prepared.number, ids, generation, self._reader, self._longest)
         for index, (chooser, splitter) in enumerate(zip(prepared.choosers, prepared.splitters, strict=True)):
             wanted = sampling.prompt_logprobs if index == 0 else None
             row = Row(prepared.number, group, list(ids), len(ids), chooser, wanted)
@@ -210,6 +211,7 @@ class TransformersEngine:
             group.started = True
             known: Any = _Output(prompt_logprobs=row.prefill)
             events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs))
+        group.grow(1)
         sequence.ids.append(row.ids[-1])
         if row.entry is not None:
             sequence.entries.append(row.entry)

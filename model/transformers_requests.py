@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from .answer_size import check_size
 from .errors import ParameterError, RequestError, UnsupportedError
 from .generation import Conversation, Generation, Sampling
+from .long_prompt import check_text, last, most_tokens
 from .options import Settings
 from .transformers_chat import Chat
 from .transformers_guide import Guides
@@ -37,7 +40,9 @@ class Requests:
 
     def __init__(self, loaded: Loaded, settings: Settings, arguments: Arguments) -> None:
         self._loaded = loaded
+        self._longest = settings.limits.max_answer_bytes
         self._most = settings.limits.max_prompt_tokens
+        self._allowed = most_tokens(loaded.context - 1, self._most)
         self._max_logprobs = arguments.max_logprobs
         self._chat = Chat(loaded.tokenizer, settings)
         self._guides = Guides(
@@ -53,6 +58,7 @@ class Requests:
         request = self._chat.request(conversation) if conversation else None
         ids = self._prompt(generation, request)
         max_tokens = room(generation, len(ids), self._loaded.context, self._most)
+        check_size(generation, len(ids), self._longest)
         self._check(sampling)
         field = conversation.tools_field if conversation else "tools"
         guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None), field)
@@ -70,16 +76,27 @@ class Requests:
         """The prompt's ids; raises ParameterError."""
         prompt, field = generation.prompt, generation.prompt_field
         if isinstance(prompt, Conversation):
-            return self._chat.render(prompt, request, field)
+            return self._chat.render(prompt, request, field, partial(self._check_text, field))
+        truncate = generation.sampling.truncate
         if isinstance(prompt, str):
+            if truncate is not None and truncate <= self._allowed:
+                prompt = last(prompt, truncate, self._count)
+            else:
+                self._check_text(field, prompt)
             ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
         else:
-            ids = list(prompt)
+            ids = list(prompt if truncate is None else prompt[-truncate:])
+            room(generation, len(ids), self._loaded.context, self._most)
         # Beyond the vocabulary a device fails for everyone.
         if foreign := [token for token in ids if not 0 <= token < self._loaded.words]:
             raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
-        truncate = generation.sampling.truncate
         return ids if truncate is None else ids[-truncate:]
+
+    def _check_text(self, field: str, text: str) -> None:
+        check_text(field, text, self._allowed, self._count)
+
+    def _count(self, text: str) -> int:
+        return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _check(self, sampling: Sampling) -> None:
         """Raises RequestError for what only the model and the options can tell."""

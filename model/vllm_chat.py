@@ -6,7 +6,7 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from .generation import Conversation
 from .images import Image
 from .options import Settings
 from .vllm_images import ImageSide, numbered, processor_faults, with_pictures
+from .vllm_prompt import tokenize_params
 from .vllm_splitter import Reasoning, Splitter
 
 if TYPE_CHECKING:
@@ -78,16 +79,19 @@ class ChatSide:
         parser = self._parser_for(conversation, request)
         return request if parser is None else parser.adjust_request(request)
 
-    def render(self, request: Any, images: Sequence[Image] = ()) -> Any:
-        """The prompt, as vLLM takes it. Raises what templates raise; see `template_errors`."""
+    def render(self, request: Any, images: Sequence[Image] = (), check: Callable[[str], str] | None = None) -> Any:
+        """The prompt, as vLLM takes it. Raises what templates raise (see `template_errors`), and what `check` raises
+        when it is given the text that is to be tokenized."""
         pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
             chat = chat.with_defaults({"tools": tools})
-        from vllm.renderers.params import TokenizeParams
+        from vllm.utils.mistral import is_mistral_tokenizer
 
-        tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=request.add_special_tokens)
+        # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
+        chat = chat.with_defaults({"tokenize": is_mistral_tokenizer(self._llm.get_tokenizer())})
+        tokenize = tokenize_params(check, add_special_tokens=request.add_special_tokens)
         render = self._llm.renderer.render_chat
         if not pictures:
             _, rendered = render([request.messages], chat, tokenize)

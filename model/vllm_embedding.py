@@ -19,7 +19,9 @@ from .errors import ContextError, GenerationError, LmiError, OptionError, Parame
 from .events import Delta, Event, Failed, Finish, Started
 from .generation import Embedding, Generation
 from .images import Image
+from .long_prompt import check_text, first, last, most_tokens
 from .options import Settings
+from .vllm_prompt import tokenize_params
 from .vllm_sampling import check_prompt
 from .vllm_setup import client_errors, start_vllm
 
@@ -93,11 +95,17 @@ class VllmEmbedding:
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )
         try:
-            special = generation.add_special_tokens
-            prompt = self._render(generation.prompt, special)
-            ids: list[int] = list(prompt["prompt_token_ids"])
-            cut = self._cut(ids, wanted, around=special and isinstance(generation.prompt, str))
-            if len(cut) < len(ids):
+            given = generation.prompt
+            if isinstance(given, str):
+                special = generation.add_special_tokens
+                prompt = self._render(self._part(given, wanted, field), special)
+                ids: list[int] = list(prompt["prompt_token_ids"])
+                cut = self._cut(ids, wanted, around=special)
+                if len(cut) < len(ids):
+                    prompt = self._render(tuple(cut))
+            else:
+                cut = self._cut([*cast("tuple[int, ...]", given)], wanted, around=False)
+                self._check(cut, field)
                 prompt = self._render(tuple(cut))
         except self._client_errors as error:
             raise ParameterError(f"{field}: {error}", field) from error
@@ -159,14 +167,24 @@ class VllmEmbedding:
     def _render(self, given: Any, special: bool = False) -> Any:
         """The prompt as vLLM takes it; with `special`, text gets the tokenizer's special tokens."""
         from vllm.renderers.inputs.preprocess import parse_model_prompt
-        from vllm.renderers.params import TokenizeParams
 
         said: dict[str, Any] = {"prompt": given} if isinstance(given, str) else {"prompt_token_ids": [*given]}
-        # No limit here: vLLM's message for a long prompt would not name the client's field.
-        tokenize = TokenizeParams(max_total_tokens=None, do_lower_case=self._lower_case, add_special_tokens=special)
+        tokenize = tokenize_params(do_lower_case=self._lower_case, add_special_tokens=special)
         rendered: list[Any] = self._llm.renderer.render_cmpl([parse_model_prompt(self._model_config, said)], tokenize)
         (prompt,) = rendered
         return prompt
+
+    def _part(self, text: str, wanted: Embedding, field: str) -> str:
+        """What is to be tokenized of a text; raises ContextError for one that is far too long."""
+        allowed = most_tokens(self._info.context, self._most)
+        keep = self._info.context if wanted.truncate is True else wanted.truncate
+        if wanted.truncate is False or keep > allowed:
+            check_text(field, text, allowed, self._count)
+            return text
+        return first(text, keep, self._count) if wanted.cut == "right" else last(text, keep, self._count)
+
+    def _count(self, text: str) -> int:
+        return len(self._llm.get_tokenizer().encode(text, add_special_tokens=False))
 
     def _around(self) -> tuple[int, int]:
         """How many special tokens the tokenizer puts before a text and after it, found by trying."""

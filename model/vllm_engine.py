@@ -13,12 +13,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from .answer_size import check_size, may_reach
 from .engine import EngineInfo, EngineStats
-from .errors import GenerationError, LmiError, ParameterError
+from .errors import GenerationError, LmiError, ParameterError, RequestError
 from .events import Delta, Event, Failed, Finish, Token
 from .generation import Conversation, Generation
 from .group import Group
@@ -30,7 +32,7 @@ from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_logprobs import keep_chosen_only
 from .vllm_outputs import OutputReader, SequenceText
-from .vllm_prompt import refused, render
+from .vllm_prompt import Texts, refused
 from .vllm_sampling import LIMITS, check_ids, room, sampling_params
 from .vllm_setup import client_errors, eos_ids, start_vllm
 from .vllm_splitter import Splitter, split
@@ -82,7 +84,9 @@ class VllmEngine:
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)
         self._most = settings.limits.max_prompt_tokens
+        self._longest = settings.limits.max_answer_bytes
         self._llm, self._stats = start_vllm(settings, self._typical.decide)
+        self._texts = Texts(self._llm, self._most)
         import vllm
 
         self._client_errors = client_errors()
@@ -120,9 +124,14 @@ class VllmEngine:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
             request = self._chat.request(conversation) if conversation else None
-            prompt = self._chat.render(request, images) if request else render(self._llm, generation)
+            if request:
+                check = partial(self._texts.check, generation.prompt_field)
+                prompt = self._chat.render(request, images, check)
+            else:
+                prompt = self._texts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context, self._most)
+            check_size(generation, len(ids), self._longest)
             if isinstance(generation.prompt, tuple):
                 check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
             guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
@@ -130,6 +139,7 @@ class VllmEngine:
             params = sampling_params(
                 generation, self._defaults, max_tokens, guided, extra,
                 vocabulary=self._vocabulary, connected=self._connected,
+                bounded=may_reach(generation, max_tokens, self._longest),
             )  # fmt: skip
         except self._client_errors as error:
             raise refused(error) from error
@@ -160,7 +170,7 @@ class VllmEngine:
                 raise refused(error) from error
             return
         generation = prepared.generation
-        group: Group[str] = Group.of(prepared.number, prepared.prompt_ids, generation, self._reader)
+        group: Group[str] = Group.of(prepared.number, prepared.prompt_ids, generation, self._reader, self._longest)
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
@@ -198,7 +208,8 @@ class VllmEngine:
             try:
                 events += [(number, event) for event in self._advance(sequence, output, stopped)]
             except Exception as error:
-                log.exception("request %s: generation %d failed", sequence.group.request_id, number)
+                if not isinstance(error, RequestError):
+                    log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):
                     error = GenerationError(f"the answer could not be decoded: {error}")
                 self.abort([number])
@@ -237,6 +248,7 @@ class VllmEngine:
             events.append(self._reader.started(group.prompt_ids, output, group.echo, group.prompt_logprobs))
         self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
+        group.grow(len(completion.token_ids))
         if reason is None and text.stop is None:
             if group.stream:
                 delta = self._delta(sequence, *text.take(), None)

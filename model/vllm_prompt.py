@@ -2,33 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from .errors import ParameterError
 from .generation import Generation
+from .long_prompt import check_text, last, most_tokens
+from .vllm_sampling import room
 
-__all__ = ["refused", "render"]
+__all__ = ["Texts", "refused", "tokenize_params"]
 
 
-def render(llm: Any, generation: Generation) -> Any:
-    """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
-    from vllm.renderers.inputs.preprocess import parse_model_prompt
+class Texts:
+    """Tokenizes prompts of at most `most` tokens (option.max_prompt_tokens) for one model; nothing that is far longer.
+
+    vLLM's own limit is not used: its message for a long prompt would not name the client's field, and it goes by the
+    longest token's characters, which 60 million characters of blanks and letters may be within.
+    """
+
+    def __init__(self, llm: Any, most: int | None) -> None:
+        self._llm = llm
+        self._most = most
+        self._context: int = llm.model_config.max_model_len
+        self._allowed = most_tokens(self._context - 1, most)
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has."""
+        return len(self._llm.get_tokenizer().encode(text, add_special_tokens=False))
+
+    def check(self, field: str, text: str) -> str:
+        """The text; raises ContextError for one that is far too long."""
+        check_text(field, text, self._allowed, self.count)
+        return text
+
+    def render(self, generation: Generation) -> Any:
+        """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
+        from vllm.renderers.inputs.preprocess import parse_model_prompt
+
+        prompt, truncate = generation.prompt, generation.sampling.truncate
+        given: dict[str, Any]
+        if isinstance(prompt, str):
+            if truncate is not None and truncate <= self._allowed:
+                given = {"prompt": last(prompt, truncate, self.count)}
+            else:
+                given = {"prompt": self.check(generation.prompt_field, prompt)}
+        else:
+            ids: Any = prompt if truncate is None else prompt[-truncate:]  # type: ignore[index]
+            room(generation, len(ids), self._context, self._most)
+            given = {"prompt_token_ids": [*ids]}
+        tokenize = tokenize_params(
+            truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens
+        )
+        parsed = parse_model_prompt(self._llm.model_config, given)
+        return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
+
+
+def tokenize_params(check: Callable[[str], str] | None = None, **arguments: Any) -> Any:
+    """vLLM's TokenizeParams, which gives each text to `check` before it is tokenized."""
+    params = _params_class()(max_total_tokens=None, **arguments)
+    object.__setattr__(params, "check", check)
+    return params
+
+
+@cache
+def _params_class() -> Any:
     from vllm.renderers.params import TokenizeParams
 
-    given: dict[str, Any]
-    if isinstance(generation.prompt, str):
-        given = {"prompt": generation.prompt}
-    else:
-        given = {"prompt_token_ids": [*cast("tuple[int, ...]", generation.prompt)]}
-    # No limit here: vLLM's message for a long prompt would not name the client's field.
-    tokenize = TokenizeParams(
-        max_total_tokens=None,
-        truncate_prompt_tokens=generation.sampling.truncate,
-        truncation_side="left",
-        add_special_tokens=generation.add_special_tokens,
-    )
-    parsed = parse_model_prompt(llm.model_config, given)
-    return llm.renderer.render_cmpl([parsed], tokenize)[0]
+    class Checked(TokenizeParams):  # type: ignore[misc]
+        """Made once a prompt, and changed by nobody."""
+
+        check: Callable[[str], str] | None
+
+        def apply_pre_tokenization(self, tokenizer: Any, prompt: Any) -> Any:
+            if self.check is not None:
+                self.check(prompt["prompt"])
+            return super().apply_pre_tokenization(tokenizer, prompt)
+
+    return Checked
 
 
 def refused(error: Exception, guide_field: str | None = None) -> ParameterError:

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Request, receive
 from lmi.formatters.base import Reply
-from lmi.formatters.embedding_reply import SLICE, WHOLE
 from lmi.handler.extensions import load_extensions
 from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
 from lmi.model.events import Delta, Event, Failed, Finish, Started
@@ -397,23 +396,3 @@ def test_an_embedding_that_was_cut_off(delta: Delta) -> None:
     reply = call({"inputs": "a"}).reply
     (record,) = reply.feed(delta)
     assert json.loads(record) == {"error": "the embedding was cut off before its end", "code": 424}
-
-
-def test_a_long_body_is_several_records_of_one_document() -> None:
-    """A field above 20 MB would close the host's channel (djl-contract, 2)."""
-    numbers = [0.1 + index / 7 for index in range(4096)]
-    count = 150
-    asked = call({"inputs": ["a"] * count})
-    records = feed(asked.reply, *((prompt, events(*numbers)) for prompt in range(count)))
-    assert len(records) > 1
-    assert max(map(len, records)) <= SLICE
-    assert json.loads(b"".join(records)) == [singles(*numbers)] * count
-
-
-def test_a_body_that_is_too_long_for_a_dynamic_batch_is_refused() -> None:
-    numbers = [0.1 + index / 7 for index in range(4096)]
-    count = WHOLE // (4096 * 16)
-    asked = call({"inputs": ["a"] * count}, DYNAMIC)
-    (record,) = feed(asked.reply, *((prompt, events(*numbers)) for prompt in range(count)))
-    assert "send fewer texts" in json.loads(record)["error"]
-    assert (asked.reply.status, asked.reply.finished) == (424, True)

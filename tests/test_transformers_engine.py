@@ -634,7 +634,7 @@ def test_without_vllm_parsers_are_refused_and_conversations_go_on(
         Chat(tokenizer, settings(model_dir))
     bare = Chat(tokenizer, settings(model_dir, tool_call_parser="", reasoning_parser=""))
     assert bare.request(talk) is None
-    assert bare.render(talk, None, "messages") == with_parsers
+    assert bare.render(talk, None, "messages", lambda _: None) == with_parsers
     with pytest.raises(UnsupportedError, match="vLLM is not installed"):
         bare.request(asking("plain", tools=(PICK,), function="pick"))
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):

@@ -11,12 +11,15 @@ import msgspec
 import psutil
 import pytest
 
+from lmi.model.answer_size import TOKEN
 from lmi.model.demo_model import question
 from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
-from lmi.model.generation import Generation, Sampling
+from lmi.model.generation import Conversation, Generation, Sampling
+from lmi.model.long_prompt import PIECE
 from lmi.model.options import Settings, load_settings
 from lmi.model.remote import RemoteEngine
+from lmi.model.vllm_splitter import Part
 
 from .backends import deltas, run
 from .endpoints import model_directory
@@ -210,6 +213,129 @@ def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
     ids = backend.prepare(1, generation(asked.prompt)).prompt_ids
     kept = backend.prepare(1, generation("word " * 8000 + asked.prompt, truncate=5)).prompt_ids
     assert kept == ids[-5:]
+
+
+class Watched:
+    """A tokenizer, which notes how long the texts are that it is given."""
+
+    def __init__(self, backend: Any, patch: pytest.MonkeyPatch) -> None:
+        self.lengths: list[int] = []
+        kind = type(backend._llm.get_tokenizer())
+        for name in ("encode", "__call__"):
+            patch.setattr(kind, name, self._watching(getattr(kind, name)))
+
+    def _watching(self, encode: Any) -> Any:
+        def watching(*given: Any, **named: Any) -> Any:
+            self.lengths += [len(text) for text in (*given, *named.values()) if isinstance(text, str)]
+            return encode(*given, **named)
+
+        return watching
+
+
+def conversation(content: str) -> Generation:
+    talk = Conversation(messages=({"role": "user", "content": content},))
+    return Generation(request_id="test", prompt=talk, prompt_field="messages", sampling=Sampling(**GREEDY))
+
+
+@pytest.mark.parametrize("made", [generation, conversation], ids=["text", "messages"])
+def test_of_a_prompt_that_is_far_too_long_a_part_is_tokenized(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    watched = Watched(backend, monkeypatch)
+    with pytest.raises(ContextError, match=r": expected a prompt of at most 2047 tokens .*got more: 2000\d{4} char"):
+        backend.prepare(1, made("a " * 10_000_000))
+    assert watched.lengths
+    assert max(watched.lengths) <= PIECE
+    assert sum(watched.lengths) <= 2 * PIECE
+
+
+def test_of_a_prompt_that_is_cut_the_end_is_tokenized(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question("plain")
+    ids = backend.prepare(1, generation("some words, " * 10_000 + asked.prompt, truncate=500)).prompt_ids
+    watched = Watched(backend, monkeypatch)
+    assert backend.prepare(1, generation("some words, " * 1_000_000 + asked.prompt, truncate=500)).prompt_ids == ids
+    assert watched.lengths
+    assert max(watched.lengths) <= 8 * 500 + PIECE
+
+
+def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = generation("")
+    long = msgspec.structs.replace(one, prompt=(5,) * 2048)
+    assert len(backend.prepare(1, msgspec.structs.replace(one, prompt=(5,) * 2047)).prompt_ids) == 2047
+    cut = msgspec.structs.replace(long, sampling=Sampling(truncate=7))
+    assert len(backend.prepare(1, cut).prompt_ids) == 7
+    monkeypatch.setattr(backend._llm.renderer, "render_cmpl", None)
+    with pytest.raises(ContextError, match=r"^prompt: expected a prompt of 1 to 2047 tokens .*, got 2048 tokens"):
+        backend.prepare(1, long)
+
+
+class Broken:
+    """A splitter with a fault, after so many tokens."""
+
+    reasoning_tokens = 0
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def feed(self, tokens: Any, *, ended: bool) -> Any:
+        self.left -= len(tokens)
+        if self.left < 0:
+            raise KeyError("a fault")
+        return Part("".join(token.text for token in tokens))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("after", [0, 12])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_fault_of_a_splitter_ends_its_generation_alone(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: bool, after: int, n: int
+) -> None:
+    """At its first tokens and on its way: others beside it are what they are alone, and vLLM goes on with nothing."""
+    asked = question("long")
+    other = generation(asked.prompt, max_tokens=200)
+    talk = msgspec.structs.replace(
+        conversation("Count up."), stream=stream, sampling=Sampling(n=n, max_tokens=60, ignore_eos=True, **GREEDY)
+    )
+    (alone,) = run(backend, other)
+    monkeypatch.setattr(backend._chat, "splitter", lambda *_: Broken(after))
+    before, broken, behind = run(backend, other, talk, other)
+    assert text(before) == text(behind) == text(alone)
+    failures = [event for event in broken if isinstance(event, Failed)]
+    assert failures == [broken[-1]]
+    assert failures[0].error.message == "the answer could not be decoded: 'a fault'"
+    assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
+    assert "request test: generation 1 failed" in caplog.text
+    assert not backend._sequences
+    assert not backend._groups
+    assert not backend._llm.has_unfinished_requests()
+    monkeypatch.undo()
+    (well,) = run(backend, talk)
+    assert not any(isinstance(event, Failed) for event in well)
+
+
+@pytest.mark.parametrize("likely", [0, 5])
+def test_an_answer_that_becomes_too_long_ends_on_its_way(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, likely: int
+) -> None:
+    """At the limit it is complete; beyond it no token more is made than shows it."""
+    tokens, n = 30, 4
+    one = generation("Count up.", stream=False, n=n, max_tokens=tokens, ignore_eos=True, logprobs=likely)
+    most = n * tokens * (1 + likely) * TOKEN
+    other = generation(question("plain").prompt, max_tokens=40)
+    (alone,) = run(backend, other)
+    monkeypatch.setattr(backend, "_longest", most)
+    whole, beside = run(backend, one, other)
+    assert [len(delta.tokens) for delta in deltas(whole)] == [tokens] * n
+    assert text(beside) == text(alone)
+    monkeypatch.setattr(backend, "_longest", most // 2)
+    broken, beside = run(backend, one, other)
+    (failed,) = broken[-1:]
+    assert isinstance(failed, Failed)
+    assert failed.kind == "ParameterError"
+    assert "option.max_answer_bytes" in failed.message
+    assert not any(event.finish for event in broken if isinstance(event, Delta))
+    assert text(beside) == text(alone)
+    assert not backend._llm.has_unfinished_requests()
 
 
 class Collector:

@@ -22,6 +22,8 @@ class ScriptedEngine:
     """Why nothing can be submitted now."""
 
     def __init__(self) -> None:
+        self.submit_then: list[Event] = []
+        """What each generation is told at once."""
         self.generations: list[Generation] = []
         self.sinks: dict[int, Sink] = {}
         self.aborted: list[int] = []
@@ -40,6 +42,8 @@ class ScriptedEngine:
         ticket = len(self.generations)
         self.sinks[ticket] = sink
         self.generations.append(generation)
+        for event in self.submit_then:
+            sink(event)
         return ticket
 
     def abort(self, tickets: Sequence[int]) -> None:

@@ -1,0 +1,80 @@
+"""Prompts that are far too long are not tokenized whole: that would keep every later request waiting, and fill memory.
+
+    text --check_text--> the text, or ContextError after a part of it
+    text --last, first--> a part of it that surely has the tokens that are to be kept
+
+How many tokens a text has only its tokenizer knows: vocabularies have tokens of a hundred characters, and tokenizers
+that take a word of any length for one, or white space for none. So long texts are counted piece by piece. A cut makes a
+few tokens more at its place and none fewer elsewhere, which twice the allowed number is far beyond.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from .errors import ContextError
+
+__all__ = ["PIECE", "Count", "check_text", "first", "last", "most_tokens"]
+
+Count = Callable[[str], int]
+"""How many tokens a text has, special ones not counted."""
+
+PIECE = 1 << 16
+"""Characters that are counted at a time."""
+CHARACTERS = 8
+"""For each allowed token a text may have so many characters before it is counted in pieces: twice a usual one's."""
+SPARE = 1024
+"""Tokens beyond those that are to be kept, so that what the cut has done to its neighbours is not among these."""
+
+_BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
+"""Where tokenizers part a text themselves: tokens on either side do not depend on the other one."""
+
+
+def most_tokens(context: int, most: int | None) -> int:
+    """The longest prompt, where a context of so many tokens may be filled and option.max_prompt_tokens is `most`."""
+    return context if most is None else min(context, most)
+
+
+def check_text(field: str, text: str, allowed: int, count: Count) -> None:
+    """Raises ContextError for a text that has more than `allowed` tokens, if it is a long one."""
+    if len(text) <= CHARACTERS * allowed + PIECE:
+        return
+    tokens = 0
+    for start in range(0, len(text), PIECE):
+        tokens += count(text[start : start + PIECE])
+        if tokens > 2 * allowed + SPARE:
+            raise ContextError(
+                f"{field}: expected a prompt of at most {allowed} tokens (the model's context, or "
+                f"option.max_prompt_tokens), got more: {len(text)} characters, of which the first {start + PIECE} have "
+                f"{tokens} tokens",
+                field,
+            )
+
+
+def last(text: str, keep: int, count: Count) -> str:
+    """A part of `text` at its end that has its last `keep` tokens."""
+    size = CHARACTERS * keep + PIECE
+    while 2 * size < len(text):
+        part = text[_between(text, len(text) - size) :]
+        if count(part) >= keep + SPARE:
+            return part
+        size *= 4
+    return text
+
+
+def first(text: str, keep: int, count: Count) -> str:
+    """A part of `text` at its beginning that has its first `keep` tokens."""
+    size = CHARACTERS * keep + PIECE
+    while 2 * size < len(text):
+        part = text[: _between(text, size)]
+        if count(part) >= keep + SPARE:
+            return part
+        size *= 4
+    return text
+
+
+def _between(text: str, near: int) -> int:
+    """A place soon after `near` where the text may be cut."""
+    found = _BETWEEN.search(text, near, near + PIECE // 2)
+    return found.start() if found else near

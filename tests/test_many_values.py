@@ -1,0 +1,178 @@
+"""Bodies of very many small values: refused before anything is built of them, or by their number at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi import formatters
+from lmi.formatters import Answer, Call, Request, body_size, receive
+from lmi.formatters.body_size import CONTAINERS, STRINGS, VALUES, check_body
+from lmi.formatters.fields import LARGEST_ID, read_ids
+from lmi.formatters.openai_chat import DOCUMENTS
+from lmi.formatters.openai_messages import MOST
+from lmi.formatters.openai_tools import TOOLS
+from lmi.model.errors import ParameterError, RequestError
+from lmi.model.options import settings_of
+
+SETTINGS = settings_of({}, model_dir="/opt/ml/model")
+MESSAGE = b'{"role":"user","content":"a"}'
+SIZE = 70_000_000
+
+
+def received(body: bytes | dict[str, Any], **request: Any) -> Call | Answer:
+    return receive(Request(body if isinstance(body, bytes) else json.dumps(body).encode(), **request), SETTINGS)
+
+
+def refusal(body: bytes | dict[str, Any], **request: Any) -> str:
+    answer = received(body, **request)
+    assert isinstance(answer, Answer)
+    assert answer.failure is not None
+    return answer.failure.message
+
+
+def listed(one: bytes, count: int, before: bytes = b'{"messages":[', after: bytes = b"]}") -> bytes:
+    return before + b",".join([one] * count) + after
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v1/chat/completions"])
+def test_seventy_megabytes_of_messages_are_not_read(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    decoded: list[int] = []
+    monkeypatch.setattr(formatters, "_decode", lambda body: decoded.append(len(body)))
+    body = listed(MESSAGE, SIZE // (len(MESSAGE) + 1))
+    assert len(body) > 0.99 * SIZE
+    assert f"the body: expected at most {STRINGS} strings, got " in refusal(body, path=path)
+    assert decoded == []
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (listed(b"[]", CONTAINERS + 1), "objects and arrays"),
+        (listed(b"{}", CONTAINERS + 1), "objects and arrays"),
+        (listed(b"1", VALUES + 2), "values"),
+        (listed(b'""', STRINGS + 1) + b"[{," * VALUES, "strings"),
+        (b"[" * (CONTAINERS + 1), "objects and arrays"),
+    ],
+    ids=["arrays", "objects", "numbers", "strings", "depth"],
+)
+def test_other_values(body: bytes, what: str) -> None:
+    with pytest.raises(ParameterError, match=f"the body: expected at most [0-9]+ {what}, got"):
+        check_body(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + listed(b"{}", CONTAINERS - 1, b"", b"]"),
+        listed(b"1", VALUES + 1, b"[", b"]"),
+        # What is in a string counts for nothing, wherever the string ends.
+        json.dumps({"inputs": '[{,"\\' * VALUES}).encode(),
+        json.dumps(["\\", '[{,"' * VALUES, '\\"', "\\\\" * 3]).encode(),
+        json.dumps({"prompt": [*range(1_000_000)]}).encode(),
+    ],
+    ids=["arrays", "numbers", "text", "strings", "a prompt of a million tokens"],
+)
+def test_what_is_at_the_limit_or_in_a_text_passes(body: bytes) -> None:
+    check_body(body)
+
+
+PLAIN = st.none() | st.integers() | st.text(alphabet='a"\\[{,]}:\u00e9')
+VALUE = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet='a"\\[{,'), inner))
+
+
+def number_of(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + sum(map(number_of, inner))
+
+
+@given(value=st.lists(VALUE, min_size=1))
+def test_the_number_is_that_of_the_values(value: list[Any]) -> None:
+    body = json.dumps(value).encode()
+    count = number_of(value)
+    for most, passes in ((count, True), (count - 1, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(body_size, "CONTAINERS", most)
+            if passes:
+                check_body(body)
+            elif len(body) > most:
+                with pytest.raises(ParameterError, match=f"objects and arrays, got {count}"):
+                    check_body(body)
+
+
+def chat(count: int) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "a"}] * count}
+
+
+PARTS = [{"type": "text", "text": "a"}]
+CALLS = [{"id": "a", "type": "function", "function": {"name": "a"}}]
+
+
+def with_calls(count: int) -> dict[str, Any]:
+    return {"messages": [{"role": "assistant", "tool_calls": CALLS * (count - 1)}]}
+
+
+def with_parts(count: int) -> dict[str, Any]:
+    half = count // 2 - 1
+    return {
+        "messages": [{"role": "user", "content": PARTS * half}, {"role": "user", "content": PARTS * (count - half - 2)}]
+    }
+
+
+def with_tools(count: int) -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": "a"}}] * count
+    return {**chat(1), "tools": tools, "tool_choice": "required"}
+
+
+def with_functions(count: int) -> dict[str, Any]:
+    return {**chat(1), "functions": [{"name": "a"}] * count, "function_call": {"name": "a"}}
+
+
+def with_documents(count: int) -> dict[str, Any]:
+    return {**chat(1), "documents": [{"text": "a"}] * count}
+
+
+@pytest.mark.parametrize(
+    ("made", "most", "field"),
+    [
+        (chat, MOST, "messages"),
+        (with_parts, MOST, "messages"),
+        (with_calls, MOST, "messages"),
+        (with_tools, TOOLS, "tools"),
+        (with_functions, TOOLS, "functions"),
+        (with_documents, DOCUMENTS, "documents"),
+    ],
+    ids=["messages", "parts", "calls", "tools", "functions", "documents"],
+)
+def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
+    """Below the limit, at it and above it."""
+    for count in (most - 1, most):
+        assert isinstance(received(made(count)), Call)
+    message = refusal(made(most + 1))
+    assert message.startswith(f"{field}: expected at most {most}")
+    assert message.endswith(f"got {most + 1}")
+
+
+@pytest.mark.parametrize("dialect", ["azure", "minimal", "openai"])
+def test_too_many_messages_are_counted_not_read(monkeypatch: pytest.MonkeyPatch, dialect: str) -> None:
+    """In each dialect that has them, before one of them is looked at."""
+    body = {"model": "a", "messages": [{"role": "nobody"}] * (MOST + 1)}
+    message = refusal(body, attributes={"dialect": dialect})
+    assert f"messages: expected at most {MOST}" in message
+
+
+@given(st.lists(st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text(), min_size=1))
+def test_token_ids(ids: list[Any]) -> None:
+    """As each would be judged by itself."""
+    good = [isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= LARGEST_ID and one == int(one)
+            for one in ids]  # fmt: skip
+    if all(good):
+        assert read_ids(ids, "prompt") == tuple(map(int, ids))
+        assert {*map(type, read_ids(ids, "prompt"))} == {int}
+    else:
+        with pytest.raises(RequestError, match=rf"prompt\[{good.index(False)}\]: expected"):
+            read_ids(ids, "prompt")
