@@ -68,7 +68,7 @@ def rolling(model: Any, **limits: int) -> Any:
 
 
 def row(number: int, prompt: list[int], group: object = None) -> Any:
-    from lmi.model.transformers_rolling import Row
+    from lmi.model.transformers_batch import Row
     from lmi.model.transformers_sampler import Chooser
 
     return Row(number, group or object(), list(prompt), len(prompt), Chooser(temperature=0.0))
