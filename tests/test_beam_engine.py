@@ -1,9 +1,11 @@
-"""Beam search on each engine against transformers' own, on the demo model in float32: the same texts and likelihoods."""
+"""Beam search on each engine against transformers' own, on the demo model in float32: the same texts and likelihoods.
+
+And on both engines against each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,10 @@ from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
 from .backends import deltas, run
+from .beams import PROMPT, Reference, answers, generation, same
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
-
-PROMPT = "Tell me"
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +53,6 @@ def backend(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-@dataclass
-class Reference:
-    """transformers' generate."""
-
-    model: Any
-    tokenizer: Any
-
-    def beams(self, prompt: str, **arguments: Any) -> list[tuple[tuple[int, ...], float]]:
-        """The new tokens of each sequence and the sum of their log-probabilities, best first."""
-        inputs = self.tokenizer(prompt, return_tensors="pt")
-        count = inputs["input_ids"].shape[1]
-        penalty = arguments.setdefault("length_penalty", 1.0)
-        out = self.model.generate(
-            **inputs,
-            do_sample=False,
-            num_return_sequences=arguments["num_beams"],
-            return_dict_in_generate=True,
-            output_scores=True,
-            tokenizer=self.tokenizer,
-            **arguments,
-        )
-        answers: list[tuple[tuple[int, ...], float]] = []
-        for sequence, score, indices in zip(out.sequences, out.sequences_scores, out.beam_indices, strict=True):
-            length = int((indices >= 0).sum())
-            answers.append((tuple(sequence[count : count + length].tolist()), float(score) * length**penalty))
-        return answers
-
-
 @pytest.fixture(scope="module")
 def reference(demo_model: Path) -> Reference:
     import torch
@@ -87,33 +60,6 @@ def reference(demo_model: Path) -> Reference:
 
     model = AutoModelForCausalLM.from_pretrained(demo_model, dtype=torch.float32)
     return Reference(model.eval(), AutoTokenizer.from_pretrained(demo_model))
-
-
-def generation(prompt: str = PROMPT, *, beams: Beams | None = None, **sampling: Any) -> Generation:
-    given = {"temperature": 0.0, "max_tokens": 12, "logprobs": 0, "beams": beams, **sampling}
-    if beams is not None:
-        given.setdefault("n", beams.width)
-    return Generation(request_id="test", prompt=prompt, sampling=Sampling(**given), tokens=True)
-
-
-def answers(events: list[Event]) -> list[tuple[tuple[int, ...], float]]:
-    found = deltas(events)
-    assert [delta.index for delta in found] == list(range(len(found)))
-    assert [delta.finish is not None and delta.finish.last for delta in found] == [False] * (len(found) - 1) + [True]
-    for delta in found:
-        assert delta.finish is not None
-        assert delta.finish.cumulative_logprob == pytest.approx(sum(token.logprob or 0 for token in delta.tokens))
-        assert "".join(token.text for token in delta.tokens) == delta.text
-    return [
-        (tuple(token.id for token in delta.tokens), delta.finish.cumulative_logprob or 0.0)
-        for delta in found
-        if delta.finish
-    ]
-
-
-def same(ours: list[tuple[tuple[int, ...], float]], theirs: list[tuple[tuple[int, ...], float]]) -> None:
-    assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
-    assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-2)
 
 
 @pytest.mark.parametrize("stopping", [False, True, "never"])
@@ -244,6 +190,7 @@ def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
         for stopping in (False, True, "never")
     ]
     others = [generation(one.prompt, max_tokens=40) for one in QUESTIONS[:8]]
+    endings: set[str] = set()
     for ours, theirs in zip(run(transformers, *asked, *others), run(vllm, *asked, *others), strict=True):
         same(answers(ours), answers(theirs))
         begun, known = ours[0], theirs[0]
@@ -254,6 +201,7 @@ def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
             assert one.finish is not None
             assert other.finish is not None
             assert one.text == other.text
+            endings.add(one.finish.reason)
             assert (one.finish.reason, one.finish.stop) == (other.finish.reason, other.finish.stop)
             assert one.finish.generated_tokens == other.finish.generated_tokens
             assert one.finish.discarded_tokens == other.finish.discarded_tokens
@@ -263,6 +211,7 @@ def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
                 assert mine.logprob == pytest.approx(known_token.logprob, abs=1e-2)
                 tops = [[top.logprob for top in token.top] for token in (mine, known_token)]
                 assert tops[0] == pytest.approx(tops[1], abs=1e-2)
+    assert endings == {"eos", "length", "stop"}
 
 
 def test_searches_and_others_side_by_side(backend: Any) -> None:

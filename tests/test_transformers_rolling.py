@@ -28,17 +28,22 @@ LENGTHS = (3, 30, 7, 60, 1, 12, 45, 5)
 NEW = 24
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def model(request: pytest.FixtureRequest) -> Any:
+def build(name: str) -> Any:
+    """A model with random weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    built = AutoModelForCausalLM.from_config(AutoConfig.for_model(request.param, **MODELS[request.param])).eval()
+    built = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **MODELS[name])).eval()
     for weights in built.parameters():
         if weights.dim() > 1:
             torch.nn.init.normal_(weights, std=0.2)
     return built
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return build(request.param)
 
 
 @pytest.fixture(scope="module")
