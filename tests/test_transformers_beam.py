@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lmi.model.beam import BeamSearch, Step
-from lmi.model.errors import GenerationError, RequestError
+from lmi.model.errors import RequestError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Beams, Generation, Sampling
 
@@ -273,7 +273,6 @@ def test_a_prompt_that_cannot_be_computed_again_fails_its_search_alone(
         engine.step(events)
     failed = events[1][-1]
     assert isinstance(failed, Failed)
-    assert isinstance(failed.error, GenerationError)
     assert "no luck" in failed.message
     assert sum(isinstance(event, Delta) for event in events[2]) == asked[1].beams.width
     assert engine.empty()
@@ -281,16 +280,10 @@ def test_a_prompt_that_cannot_be_computed_again_fails_its_search_alone(
 
 def test_more_beams_than_there_is_room_for(model: Any, demo_model: Path, asked: list[Asked]) -> None:
     """Refused before it begins; where the cache has been cut since, it fails by itself."""
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=r"^num_beams: expected at most 3 beams .* got 4$"):
         Engine(model, demo_model, most=3).prepare(1, asked[0])
-    assert caught.value.message == (
-        "num_beams: expected at most 3 beams (option.max_rolling_batch_size, of which each takes a place), got 4"
-    )
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=r"^num_beams: 4 beams of 3 prompt tokens and 14 .* the cache of 60 tokens$"):
         Engine(model, demo_model, refusing=60).prepare(1, asked[0])
-    assert caught.value.message == (
-        "num_beams: 4 beams of 3 prompt tokens and 14 tokens to generate exceed the cache of 60 tokens"
-    )
     engine = Engine(model, demo_model, budget=40)
     events: dict[int, list[Event]] = {}
     engine.beams.add(engine.prepare(1, asked[0]))

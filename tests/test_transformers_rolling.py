@@ -205,6 +205,61 @@ def test_removed_rows_leave_nothing_behind(model: Any, known: list[tuple[list[in
     assert [one.ids[one.prompt :] for one in kept] == [answer for _, answer in known[3:7]]
 
 
+@pytest.mark.parametrize("short", [False, True], ids=["with room", "out of memory"])
+def test_rows_that_follow_others(model: Any, known: list[tuple[list[int], list[int]]], short: bool) -> None:
+    """More of them than before, then fewer, beside a row of another length."""
+    import torch
+
+    from lmi.model.transformers_batch import Row
+
+    prompt, answer = known[3]
+    other = row(0, prompt)
+    batch = rolling(model, budget=4096)
+    group = object()
+    beams: list[Any] = []
+
+    def follow(*following: tuple[int, ...]) -> None:
+        """Each with as many tokens after it as there are numbers."""
+        children = {
+            parent: [Row(1, group, [*parent.ids, token], 3, candidates=4) for token in tokens]
+            for parent, tokens in zip(beams, following, strict=True)
+        }
+        beams[:] = [child for found in children.values() for child in found]
+        batch.follow(children)
+
+    def step() -> None:
+        assert set(batch.step()) == {other, *beams}
+        for one in beams:
+            with torch.inference_mode():
+                logprobs = model(input_ids=torch.tensor([one.ids])).logits[0, -1].log_softmax(-1)
+            best = logprobs.topk(4)
+            assert [*one.entry] == best.indices.tolist()
+            assert [known.logprob for known in one.entry.values()] == pytest.approx(best.values.tolist(), abs=1e-3)
+
+    def fail(*_arguments: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    beams += [Row(1, group, [5, 6, 7, token], 3, candidates=4) for token in (8, 9)]
+    for one in (other, *beams):
+        batch.add(one)
+    step()
+    follow((10, 11, 12), (13,))
+    step()
+    follow((14, 15, 16), (), (17, 18), ())
+    step()
+    if short:
+        batch._cache.copy = fail
+    follow((), (), (19, 20), (), ())
+    assert batch._budget == (3072 if short else 4096)
+    step()
+    follow((21,), (22,))
+    step()
+    batch.remove(beams)
+    while len(other.ids) - other.prompt < NEW:
+        assert batch.step() == [other]
+    assert other.ids == [*prompt, *answer]
+
+
 @pytest.mark.parametrize(("context", "together"), [(64, True), (128, False)])
 def test_positions_that_depend_on_the_longest_row_keep_rows_apart(context: int, together: bool) -> None:
     """transformers' dynamic scaling looks at all rows of a pass: what is beyond 64 tokens would change the others."""
