@@ -2,6 +2,7 @@
 
     Prompts  --start, advance (in pieces)-->  a cache of their own  --join-->  rows of the running sequences' cache
                                                                     decode: one column more, a token for each row
+                                                                    copy: several rows go on from one
 
       a  . . A A A A A      The rows of `Together` end in the same column: a step adds one column for all of them.
       b  . . . . B B B      What is left of a row is padding, which the attention mask hides; a row's positions count
@@ -11,19 +12,19 @@ transformers has continuous batching of its own (`generate_batch`), up to 5.23 w
 requests, no penalties, no top tokens and no look at the logits in between; hence this. It stands on the forward pass
 and on the cache's layers only, which all decoder models share. A model whose cache is more than keys and values of
 every token (recurrent states, say), or whose positions depend on the longest row, runs its sequences one by one
-(`Solo`).
+(`Solo`, transformers_solo.py).
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .transformers_forward import Forward, Prompts, ropes
+from .transformers_forward import Forward, Prompts, new_cache, ropes
+from .transformers_solo import Solo
 
-__all__ = ["Rows", "Solo", "Together", "rows_of"]
+__all__ = ["Rows", "Together", "rows_of"]
 
 SLACK = 64
 """How many columns a cache is allocated beyond those in use, at least; a quarter of them if that is more."""
@@ -45,6 +46,13 @@ class Rows(Protocol):
 
     def decode(self, tokens: Any) -> Any:
         """The logits [rows, words] after one more token in each row."""
+        ...
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Each of the rows `targets` becomes what one of `sources` is; those beyond the last row, in order, are new.
+
+        No row is both.
+        """
         ...
 
     def leave(self, row: int) -> None:
@@ -70,15 +78,9 @@ def rows_of(forward: Forward, budget: int, context: int) -> Rows:
         known = int(rope.get("original_max_position_embeddings") or getattr(text, "max_position_embeddings", 0) or 0)
         if rope["rope_type"] in _BY_LENGTH and context > known:
             return Solo(forward)
-    layers = _new_cache(forward.model).layers
+    layers = new_cache(forward.model).layers
     plain = all(type(layer) in {DynamicLayer, DynamicSlidingWindowLayer} for layer in layers)
     return Together(forward, budget) if layers and plain else Solo(forward)
-
-
-def _new_cache(model: Any) -> Any:
-    from transformers import DynamicCache
-
-    return DynamicCache(config=model.config)
 
 
 @functools.cache
@@ -189,6 +191,24 @@ class Together:
         self._width += 1
         return logits[:, -1]
 
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Columns that are in use, padding included."""
+        import torch
+
+        rows = max(len(self._starts), max(targets) + 1)
+        if rows > self._rows_room:
+            self._make_room(rows)
+        self._starts += [0] * (rows - len(self._starts))
+        for source, target in zip(sources, targets, strict=True):
+            self._starts[target] = self._starts[source]
+        device = self._forward.device
+        taken, given = (torch.tensor(indices, device=device) for indices in (targets, sources))
+        for layer in self._cache.layers:
+            for room in layer.room or ():
+                here = (taken.to(room.device), given.to(room.device))
+                room[here[0], :, : self._width] = room[here[1], :, : self._width]
+        self._show()
+
     def leave(self, row: int) -> None:
         """The last row is copied over the one that leaves."""
         last = len(self._starts) - 1
@@ -217,7 +237,7 @@ class Together:
         return self._width - min(self._starts, default=self._width)
 
     def _new(self, columns: int) -> Any:
-        cache = _new_cache(self._forward.model)
+        cache = new_cache(self._forward.model)
         cache.layers = [_layer_class()(columns) for _ in cache.layers]
         return cache
 
@@ -241,47 +261,3 @@ class Together:
         for layer in self._cache.layers:
             layer.show(len(self._starts), self._width)
         self._shape = None
-
-
-class Solo:
-    """Rows with a cache each, of whatever kind the model has: a pass for each row, every prompt in one piece."""
-
-    together = False
-
-    def __init__(self, forward: Forward) -> None:
-        self._forward = forward
-        self._caches: list[Any] = []
-        self._lengths: list[int] = []
-
-    def start(self, prompts: Sequence[Sequence[int]]) -> Prompts:
-        """One prompt with its cache."""
-        return Prompts(prompts, _new_cache(self._forward.model), self._forward.device)
-
-    def join(self, prompts: Prompts, sources: Sequence[int]) -> None:
-        """The prompt's cache becomes the row's; further rows get copies."""
-        copies = [copy.deepcopy(prompts.cache) for _ in sources[1:]]
-        self._caches += [prompts.cache, *copies]
-        self._lengths += [prompts.lengths[source] for source in sources]
-
-    def decode(self, tokens: Any) -> Any:
-        """One row after the other."""
-        import torch
-
-        device = self._forward.device
-        logits: list[Any] = []
-        for row, (token, cache, length) in enumerate(zip(tokens.to(device), self._caches, self._lengths, strict=True)):
-            mask = torch.ones((1, length + 1), dtype=torch.long, device=device)
-            logits.append(self._forward(token.view(1, 1), mask, mask[:, :1] * length, cache)[:, -1])
-            self._lengths[row] += 1
-        return torch.cat(logits)
-
-    def leave(self, row: int) -> None:
-        """Drops its cache."""
-        for values in (self._caches, self._lengths):
-            last = values.pop()
-            if row < len(values):
-                values[row] = last
-
-    def need(self, lengths: Sequence[int], columns: int = 1) -> int:
-        """No padding."""
-        return sum(self._lengths) + sum(lengths) + columns * (len(self._lengths) + len(lengths))

@@ -17,7 +17,7 @@ What it does with each field of Sampling (tests/test_transformers_engine.py has 
 | logprobs, prompt_logprobs | of the model's own logits, as vLLM's raw_logprobs; up to option.max_logprobs |
 | logit_bias, bad_words | as vLLM |
 | guide | by xgrammar; refused where it is not installed |
-| beams | refused |
+| beams | as vLLM, by the rules of transformers; up to option.max_rolling_batch_size, as each is a row |
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
+from .beam_run import BeamTexts
 from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, UnsupportedError
 from .events import Delta, Event, Failed, Finish, Token
-from .generation import Generation
+from .generation import Generation, Sampling
 from .group import Group
 from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
+from .transformers_batch import Entry, Row
+from .transformers_beam import BeamRuns
 from .transformers_load import load
 from .transformers_options import transformers_arguments
 from .transformers_requests import Prepared, Requests
-from .transformers_rolling import Entry, Rolling, Row
-from .vllm_outputs import OutputReader, SequenceText
+from .transformers_rolling import Rolling
+from .vllm_outputs import Output, OutputReader, SequenceText
 from .vllm_splitter import Splitter, split
 
 __all__ = ["TransformersEngine"]
@@ -67,23 +70,11 @@ class _Sequence:
     entries: list[Entry | None] = field(default_factory=list["Entry | None"])
 
 
-@dataclass(slots=True)
-class _Output:
-    """New tokens, in the form that OutputReader reads."""
-
-    token_ids: Sequence[int] = ()
-    logprobs: Sequence[Entry | None] = ()
-    finish_reason: str | None = None
-    stop_reason: int | None = None
-    prompt_logprobs: Sequence[Entry | None] = ()
-    num_cached_tokens: int = 0
-
-
 class TransformersEngine:
     """A Backend (model/engine.py) on a transformers model."""
 
     limits: ClassVar[Mapping[str, str]] = {
-        "beams": "refused",
+        "beams": "up to `option.max_rolling_batch_size`, 32, as far as the cache holds them",
         "bad_words": "as on vLLM",
         "guide": "with xgrammar installed, else refused",
         "logit_bias": "tokens of the vocabulary",
@@ -101,7 +92,8 @@ class TransformersEngine:
         transformers.utils.logging.disable_progress_bar()
         self._loaded = loaded = load(settings, arguments)
         self._requests = Requests(loaded, settings, arguments)
-        self._reader = OutputReader(Tokenizer(loaded.tokenizer), loaded.eos_ids)
+        tokenizer = Tokenizer(loaded.tokenizer)
+        self._reader = OutputReader(tokenizer, loaded.eos_ids)
         self._rolling = Rolling(
             loaded.forward,
             most=settings.max_rolling_batch_size,
@@ -110,6 +102,10 @@ class TransformersEngine:
             piece=arguments.max_num_batched_tokens if arguments.enable_chunked_prefill else loaded.context,
         )
         self._longest = settings.limits.max_answer_bytes
+        texts = BeamTexts(self._reader, tokenizer, loaded.eos_ids)
+        self._beams = BeamRuns(
+            self._rolling, texts, most=settings.max_rolling_batch_size, budget=loaded.budget, words=loaded.words
+        )
         self._sequences: dict[Row, _Sequence] = {}
         self._groups: dict[int, Group[Row]] = {}
         self._info = EngineInfo(engine="transformers", version=transformers.__version__, context=loaded.context)
@@ -135,16 +131,24 @@ class TransformersEngine:
         """Tokenizes and checks; raises RequestError."""
         if images:
             raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
-        return self._requests.prepare(number, generation)
+        prepared = self._requests.prepare(number, generation)
+        if (beams := generation.sampling.beams) is not None:
+            prepared.search = self._beams.prepare(prepared, _sampling(prepared), beams)
+        return prepared
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""
-        return (len(prepared.prompt_ids) + prepared.max_tokens) * len(prepared.choosers)
+        beams = prepared.generation.sampling.beams
+        width = beams.width if beams is not None else len(prepared.choosers)
+        return (len(prepared.prompt_ids) + prepared.max_tokens) * width
 
     def add(self, prepared: Prepared) -> None:
         """Queues the sequences."""
+        if prepared.search is not None:
+            self._beams.add(prepared.search)
+            return
         generation = prepared.generation
-        sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
+        sampling = _sampling(prepared)
         ids = prepared.prompt_ids
         group: Group[Row] = Group.of(prepared.number, ids, generation, self._reader, self._longest)
         for index, (chooser, splitter) in enumerate(zip(prepared.choosers, prepared.splitters, strict=True)):
@@ -167,6 +171,7 @@ class TransformersEngine:
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
+        self._beams.abort(numbers)
         for number in numbers:
             if (group := self._groups.pop(number, None)) is not None:
                 self._rolling.remove(group.running)
@@ -180,6 +185,7 @@ class TransformersEngine:
         for row in self._rolling.step():
             sequence = self._sequences.get(row)
             if sequence is None:
+                events += self._beams.read(row)
                 continue
             number = sequence.group.number
             try:
@@ -209,7 +215,7 @@ class TransformersEngine:
         events: list[Event] = []
         if not group.started:
             group.started = True
-            known: Any = _Output(prompt_logprobs=row.prefill)
+            known = Output(prompt_logprobs=row.prefill)
             events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs))
         group.grow(1)
         sequence.ids.append(row.ids[-1])
@@ -218,7 +224,7 @@ class TransformersEngine:
         reason, stop = self._end(sequence)
         if reason is None and not sequence.at_once:
             return events
-        output: Any = _Output(sequence.ids, sequence.entries, reason, stop)
+        output = Output(sequence.ids, sequence.entries, reason)
         self._reader.read(sequence.text, output)
         sequence.ids, sequence.entries = [], []
         if reason is None and text.stop is None:
@@ -259,3 +265,9 @@ class TransformersEngine:
         group.running.discard(sequence.row)
         if not group.running:
             self._groups.pop(group.number, None)
+
+
+def _sampling(prepared: Prepared) -> Sampling:
+    """The generation's, with what its chat template asks for."""
+    sampling = prepared.generation.sampling
+    return msgspec.structs.replace(sampling, skip_special_tokens=prepared.skip_special_tokens)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import StartError
 
-__all__ = ["Forward", "Prompts", "ropes"]
+__all__ = ["Forward", "Prompts", "device_is_lost", "new_cache", "ropes", "short_of_memory"]
 
 
 def ropes(config: Any) -> list[dict[str, Any]]:
@@ -17,6 +17,13 @@ def ropes(config: Any) -> list[dict[str, Any]]:
     given = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     kinds = [part for part in given.values() if isinstance(part, dict)] or [given]
     return [{**part, "rope_type": part.get("rope_type", part.get("type"))} for part in kinds]
+
+
+def new_cache(model: Any) -> Any:
+    """An empty cache of the model's own kind."""
+    from transformers import DynamicCache
+
+    return DynamicCache(config=model.config)
 
 
 class Forward:
@@ -69,6 +76,11 @@ class Prompts:
         self.mask = (columns >= starts).long()
         self.positions = (columns - starts).clamp(min=0)
 
+    @property
+    def caches(self) -> list[Any]:
+        """The cache, or one for each prompt."""
+        return [self.cache]
+
     def advance(self, forward: Forward, columns: int, *, every: bool = False) -> Any:
         """Computes so many columns; the logits as Forward gives them."""
         end = min(self.done + columns, self.width)
@@ -76,3 +88,14 @@ class Prompts:
         logits = forward(self.ids[:, piece], self.mask[:, :end], self.positions[:, piece], self.cache, every=every)
         self.done = end
         return logits
+
+
+def short_of_memory(error: Exception) -> bool:
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def device_is_lost(error: Exception) -> bool:
+    """Whether nothing can be computed after this error."""
+    return "CUDA error" in str(error) or "device-side assert" in str(error)

@@ -181,7 +181,7 @@ def _measure(forward: Forward, settings: Settings, arguments: Arguments, context
         rows = rows_of(forward, trial, context)
         prompts = rows.start([[0] * max(trial, 1)])
         logits = prompts.advance(forward, prompts.width)
-    held = _bytes(prompts.cache) / prompts.width
+    held = sum(map(_bytes, prompts.caches)) / prompts.width
     if arguments.kv_cache_memory_bytes is not None:
         free = arguments.kv_cache_memory_bytes
     elif gpu:

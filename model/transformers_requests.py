@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .answer_size import check_size
 from .errors import ParameterError, RequestError, UnsupportedError
@@ -18,6 +18,9 @@ from .transformers_options import Arguments
 from .transformers_sampler import Chooser, bad_words, defaulted
 from .vllm_sampling import room
 from .vllm_splitter import Splitter
+
+if TYPE_CHECKING:
+    from .transformers_beam import RowsRun
 
 __all__ = ["Prepared", "Requests"]
 
@@ -33,6 +36,8 @@ class Prepared:
     choosers: list[Chooser]
     splitters: list[Splitter | None]
     skip_special_tokens: bool
+    search: RowsRun | None = None
+    """What it is instead of sequences, where a beam search is asked for."""
 
 
 class Requests:
@@ -100,8 +105,6 @@ class Requests:
 
     def _check(self, sampling: Sampling) -> None:
         """Raises RequestError for what only the model and the options can tell."""
-        if (beams := sampling.beams) is not None:
-            raise UnsupportedError(f"{beams.field}: this engine has no beam search, got {beams.width}", beams.field)
         for name in ("logprobs", "prompt_logprobs"):
             if (wanted := getattr(sampling, name)) is not None and wanted > self._max_logprobs:
                 most = f"{self._max_logprobs} (option.max_logprobs)"

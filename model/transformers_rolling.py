@@ -6,70 +6,31 @@
 
 A step computes some prompts and then one token of every running sequence. A sequence that had to make room is computed
 again from all of its tokens later, and goes on where it was.
+
+A beam search is so many rows. A step says what may follow each of them, `follow` which of that is to be: rows that take
+over the cache of those they follow. They run, or wait for room, all at the same time.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .engine import EngineStats
 from .errors import GenerationError
+from .transformers_batch import Batch, Row, lengths, read_prefill, units
 from .transformers_cache import rows_of
-from .transformers_forward import Forward, Prompts
-from .transformers_sampler import Chooser, LogProb, choose, likely
+from .transformers_forward import Forward, device_is_lost, short_of_memory
+from .transformers_sampler import choose, likeliest
 
-__all__ = ["Rolling", "Row"]
+__all__ = ["Rolling"]
 
 log = logging.getLogger(__name__)
 
 EVERY = 256
 """How many of a prompt's tokens are computed at once where the logits of all of them are wanted."""
-
-Entry = Mapping[int, LogProb]
-
-
-@dataclass(slots=True, eq=False)
-class Row:
-    """A sequence: what has been and what is to be generated."""
-
-    number: int
-    """By when it came; the newest makes room first."""
-    group: object
-    """Sequences of one group have the same prompt, which is computed once."""
-    ids: list[int]
-    """The prompt's tokens and the generated ones."""
-    prompt: int
-    """How many of them are the prompt's."""
-    chooser: Chooser
-    prompt_logprobs: int | None = None
-    prefill: list[Entry | None] = field(default_factory=list["Entry | None"])
-    """The prompt's log-probabilities, where they were asked for; the first token has none."""
-    entry: Entry | None = None
-    """The newest token's log-probabilities."""
-    error: Exception | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything has been generated."""
-        return len(self.ids) > self.prompt
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Rows whose prompts are computed together; `sources` says which prompt is whose."""
-
-    prompts: Prompts
-    rows: list[Row]
-    sources: list[int]
-
-    def drop(self, gone: Collection[Row]) -> None:
-        kept = [(row, source) for row, source in zip(self.rows, self.sources, strict=True) if row not in gone]
-        self.rows = [row for row, _ in kept]
-        self.sources = [source for _, source in kept]
 
 
 class Rolling:
@@ -86,8 +47,8 @@ class Rolling:
         self._budget = budget
         self._piece = piece
         self._waiting: deque[Row] = deque()
-        self._partial: _Batch | None = None
-        self._joining: list[_Batch] = []
+        self._partial: Batch | None = None
+        self._joining: list[Batch] = []
         self._running: list[Row] = []
 
     @property
@@ -103,7 +64,7 @@ class Rolling:
     def stats(self) -> EngineStats:
         """How many sequences are computed and wait, and how much of the cache they need."""
         batches = [*self._joining, *([self._partial] if self._partial else [])]
-        joining = [len(row.ids) for batch in batches for row in batch.rows]
+        joining = lengths(row for batch in batches for row in batch.rows)
         usage, running = min(1.0, self._cache.need(joining) / self._budget), len(self._running) + len(joining)
         return EngineStats(running=running, waiting=len(self._waiting), cache_usage=usage)
 
@@ -128,6 +89,42 @@ class Rolling:
                 if self._running[index] in gone:
                     self._leave(index)
 
+    def follow(self, children: Mapping[Row, Sequence[Row]]) -> None:
+        """Puts rows of a search in the place of those that they follow, all of the search's in the step before.
+
+        Each has the tokens of the one it follows, and one more; of some there may be none.
+        """
+        import torch
+
+        places = {row: index for index, row in enumerate(self._running) if row in children}
+        if not places:
+            # The prompt has just been computed, or has to be again after a step without memory.
+            for batch in self._joining:
+                batch.replace(children)
+            self._waiting = deque(one for row in self._waiting for one in children.get(row, (row,)))
+            return
+        free = [index for row, index in places.items() if not children[row]]
+        sources: list[int] = []
+        targets: list[int] = []
+        for row, index in places.items():
+            for number, child in enumerate(children[row]):
+                target = index
+                if number:
+                    target = free.pop() if free else len(self._running)
+                    sources.append(index)
+                    targets.append(target)
+                self._running[target : target + 1] = [child]
+        try:
+            with torch.inference_mode():
+                if targets:
+                    self._cache.copy(sources, targets)
+                for index in reversed(free):
+                    self._leave(index)
+        except Exception as error:
+            self._running = [row for row in self._running if row not in children]
+            if not short_of_memory(error) or not self._start_over():
+                raise
+
     def step(self) -> list[Row]:
         """A step; returns the rows that have got a token, or an `error`. Raises what leaves the device beyond use."""
         import torch
@@ -138,12 +135,12 @@ class Rolling:
                 self._join()
                 logits = self._prefill(failed)
                 fresh = [row for batch in self._joining for row in batch.rows]
-                self._make_room([len(row.ids) for row in fresh])
+                self._make_room(lengths(fresh))
                 if self._running:
                     tokens = torch.tensor([row.ids[-1] for row in self._running])
                     logits.insert(0, self._cache.decode(tokens))
             except Exception as error:
-                if not _short_of_memory(error) or not self._start_over():
+                if not short_of_memory(error) or not self._start_over():
                     raise
                 return failed
             rows = self._running + fresh
@@ -155,6 +152,15 @@ class Rolling:
         import torch
 
         together = (torch.cat(logits) if len(logits) > 1 else logits[0]).to(self._forward.device)
+        beams = [index for index, row in enumerate(rows) if row.candidates]
+        if beams:
+            wanted = [rows[index].candidates for index in beams]
+            for index, known in zip(beams, likeliest(together[beams], wanted), strict=True):
+                rows[index].entry = known
+            others = [index for index, row in enumerate(rows) if not row.candidates]
+            together, rows = together[others], [rows[index] for index in others]
+        if not rows:
+            return
         pasts = [(row.ids, row.prompt) for row in rows]
         tokens, entries = choose(together, [row.chooser for row in rows], pasts)
         for row, token, entry in zip(rows, tokens, entries, strict=True):
@@ -181,7 +187,7 @@ class Rolling:
         ends: list[Any] = []
         left = self._piece
         while left > 0:
-            batch = self._partial = self._partial or self._admit()
+            batch = self._partial = self._partial or self._admit(failed)
             if batch is None:
                 break
             prompts = batch.prompts
@@ -193,9 +199,9 @@ class Rolling:
             try:
                 logits = prompts.advance(self._forward, columns, every=every)
                 if every:
-                    _read_prefill(batch.rows[0], prompts, logits, before)
+                    read_prefill(batch.rows[0], prompts, logits, before)
             except Exception as error:
-                if _device_is_lost(error) or (_short_of_memory(error) and self._running):
+                if device_is_lost(error) or (short_of_memory(error) and self._running):
                     raise
                 log.exception("computing a prompt failed")
                 for row in batch.rows:
@@ -210,38 +216,50 @@ class Rolling:
                 self._partial = None
         return ends
 
-    def _admit(self) -> _Batch | None:
+    def _admit(self, failed: list[Row]) -> Batch | None:
         """The next prompts to compute, if there is room for what comes of them."""
-        taken = [len(row.ids) for batch in self._joining for row in batch.rows]
+        taken = lengths(row for batch in self._joining for row in batch.rows)
         rows: list[Row] = []
         sources: list[int] = []
         prompts: list[list[int]] = []
-        for row in self._waiting:
-            if len(self._running) + len(taken) >= self._most:
+        for unit in units(self._waiting):
+            first, more = unit[0], lengths(unit)
+            if len(self._running) + len(taken) + len(more) > self._most:
                 break
-            same = bool(rows) and row.group is rows[-1].group and not row.begun and not rows[-1].begun
-            if prompts and not same and not self._fits([*prompts, row.ids], [*rows, row]):
+            same = bool(rows) and first.group is rows[-1].group and not first.begun and not rows[-1].begun
+            if prompts and not same and not self._fits([*prompts, *(row.ids for row in unit)], [*rows, *unit]):
                 break
-            if self._cache.need([*taken, len(row.ids)]) > self._budget:
+            if self._cache.need([*taken, *more]) > self._budget:
+                if not taken and not self._running:
+                    failed += self._refuse(unit)
                 break
-            if not same:
-                prompts.append(row.ids)
-            taken.append(len(row.ids))
-            rows.append(row)
-            sources.append(len(prompts) - 1)
+            for row in unit:
+                if not same:
+                    prompts.append(row.ids)
+                rows.append(row)
+                sources.append(len(prompts) - 1)
+            taken += more
         if not rows:
             return None
-        batch = _Batch(self._cache.start(prompts), rows, sources)
+        batch = Batch(self._cache.start(prompts), rows, sources)
         for _ in rows:
             self._waiting.popleft()
         return batch
+
+    def _refuse(self, unit: list[Row]) -> list[Row]:
+        """The first rows of the queue fail, which do not fit even alone; of a search they are several."""
+        error = GenerationError(f"the cache of {self._budget} tokens does not hold so many beams")
+        for row in unit:
+            self._waiting.popleft()
+            row.error = error
+        return unit
 
     def _fits(self, prompts: list[list[int]], rows: list[Row]) -> bool:
         """Whether so many different prompts are computed in one pass: not if much of it were padding."""
         if not self.together or any(row.prompt_logprobs is not None for row in rows):
             return False
-        lengths = [len(prompt) for prompt in prompts]
-        return max(lengths) <= 2 * min(lengths) + 16 and max(lengths) * len(lengths) <= self._piece
+        widths = [len(prompt) for prompt in prompts]
+        return max(widths) <= 2 * min(widths) + 16 and max(widths) * len(widths) <= self._piece
 
     def _make_room(self, joining: list[int]) -> None:
         """Sends sequences back to the queue until one more token for each of the others fits.
@@ -249,13 +267,15 @@ class Rolling:
         `joining` are the lengths of those that are about to run.
         """
         partial = self._partial
-        if partial and self._cache.need(joining + [len(row.ids) for row in partial.rows]) > self._budget:
+        if partial and self._cache.need(joining + lengths(partial.rows)) > self._budget:
             self._waiting.extendleft(reversed(partial.rows))
             self._partial = None
         while len(self._running) + len(joining) > 1 and self._running and self._cache.need(joining) > self._budget:
-            newest = max(range(len(self._running)), key=lambda index: self._running[index].number)
-            self._waiting.appendleft(self._running[newest])
-            self._leave(newest)
+            newest = max(self._running, key=lambda row: row.number)
+            unit = [row for row in self._running if row is newest or (row.candidates and row.group is newest.group)]
+            for row in unit:
+                self._waiting.appendleft(row)
+                self._leave(self._running.index(row))
 
     def _start_over(self) -> bool:
         """After a step without memory: all back to the queue, and a smaller cache. False: it cannot be smaller."""
@@ -273,28 +293,3 @@ class Rolling:
         self._cache = rows_of(self._forward, smaller, self._least)
         torch.cuda.empty_cache()
         return True
-
-
-def _read_prefill(row: Row, prompts: Prompts, logits: Any, before: int) -> None:
-    """Adds the log-probabilities that these logits [1, columns, words] give to the prompt's tokens."""
-    if before == 0:
-        row.prefill = [None]
-    targets = prompts.ids[0, before + 1 : prompts.done + 1].to(logits.device)
-    if len(targets):
-        logprobs = logits[0, : len(targets)].float().log_softmax(-1)
-        entries = likely(logprobs, targets, row.prompt_logprobs or 0)
-        ranks = (logprobs >= logprobs.gather(-1, targets[:, None])).sum(-1)
-        for entry, token, rank in zip(entries, targets.tolist(), ranks.tolist(), strict=True):
-            entry[token].rank = rank
-        row.prefill += entries
-
-
-def _short_of_memory(error: Exception) -> bool:
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _device_is_lost(error: Exception) -> bool:
-    """Whether nothing can be computed after this error."""
-    return "CUDA error" in str(error) or "device-side assert" in str(error)

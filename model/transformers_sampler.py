@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from .generation import Sampling
 
-__all__ = ["Chooser", "Guided", "LogProb", "bad_words", "choose", "defaulted", "likely"]
+__all__ = ["Chooser", "Guided", "LogProb", "bad_words", "choose", "defaulted", "likeliest", "likely"]
 
 GREEDY = 1e-5
 """Temperatures below it are greedy, as in vLLM."""
@@ -200,6 +200,15 @@ def likely(logprobs: Any, tokens: Any, top: int) -> list[dict[int, LogProb]]:
     return [
         dict(zip(row, map(LogProb, numbers), strict=True))
         for row, numbers in zip(words.tolist(), values.tolist(), strict=True)
+    ]
+
+
+def likeliest(logits: Any, counts: Sequence[int]) -> list[dict[int, LogProb]]:
+    """So many words of each row of `logits` [rows, words] with their log-probabilities, the most likely first."""
+    best = logits.float().log_softmax(-1).topk(min(max(counts), logits.shape[-1]), dim=-1)
+    return [
+        dict(zip(words[:count], map(LogProb, values[:count]), strict=True))
+        for words, values, count in zip(best.indices.tolist(), best.values.tolist(), counts, strict=True)
     ]
 
 

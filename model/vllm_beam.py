@@ -13,62 +13,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .beam import BeamSearch, Hypothesis, Prefix, Step, candidates_needed
+from .beam import Prefix, Step
+from .beam_run import BeamRun, BeamTexts
 from .errors import GenerationError, UnsupportedError
-from .events import Delta, Event, Failed, Finish
+from .events import Event, Failed
 from .generation import Beams, Generation, Sampling
-from .stops import Stops
-from .tokenizer import Tokenizer
-from .vllm_outputs import OutputReader
-from .vllm_splitter import Splitter, split
+from .vllm_splitter import Splitter
 
-__all__ = ["BeamRun", "BeamRuns"]
+__all__ = ["BeamRuns", "VllmRun"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class BeamRun:
-    """The search of one generation."""
+class VllmRun:
+    """The search of one generation, and its vLLM requests."""
 
-    number: int
-    generation: Generation
-    sampling: Sampling
-    """The generation's, with what its chat template asks for."""
+    beam: BeamRun
     prompt: Any
-    prompt_ids: list[int]
-    splitters: Sequence[Splitter | None]
-    search: BeamSearch
-    candidates: int
     requests: int = 0
     """How many there have been."""
     waiting: dict[str, int] = field(default_factory=dict[str, int])
-    """The vLLM requests that run: each one's place in `search.live`."""
+    """Those that run: each one's place in the search's `live`."""
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A complete sequence, in the shape of vLLM's CompletionOutput."""
-
-    token_ids: tuple[int, ...]
-    logprobs: list[Any]
-    finish_reason: str
 
 
 class BeamRuns:
     """The searches that run on one engine."""
 
-    def __init__(self, llm: Any, reader: OutputReader, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
+    def __init__(self, llm: Any, texts: BeamTexts) -> None:
         self._llm = llm
-        self._reader = reader
-        self._tokenizer = tokenizer
-        self._eos_ids = eos_ids
+        self._texts = texts
         self._vocabulary: int = llm.model_config.get_vocab_size()
         most = llm.model_config.max_logprobs
         self._most = self._vocabulary if most < 0 else most
-        self._runs: dict[int, BeamRun] = {}
-        self._owners: dict[str, BeamRun] = {}
+        self._runs: dict[int, VllmRun] = {}
+        self._owners: dict[str, VllmRun] = {}
 
     @property
     def busy(self) -> bool:
@@ -85,27 +65,22 @@ class BeamRuns:
         prompt_ids: list[int],
         max_tokens: int,
         splitters: Sequence[Splitter | None],
-    ) -> BeamRun:
+    ) -> VllmRun:
         """A search that is ready to start; raises UnsupportedError where vLLM may not tell enough log-probabilities."""
-        ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self._eos_ids)
-        if generation.stream:
-            raise UnsupportedError(f"{beams.field}: beam search is not supported with streaming", beams.field)
+        run = self._texts.begin(number, generation, sampling, beams, prompt_ids, max_tokens, splitters)
         if 2 * beams.width > self._most:
             raise UnsupportedError(
                 f"{beams.field}: expected at most {self._most // 2} beams (option.max_logprobs is {self._most}, and "
                 f"each beam takes two), got {beams.width}",
                 beams.field,
             )
-        needed = max(candidates_needed(beams, len(ends)), sampling.logprobs or 0)
-        stops = Stops(self._tokenizer, prompt_ids, sampling)
-        search = BeamSearch(beams, max_tokens, min(sampling.min_tokens, max_tokens), ends, stops.follow)
-        candidates = min(needed, self._most, self._vocabulary)
-        return BeamRun(number, generation, sampling, prompt, prompt_ids, splitters, search, candidates)
+        run.candidates = min(run.candidates, self._most, self._vocabulary)
+        return VllmRun(run, prompt)
 
-    def add(self, run: BeamRun) -> None:
+    def add(self, run: VllmRun) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""
         self._start(run)
-        self._runs[run.number] = run
+        self._runs[run.beam.number] = run
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends searches; others are ignored."""
@@ -119,14 +94,14 @@ class BeamRuns:
         if run is None:
             return []
         try:
-            return [(run.number, event) for event in self._advance(run, output)]
+            return [(run.beam.number, event) for event in self._advance(run, output)]
         except Exception as error:
-            log.exception("request %s: its beam search failed", run.generation.request_id)
-            self.abort([run.number])
+            log.exception("request %s: its beam search failed", run.beam.generation.request_id)
+            self.abort([run.beam.number])
             failure = error if isinstance(error, GenerationError) else GenerationError(f"beam search failed: {error}")
-            return [(run.number, Failed.of(failure))]
+            return [(run.beam.number, Failed.of(failure))]
 
-    def _start(self, run: BeamRun) -> None:
+    def _start(self, run: VllmRun) -> None:
         """One request for each live prefix."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -136,15 +111,15 @@ class BeamRuns:
             temperature=0.0,
             max_tokens=1,
             ignore_eos=True,
-            logprobs=run.candidates,
-            prompt_logprobs=run.sampling.prompt_logprobs if first else None,
+            logprobs=run.beam.candidates,
+            prompt_logprobs=run.beam.sampling.prompt_logprobs if first else None,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         run.steps.clear()
         try:
-            for place, prefix in enumerate(run.search.live):
-                name = f"{run.number}.beam{run.requests}"
+            for place, prefix in enumerate(run.beam.search.live):
+                name = f"{run.beam.number}.beam{run.requests}"
                 run.requests += 1
                 self._llm.add_request(request_id=name, prompt=self._prompt(run, prefix), params=params.clone())
                 run.waiting[name] = place
@@ -153,12 +128,12 @@ class BeamRuns:
             self._drop(run)
             raise
 
-    def _prompt(self, run: BeamRun, prefix: Prefix) -> Any:
+    def _prompt(self, run: VllmRun, prefix: Prefix) -> Any:
         if not prefix.tokens:
             return run.prompt
-        return {**run.prompt, "prompt_token_ids": [*run.prompt_ids, *prefix.tokens]}
+        return {**run.prompt, "prompt_token_ids": [*run.beam.prompt_ids, *prefix.tokens]}
 
-    def _advance(self, run: BeamRun, output: Any) -> list[Event]:
+    def _advance(self, run: VllmRun, output: Any) -> list[Event]:
         """Takes in one prefix's step, and with the last of them goes on."""
         completion = output.outputs[0]
         place = run.waiting.pop(output.request_id)
@@ -168,42 +143,18 @@ class BeamRuns:
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
         if run.waiting:
             return []
+        search = run.beam.search
         events: list[Event] = []
-        if not run.search.live[0].tokens:
-            echo = self._reader.prompt_text(run.prompt_ids) if run.generation.echo else ""
-            events.append(self._reader.started(run.prompt_ids, output, echo, run.sampling.prompt_logprobs or 0))
-        run.search.advance([run.steps[place] for place in range(len(run.search.live))])
-        if not run.search.finished:
+        if not search.live[0].tokens:
+            events.append(self._texts.started(run.beam, output))
+        search.advance([run.steps[place] for place in range(len(search.live))])
+        if not search.finished:
             self._start(run)
             return events
-        del self._runs[run.number]
-        return events + self._deltas(run)
+        del self._runs[run.beam.number]
+        return events + self._texts.answer(run.beam)
 
-    def _deltas(self, run: BeamRun) -> list[Event]:
-        """The n best of a search that has finished."""
-        chosen, others = run.search.complete[: run.sampling.n], run.search.complete[run.sampling.n :]
-        discarded = sum(len(other.prefix.tokens) for other in others)
-        last = len(chosen) - 1
-        return [
-            self._delta(run, index, hypothesis, index == last, discarded if index == last else 0)
-            for index, hypothesis in enumerate(chosen)
-        ]
-
-    def _delta(self, run: BeamRun, index: int, hypothesis: Hypothesis, last: bool, discarded: int) -> Delta:
-        splitter = run.splitters[index]
-        keep_tokens = run.generation.tokens or splitter is not None
-        text = self._reader.text(run.sampling, run.prompt_ids, keep_tokens, run.generation.token_bytes)
-        ids = hypothesis.prefix.tokens
-        ended = "stop" if hypothesis.ending == "end" else "length"
-        self._reader.read(text, _Chosen(ids, [step.note for step in hypothesis.prefix.steps], ended))
-        new, tokens = text.stream.finish()
-        # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
-        how = "repetition" if hypothesis.ending == "stop" else ended
-        reason, stop = self._reader.how(text.stream.stop, how, ids[-1])
-        finish = Finish(reason, stop, text.stream.count, text.cumulative, last=last, discarded_tokens=discarded)
-        return split(splitter, Delta(index, new, tokens, finish), shown=run.generation.tokens)
-
-    def _drop(self, run: BeamRun) -> None:
+    def _drop(self, run: VllmRun) -> None:
         names = list(run.waiting)
         run.waiting.clear()
         for name in names:

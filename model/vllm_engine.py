@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from .answer_size import check_size, may_reach
+from .beam_run import BeamTexts
 from .engine import EngineInfo, EngineStats
 from .errors import GenerationError, LmiError, ParameterError, RequestError
 from .events import Delta, Event, Failed, Finish, Token
@@ -27,7 +28,7 @@ from .group import Group
 from .images import Image
 from .options import Settings
 from .tokenizer import Tokenizer
-from .vllm_beam import BeamRun, BeamRuns
+from .vllm_beam import BeamRuns, VllmRun
 from .vllm_chat import ChatSide
 from .vllm_guide import structured_outputs, template_errors
 from .vllm_logprobs import keep_chosen_only
@@ -61,7 +62,7 @@ class _Prepared:
     guided_at_once: bool
     guide_field: str | None
     """The client's field that asked for guided decoding."""
-    beams: BeamRun | None = None
+    beams: VllmRun | None = None
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class VllmEngine:
         self._chat = ChatSide(self._llm, settings)
         text_side, ends = Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer)
         self._reader = OutputReader(text_side, ends)
-        self._beams = BeamRuns(self._llm, self._reader, text_side, ends)
+        self._beams = BeamRuns(self._llm, BeamTexts(self._reader, text_side, ends))
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, Group[str]] = {}
         context, images = self._model_config.max_model_len, self._chat.images.limit

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -17,10 +18,7 @@ from .generation import Sampling
 from .text import TextStream
 from .tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from vllm import RequestOutput
-
-__all__ = ["OutputReader", "SequenceText"]
+__all__ = ["Output", "OutputReader", "Request", "SequenceText"]
 
 
 class Completion(Protocol):
@@ -34,6 +32,27 @@ class Completion(Protocol):
 
     @property
     def finish_reason(self) -> str | None: ...
+
+
+class Request(Protocol):
+    """What is read of vLLM's RequestOutput."""
+
+    @property
+    def prompt_logprobs(self) -> Any: ...
+
+    @property
+    def num_cached_tokens(self) -> int | None: ...
+
+
+@dataclass(slots=True)
+class Output:
+    """The same of a sequence that is not vLLM's; the entries of log-probabilities are as vLLM's."""
+
+    token_ids: Sequence[int] = ()
+    logprobs: Sequence[Any] = ()
+    finish_reason: str | None = None
+    prompt_logprobs: Sequence[Any] = ()
+    num_cached_tokens: int | None = None
 
 
 class SequenceText:
@@ -76,7 +95,7 @@ class OutputReader:
         decode = self._tokenizer.stream([], False, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
-    def started(self, prompt_ids: Sequence[int], output: RequestOutput, text: str, wanted: int) -> Started:
+    def started(self, prompt_ids: Sequence[int], output: Request, text: str, wanted: int) -> Started:
         """The event of a request's first output."""
         started = Started(len(prompt_ids), output.num_cached_tokens or 0, (), text)
         known = output.prompt_logprobs

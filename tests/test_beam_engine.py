@@ -1,64 +1,56 @@
-"""Beam search on vLLM against transformers' own, on the demo model in float32: the same texts and likelihoods."""
+"""Beam search on each engine against transformers' own, on the demo model in float32: the same texts and likelihoods.
+
+And on both engines against each other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from lmi.model.demo_model import question
+from lmi.model.demo_model import QUESTIONS, question
+from lmi.model.engine import load_backend
 from lmi.model.errors import GenerationError, UnsupportedError
 from lmi.model.events import Event, Failed, Started
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
 from .backends import deltas, run
+from .beams import PROMPT, Reference, answers, generation, same
 from .endpoints import model_directory
 
 pytestmark = pytest.mark.engine
 
-PROMPT = "Tell me"
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
+
+
+def engine(model_dir: Path, name: str) -> Iterator[Any]:
+    running = load_backend(load_settings(model_dir, environment={}, overrides={"backend": name}))
+    yield running
+    assert not running.busy
+    running.close()
 
 
 @pytest.fixture(scope="module")
-def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from lmi.model.vllm_engine import VllmEngine
-
-    model_dir = model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
-    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={}))
-    yield engine
-    engine.close()
+def vllm(model_dir: Path) -> Iterator[Any]:
+    yield from engine(model_dir, "vllm")
 
 
-@dataclass
-class Reference:
-    """transformers' generate."""
+@pytest.fixture(scope="module")
+def transformers(model_dir: Path) -> Iterator[Any]:
+    yield from engine(model_dir, "transformers")
 
-    model: Any
-    tokenizer: Any
 
-    def beams(self, prompt: str, **arguments: Any) -> list[tuple[tuple[int, ...], float]]:
-        """The new tokens of each sequence and the sum of their log-probabilities, best first."""
-        inputs = self.tokenizer(prompt, return_tensors="pt")
-        count = inputs["input_ids"].shape[1]
-        penalty = arguments.setdefault("length_penalty", 1.0)
-        out = self.model.generate(
-            **inputs,
-            do_sample=False,
-            num_return_sequences=arguments["num_beams"],
-            return_dict_in_generate=True,
-            output_scores=True,
-            tokenizer=self.tokenizer,
-            **arguments,
-        )
-        answers: list[tuple[tuple[int, ...], float]] = []
-        for sequence, score, indices in zip(out.sequences, out.sequences_scores, out.beam_indices, strict=True):
-            length = int((indices >= 0).sum())
-            answers.append((tuple(sequence[count : count + length].tolist()), float(score) * length**penalty))
-        return answers
+@pytest.fixture(params=["vllm", "transformers"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -68,33 +60,6 @@ def reference(demo_model: Path) -> Reference:
 
     model = AutoModelForCausalLM.from_pretrained(demo_model, dtype=torch.float32)
     return Reference(model.eval(), AutoTokenizer.from_pretrained(demo_model))
-
-
-def generation(prompt: str = PROMPT, *, beams: Beams | None = None, **sampling: Any) -> Generation:
-    given = {"temperature": 0.0, "max_tokens": 12, "logprobs": 0, "beams": beams, **sampling}
-    if beams is not None:
-        given.setdefault("n", beams.width)
-    return Generation(request_id="test", prompt=prompt, sampling=Sampling(**given), tokens=True)
-
-
-def answers(events: list[Event]) -> list[tuple[tuple[int, ...], float]]:
-    found = deltas(events)
-    assert [delta.index for delta in found] == list(range(len(found)))
-    assert [delta.finish is not None and delta.finish.last for delta in found] == [False] * (len(found) - 1) + [True]
-    for delta in found:
-        assert delta.finish is not None
-        assert delta.finish.cumulative_logprob == pytest.approx(sum(token.logprob or 0 for token in delta.tokens))
-        assert "".join(token.text for token in delta.tokens) == delta.text
-    return [
-        (tuple(token.id for token in delta.tokens), delta.finish.cumulative_logprob or 0.0)
-        for delta in found
-        if delta.finish
-    ]
-
-
-def same(ours: list[tuple[tuple[int, ...], float]], theirs: list[tuple[tuple[int, ...], float]]) -> None:
-    assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
-    assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-2)
 
 
 @pytest.mark.parametrize("stopping", [False, True, "never"])
@@ -209,6 +174,46 @@ def test_what_else_is_told(backend: Any) -> None:
     assert all(not delta.tokens and delta.finish and delta.finish.cumulative_logprob is None for delta in deltas(bare))
 
 
+def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
+    """Beside each other and eight ordinary requests: text, ids, endings, log-probabilities within 1e-2 in float32."""
+    asked = [
+        generation(
+            prompt,
+            beams=Beams(width=width, length_penalty=penalty, early_stopping=stopping),
+            max_tokens=20,
+            logprobs=2,
+            prompt_logprobs=1,
+            stop=("ing", "the end"),
+        )
+        for prompt, width in ((question("plain").prompt, 3), ("What is", 5))
+        for penalty in (1.0, 0.0, -1.5, 2.5)
+        for stopping in (False, True, "never")
+    ]
+    others = [generation(one.prompt, max_tokens=40) for one in QUESTIONS[:8]]
+    endings: set[str] = set()
+    for ours, theirs in zip(run(transformers, *asked, *others), run(vllm, *asked, *others), strict=True):
+        same(answers(ours), answers(theirs))
+        begun, known = ours[0], theirs[0]
+        assert isinstance(begun, Started)
+        assert isinstance(known, Started)
+        assert (begun.prompt_tokens, begun.ranks) == (known.prompt_tokens, known.ranks)
+        for one, other in zip(deltas(ours), deltas(theirs), strict=True):
+            assert one.finish is not None
+            assert other.finish is not None
+            assert one.text == other.text
+            endings.add(one.finish.reason)
+            assert (one.finish.reason, one.finish.stop) == (other.finish.reason, other.finish.stop)
+            assert one.finish.generated_tokens == other.finish.generated_tokens
+            assert one.finish.discarded_tokens == other.finish.discarded_tokens
+            tokens = zip((*begun.prefill, *one.tokens), (*known.prefill, *other.tokens), strict=True)
+            for mine, known_token in tokens:
+                assert (mine.id, mine.text) == (known_token.id, known_token.text)
+                assert mine.logprob == pytest.approx(known_token.logprob, abs=1e-2)
+                tops = [[top.logprob for top in token.top] for token in (mine, known_token)]
+                assert tops[0] == pytest.approx(tops[1], abs=1e-2)
+    assert endings == {"eos", "length", "stop"}
+
+
 def test_searches_and_others_side_by_side(backend: Any) -> None:
     """Several searches and an ordinary request share the engine's steps, and each gets what it gets alone."""
     generations = [
@@ -240,32 +245,47 @@ def test_abort_ends_all_of_it(backend: Any) -> None:
     rest = [number for _ in range(10) if backend.busy for number, _ in backend.step()]
     assert set(rest) <= {2}
     assert not backend.busy
-    assert not backend._llm.has_unfinished_requests()
 
 
-def test_a_beam_that_fails_fails_its_request_alone(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_request = backend._llm.add_request
+def test_abort_leaves_no_request_in_vllm(vllm: Any) -> None:
+    vllm.add(vllm.prepare(1, generation(beams=Beams(width=4), max_tokens=500, ignore_eos=True)))
+    for _ in range(3):
+        vllm.step()
+    vllm.abort([1])
+    assert not vllm._llm.has_unfinished_requests()
+
+
+def test_streaming_is_refused(backend: Any) -> None:
+    ask = generation(beams=Beams(width=2, field="parameters.num_beams"))
+    with pytest.raises(UnsupportedError) as caught:
+        backend.prepare(1, msgspec.structs.replace(ask, stream=True))
+    assert caught.value.message == "parameters.num_beams: beam search is not supported with streaming"
+    assert caught.value.param == "parameters.num_beams"
+
+
+def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_request = vllm._llm.add_request
 
     def failing(*, request_id: str, **arguments: Any) -> Any:
         if request_id == "1.beam6":
             raise ValueError("no room")
         return add_request(request_id=request_id, **arguments)
 
-    monkeypatch.setattr(backend._llm, "add_request", failing)
+    monkeypatch.setattr(vllm._llm, "add_request", failing)
     first, second = generation(beams=Beams(width=3)), generation(beams=Beams(width=4))
-    events = run(backend, first, second)
+    events = run(vllm, first, second)
     assert len(deltas(events[0])) == 3
     failed = events[1][-1]
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, GenerationError)
     assert failed.error.message == "beam search failed: no room"
-    assert not backend._llm.has_unfinished_requests()
+    assert not vllm._llm.has_unfinished_requests()
 
 
-def test_too_many_beams_for_the_engine(backend: Any) -> None:
+def test_too_many_beams_for_the_engine(vllm: Any) -> None:
     """vLLM tells at most max_logprobs log-probabilities, 20 unless an option says otherwise."""
     with pytest.raises(UnsupportedError) as caught:
-        backend.prepare(1, generation(beams=Beams(width=11, field="parameters.num_beams")))
+        vllm.prepare(1, generation(beams=Beams(width=11, field="parameters.num_beams")))
     assert caught.value.message == (
         "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )

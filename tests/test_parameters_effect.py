@@ -19,7 +19,7 @@ from lmi.formatters.lmi_parameters import ROWS
 from lmi.formatters.lmi_schemas import ALIASES
 from lmi.model.demo_model import question
 from lmi.model.engine import Backend, limits, load_backend
-from lmi.model.errors import LmiError, ParameterError, UnsupportedError
+from lmi.model.errors import LmiError, ParameterError
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.ranking import ranked
@@ -422,21 +422,7 @@ for _name, _value in {"logprobs": 5, "prompt_logprobs": 5, "spaces_between_speci
     effect(_name)(_without(_name, _value))
 
 
-def beams(check: Effect) -> Effect:
-    """Of an engine that has no beam search: that it says so."""
-
-    def either(at: Endpoint) -> None:
-        if limits()[at.backend.info.engine].get("beams") == "refused":
-            with pytest.raises(UnsupportedError, match=r"^parameters\.num_beams: this engine has no beam search"):
-                at.ask(UNKNOWN, num_beams=3)
-        else:
-            check(at)
-
-    return either
-
-
 @effect("num_beams")
-@beams
 def num_beams(at: Endpoint) -> None:
     given: Given = {"max_new_tokens": 8, "ignore_eos_token": True}
     found, greedy = at.details(UNKNOWN, num_beams=3, **given), at.details(UNKNOWN, **given)
@@ -451,7 +437,6 @@ def _likelihood(sequence: dict[str, Any]) -> float:
 
 
 @effect("length_penalty")
-@beams
 def length_penalty(at: Endpoint) -> None:
     lengths = [
         at.details(SAID, num_beams=4, length_penalty=penalty, max_new_tokens=25)["generated_tokens"]
@@ -461,7 +446,6 @@ def length_penalty(at: Endpoint) -> None:
 
 
 @effect("early_stopping")
-@beams
 def early_stopping(at: Endpoint) -> None:
     """What is longer is better here: who stops early does not find it."""
     given: Given = {"num_beams": 3, "length_penalty": 5.0, "max_new_tokens": 25}

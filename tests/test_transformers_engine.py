@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
@@ -164,11 +163,33 @@ def test_parameters_agree_with_vllm(backend: Any, vllm: Any) -> None:
         assert ids(ours) != plain, number
 
 
-def test_what_only_one_of_them_has(backend: Any, vllm: Any) -> None:
-    ask = generation(question("plain").prompt, beams=Beams(width=2, field="parameters.num_beams"))
-    with pytest.raises(UnsupportedError, match=r"^parameters.num_beams: this engine has no beam search, got 2$"):
-        backend.prepare(1, ask)
-    assert vllm.prepare(1, msgspec.structs.replace(ask, stream=False)).beams
+def test_as_many_beams_as_places_in_the_batch(backend: Any) -> None:
+    """option.max_logprobs, 20, is no limit of theirs."""
+    asked = generation("Tell me", stream=False, beams=Beams(width=32), n=32, max_tokens=6)
+    (events,) = run(backend, asked)
+    finishes = [event.finish for event in events if isinstance(event, Delta)]
+    assert len(finishes) == 32
+    assert finishes[-1] is not None
+    assert finishes[-1].last
+    asked = generation("Tell me", stream=False, beams=Beams(width=33, field="parameters.num_beams"))
+    with pytest.raises(UnsupportedError) as caught:
+        backend.prepare(1, asked)
+    assert caught.value.message == (
+        "parameters.num_beams: expected at most 32 beams (option.max_rolling_batch_size, of which each takes a place), "
+        "got 33"
+    )
+
+
+def test_a_search_of_a_conversation(backend: Any, vllm: Any) -> None:
+    """Each of its sequences is split by the parsers, and its prompt is what the template makes."""
+    for kind in ("reasoning", "tool_call"):
+        asked = generation(asking(kind), stream=False, beams=Beams(width=2), n=2, max_tokens=200)
+        ours, theirs = run(backend, asked)[0], run(vllm, asked)[0]
+        for index in range(2):
+            assert text(ours, index) == text(theirs, index)
+            (mine,), (other,) = deltas(ours, index), deltas(theirs, index)
+            assert (mine.reasoning, len(mine.calls)) == (other.reasoning, len(other.calls))
+        assert deltas(ours)[0].reasoning or deltas(ours)[0].calls
 
 
 def test_conversations_are_rendered_as_vllm_does(backend: Any, vllm: Any) -> None:

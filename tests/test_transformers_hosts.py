@@ -16,8 +16,9 @@ import pytest
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
+from . import test_beam_hosts
 from .djl import hosting
-from .endpoints import Host, Streamed, begun, client, djl_host, engine_process, model_directory, start
+from .endpoints import Host, Streamed, begun, client, djl_host, engine_process, eventually, model_directory, start
 from .test_boto3 import SPOKEN, records
 
 pytestmark = pytest.mark.engine
@@ -101,6 +102,77 @@ async def test_sixteen_streams_at_once(server: Host) -> None:
         assert joined(streamed) == streamed.documents[-1]["generated_text"]
         if one.kind != "endless":
             assert joined(streamed).startswith(one.answer)
+
+
+@pytest.mark.anyio
+async def test_beams(server: Host) -> None:
+    """As vLLM's; other limits, each told by its name."""
+    await test_beam_hosts.test_the_best_and_the_others(server)
+    await test_beam_hosts.test_an_answer_that_the_model_knows(server)
+    async with client(server) as http:
+        streamed = await http.post(body("Tell me", True, num_beams=2))
+        sampled = await http.post(body("Tell me", num_beams=2, do_sample=True))
+        many = await http.post(body("Tell me", num_beams=33))
+        prefill = (
+            await http.post(body("Tell me", num_beams=2, max_new_tokens=3, details=True, decoder_input_details=True))
+        ).json()
+    assert {response.status_code for response in (streamed, sampled, many)} == {424}
+    assert "parameters.num_beams: above 1 it is not supported with streaming" in streamed.json()["error"]
+    assert "parameters.do_sample: goes not with parameters.num_beams above 1" in sampled.json()["error"]
+    assert "parameters.num_beams: expected at most 32 beams (option.max_rolling_batch_size" in many.json()["error"]
+    assert "".join(token["text"] for token in prefill["details"]["prefill"]).endswith("Tell me")
+
+
+@pytest.mark.anyio
+async def test_beams_beside_sixteen_streams(server: Host) -> None:
+    """Begun while the others run: their texts are right, and the search finds what it finds alone."""
+    parameters = {"num_beams": 4, "max_new_tokens": 40, "details": True, "length_penalty": 2, "early_stopping": "never"}
+    async with client(server) as http:
+        alone = (await http.post(body("Tell me", **parameters))).json()
+        running = [Streamed() for _ in range(16)]
+        asked = [question for question, _ in zip(itertools.cycle(QUESTIONS), running, strict=False)]
+        tasks = [
+            asyncio.create_task(
+                http.stream(body(one.prompt, True, max_new_tokens=300, ignore_eos_token=True), streamed)
+            )
+            for one, streamed in zip(asked, running, strict=True)
+        ]
+        await begun(running, lines=3)
+        found = (await http.post(body("Tell me", **parameters))).json()
+        assert min(len(streamed.lines) for streamed in running) < 300, "they had ended"
+        await asyncio.gather(*tasks)
+    assert found["generated_text"] == alone["generated_text"]
+    ids, known = ([token["id"] for token in one["details"]["tokens"]] for one in (found, alone))
+    assert ids == known
+    assert len(found["details"]["best_of_sequences"]) == 3
+    for one, streamed in zip(asked, running, strict=True):
+        assert len(streamed.documents) == 300
+        assert joined(streamed) == streamed.documents[-1]["generated_text"]
+        if one.kind != "endless":
+            assert joined(streamed).startswith(one.answer)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_ends_its_search(server: Host) -> None:
+    def running() -> int:
+        told = httpx.get(f"{server.url}/metrics", verify=False).text
+        (line,) = [line for line in told.splitlines() if line.startswith("lmi_sequences_running")]
+        return int(float(line.split()[-1]))
+
+    async def beams() -> bool:
+        return running() == 8
+
+    async def nothing() -> bool:
+        return running() == 0
+
+    async with client(server) as http:
+        given = {"num_beams": 8, "max_new_tokens": 1900, "ignore_eos_token": True, "early_stopping": "never"}
+        asked = asyncio.create_task(http.post(body(ENDLESS, **given)))
+        await eventually(beams)
+        asked.cancel()
+        await eventually(nothing)
+        again = (await http.post(body(question("plain").prompt, num_beams=3, max_new_tokens=100))).json()
+    assert again["generated_text"] == question("plain").answer
 
 
 @pytest.mark.anyio
@@ -211,4 +283,6 @@ async def test_behind_djl_in_rolling_batch(demo_model: Path, tmp_path: Path) -> 
             assert streamed.documents[-1]["details"]["finish_reason"] == "eos_token"
         assert refused.status_code == 424
         assert "inputs" in refused.json()["error"]
+        await test_beam_hosts.test_the_best_and_the_others(host)
+        await test_beam_hosts.test_an_answer_that_the_model_knows(host)
         assert "engine transformers" in host.log_text()

@@ -28,17 +28,22 @@ LENGTHS = (3, 30, 7, 60, 1, 12, 45, 5)
 NEW = 24
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def model(request: pytest.FixtureRequest) -> Any:
+def build(name: str) -> Any:
+    """A model with random weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    built = AutoModelForCausalLM.from_config(AutoConfig.for_model(request.param, **MODELS[request.param])).eval()
+    built = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **MODELS[name])).eval()
     for weights in built.parameters():
         if weights.dim() > 1:
             torch.nn.init.normal_(weights, std=0.2)
     return built
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return build(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def rolling(model: Any, **limits: int) -> Any:
 
 
 def row(number: int, prompt: list[int], group: object = None) -> Any:
-    from lmi.model.transformers_rolling import Row
+    from lmi.model.transformers_batch import Row
     from lmi.model.transformers_sampler import Chooser
 
     return Row(number, group or object(), list(prompt), len(prompt), Chooser(temperature=0.0))
@@ -198,6 +203,61 @@ def test_removed_rows_leave_nothing_behind(model: Any, known: list[tuple[list[in
         assert set(news) <= set(kept)
         batch.remove([one for one in news if len(one.ids) - one.prompt == NEW])
     assert [one.ids[one.prompt :] for one in kept] == [answer for _, answer in known[3:7]]
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["with room", "out of memory"])
+def test_rows_that_follow_others(model: Any, known: list[tuple[list[int], list[int]]], short: bool) -> None:
+    """More of them than before, then fewer, beside a row of another length."""
+    import torch
+
+    from lmi.model.transformers_batch import Row
+
+    prompt, answer = known[3]
+    other = row(0, prompt)
+    batch = rolling(model, budget=4096)
+    group = object()
+    beams: list[Any] = []
+
+    def follow(*following: tuple[int, ...]) -> None:
+        """Each with as many tokens after it as there are numbers."""
+        children = {
+            parent: [Row(1, group, [*parent.ids, token], 3, candidates=4) for token in tokens]
+            for parent, tokens in zip(beams, following, strict=True)
+        }
+        beams[:] = [child for found in children.values() for child in found]
+        batch.follow(children)
+
+    def step() -> None:
+        assert set(batch.step()) == {other, *beams}
+        for one in beams:
+            with torch.inference_mode():
+                logprobs = model(input_ids=torch.tensor([one.ids])).logits[0, -1].log_softmax(-1)
+            best = logprobs.topk(4)
+            assert [*one.entry] == best.indices.tolist()
+            assert [known.logprob for known in one.entry.values()] == pytest.approx(best.values.tolist(), abs=1e-3)
+
+    def fail(*_arguments: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    beams += [Row(1, group, [5, 6, 7, token], 3, candidates=4) for token in (8, 9)]
+    for one in (other, *beams):
+        batch.add(one)
+    step()
+    follow((10, 11, 12), (13,))
+    step()
+    follow((14, 15, 16), (), (17, 18), ())
+    step()
+    if short:
+        batch._cache.copy = fail
+    follow((), (), (19, 20), (), ())
+    assert batch._budget == (3072 if short else 4096)
+    step()
+    follow((21,), (22,))
+    step()
+    batch.remove(beams)
+    while len(other.ids) - other.prompt < NEW:
+        assert batch.step() == [other]
+    assert other.ids == [*prompt, *answer]
 
 
 @pytest.mark.parametrize(("context", "together"), [(64, True), (128, False)])
