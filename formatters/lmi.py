@@ -1,7 +1,7 @@
 """The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
 
     lmi_parameters.py   what `parameters` may hold and what it means
-    lmi_reply.py        the answers
+    lmi_reply.py        the answers; lmi_bodies.py their bodies
     lmi_embeddings.py   the same where the model embeds
 
 Every error has status 424, but for lmi_status.OWN_STATUS. These, and a payload that cannot be read, are `{"error",
@@ -65,7 +65,14 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     parameters = read_parameters(parameters_of(payload, settings), settings)
     if framing is not None and parameters.several:
         raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
-    shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    shape = Shape(
+        inputs,
+        details=parameters.details,
+        prefill=parameters.prefill is not None,
+        return_full_text=parameters.return_full_text,
+        top=parameters.top > 0,
+        prompt_top=bool(parameters.prefill),
+    )
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
         reply=WholeReply(shape) if framing is None else StreamReply(shape, framing=framing),
@@ -91,8 +98,8 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     shows_tokens = streams or parameters.details
     sampling = Sampling(
         **parameters.sampling,
-        logprobs=0 if shows_tokens else None,
-        prompt_logprobs=0 if parameters.prefill else None,
+        logprobs=parameters.top if shows_tokens else None,
+        prompt_logprobs=parameters.prefill,
     )
     return Generation(
         request_id=request.request_id,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .beam import BeamSearch, Hypothesis, Prefix, Step, candidates_needed
-from .errors import GenerationError, UnsupportedError
+from .errors import GenerationError, ParameterError, UnsupportedError
 from .events import Delta, Event, Failed, Finish
 from .generation import Beams, Generation, Sampling
 from .stops import Stops
@@ -74,6 +74,11 @@ class BeamRuns:
     def busy(self) -> bool:
         """Whether a search runs."""
         return bool(self._owners)
+
+    def check(self, sampling: Sampling) -> None:
+        """Raises ParameterError where more log-probabilities are asked for than vLLM may tell: no search finds more."""
+        if (wanted := sampling.logprobs or 0) > self._most:
+            raise ParameterError.of("logprobs", wanted, f"at most {self._most} (option.max_logprobs)")
 
     def prepare(
         self,

@@ -140,6 +140,7 @@ class VllmEngine:
         at_once = guided is not None and self._chat.guided_at_once(ids)
         beams = None
         if sampling.beams is not None:
+            self._beams.check(sampling)
             shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
             beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
         width = sampling.beams.width if sampling.beams is not None else len(params)
