@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..model.options import Settings
 from .base import JSON, JSON_LINES, SSE, Described, JsonSchema
 from .fields import Parameter
-from .lmi_bodies import LastLine, TokenLine, UnreadableBody
+from .lmi_bodies import LastLine, TokenLine, TopTokensLine, UnreadableBody
 from .lmi_bodies import WholeBody as LmiBody
 from .lmi_embeddings import TABLE as EMBEDDING_TABLE
 from .lmi_inputs import INPUTS
@@ -57,7 +57,7 @@ def _embedding_request(settings: Settings) -> JsonSchema:
 
 
 LMI_ERRORS = {JSON: (UnreadableBody, LmiBody, LastLine), JSON_LINES: (LastLine,), SSE: (LastLine,)}
-LINES = (TokenLine, LastLine)
+LINES = (TokenLine, TopTokensLine, LastLine)
 TGI_ERRORS = {JSON: (TgiError,)}
 TGI_LINES = (StreamLine, TgiError)
 WHOLE = list[TgiBody]

@@ -21,7 +21,7 @@ from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
 from .inputs_described import LMI, VECTORS
 from .lmi_parameters import Parameters, read_parameters
-from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
+from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, TopTokensReply, WholeReply, refusal, unreadable
 from .lmi_status import status_of
 
 __all__ = [
@@ -73,9 +73,10 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         top=parameters.top > 0,
         prompt_top=bool(parameters.prefill),
     )
+    streamed = TopTokensReply if shape.top else StreamReply
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
-        reply=WholeReply(shape) if framing is None else StreamReply(shape, framing=framing),
+        reply=WholeReply(shape) if framing is None else streamed(shape, framing=framing),
     )
 
 

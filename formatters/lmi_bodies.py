@@ -1,7 +1,7 @@
 """The bodies of LMI's answers, typed (specs 002, Response Schema, Token, Details, BestOfSequence).
 
     WholeBody          an answer that is not streamed
-    TokenLine          a line of a stream; the last one is a LastLine
+    TokenLine          a line of a stream, or a TopTokensLine; the last one is a LastLine
     UnreadableBody     of a payload that could not be read
 
 Beyond the documents, and only where they are asked for: the likeliest tokens of each position. `top_tokens` is as in
@@ -25,6 +25,7 @@ __all__ = [
     "LastLine",
     "TokenLine",
     "TokenObject",
+    "TopTokensLine",
     "UnreadableBody",
     "WholeBody",
     "token_objects",
@@ -78,8 +79,14 @@ class TokenLine(msgspec.Struct, frozen=True, gc=False):
     """Any line of a stream but the last."""
 
     token: TokenObject
-    top_tokens: list[TokenObject] | UnsetType = UNSET
-    """With `logprobs`: the likeliest in its place."""
+
+
+class TopTokensLine(msgspec.Struct, frozen=True, gc=False):
+    """The same with `logprobs`: a struct of its own, for a field that is not there costs time at every token too."""
+
+    token: TokenObject
+    top_tokens: list[TokenObject]
+    """The likeliest in the token's place, likeliest first."""
 
 
 class LastLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from .lmi_bodies import (
     LastLine,
     TokenLine,
     TokenObject,
+    TopTokensLine,
     UnreadableBody,
     WholeBody,
     token_objects,
@@ -38,6 +39,7 @@ __all__ = [
     "Framing",
     "Shape",
     "StreamReply",
+    "TopTokensReply",
     "WholeReply",
     "aborted",
     "refusal",
@@ -217,8 +219,6 @@ class StreamReply(_Reply):
             self.count += len(tokens)
             if event.finish is not None:
                 return self._end(tokens, event.finish)
-            if self.shape.top:
-                return [self._line(token) for token in tokens]
             record = self.framing.record
             return [record(TokenLine(TokenObject(token.id, token.text, token.logprob))) for token in tokens]
         if isinstance(event, Started):
@@ -236,18 +236,15 @@ class StreamReply(_Reply):
         (token,) = token_objects(tokens[-1:]) or (CLOSING_TOKEN,)
         line = LastLine(
             token=token,
-            top_tokens=self._top(tokens[-1]) if tokens else UNSET,
+            top_tokens=token_objects(tokens[-1].top) if tokens and self.shape.top else UNSET,
             generated_text=self.full_text(self.texts),
             details=self.details(reason, self.count),
         )
         return [*map(self._line, tokens[:-1]), self.framing.record(line)]
 
     def _line(self, token: Token) -> bytes:
-        """The record of a token, with all that may be shown of it."""
-        return self.framing.record(TokenLine(TokenObject(token.id, token.text, token.logprob), self._top(token)))
-
-    def _top(self, token: Token) -> list[TokenObject] | UnsetType:
-        return token_objects(token.top) if self.shape.top else UNSET
+        """The record of a token that is not the last one."""
+        return self.framing.record(TokenLine(TokenObject(token.id, token.text, token.logprob)))
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure = True, error
@@ -256,6 +253,22 @@ class StreamReply(_Reply):
             body, self.content_type = refusal(error, self.framing)
             return [body]
         return [self.framing.record(_error_line(error))]
+
+
+@dataclass(slots=True)
+class TopTokensReply(StreamReply):
+    """The same with `top_tokens`: a class of its own, so that other streams pay nothing for them."""
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if not isinstance(event, Delta) or event.finish is not None:
+            return StreamReply.feed(self, event, prompt)
+        self.texts.append(event.text)
+        self.count += len(event.tokens)
+        return [self._line(token) for token in event.tokens]
+
+    def _line(self, token: Token) -> bytes:
+        shown = TokenObject(token.id, token.text, token.logprob)
+        return self.framing.record(TopTokensLine(shown, token_objects(token.top)))
 
 
 def aborted() -> GenerationError:
