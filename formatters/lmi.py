@@ -65,18 +65,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     parameters = read_parameters(parameters_of(payload, settings), settings)
     if framing is not None and parameters.several:
         raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
-    shape = Shape(
-        inputs,
-        details=parameters.details,
-        prefill=parameters.prefill is not None,
-        return_full_text=parameters.return_full_text,
-        top=parameters.top > 0,
-        prompt_top=bool(parameters.prefill),
-    )
-    streamed = TopTokensReply if shape.top else StreamReply
+    shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    streamed, top = TopTokensReply if parameters.top else StreamReply, parameters.top > 0
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
-        reply=WholeReply(shape) if framing is None else streamed(shape, framing=framing),
+        reply=WholeReply(shape, top=top) if framing is None else streamed(shape, framing=framing),
     )
 
 

@@ -79,12 +79,9 @@ class Shape:
 
     inputs: str
     details: bool = False
-    prefill: bool = False
+    prefill: int | None = None
+    """How many of the likeliest tokens are shown of each of the prompt's; None: the prompt's are not shown."""
     return_full_text: bool = False
-    top: bool = False
-    """Whether the likeliest tokens in each one's place are shown."""
-    prompt_top: bool = False
-    """The same of the prompt's tokens."""
 
 
 def unreadable(error: LmiError) -> bytes:
@@ -138,8 +135,8 @@ class _Reply:
             inputs=shape.inputs,
             tokens=tokens,
             top_tokens=top,
-            prefill=token_objects(self.started.prefill if self.started else ()) if shape.prefill else UNSET,
-            prompt_logprobs=prompt_logprobs(self.started) if shape.prompt_top else UNSET,
+            prefill=UNSET if shape.prefill is None else token_objects(self.started.prefill if self.started else ()),
+            prompt_logprobs=prompt_logprobs(self.started) if shape.prefill else UNSET,
             best_of_sequences=others,
         )
 
@@ -158,13 +155,15 @@ class _Sequence:
 class WholeReply(_Reply):
     """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/ranking.py)."""
 
+    top: bool = False
+    """Whether the likeliest tokens in each one's place are shown."""
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         if isinstance(event, Delta):
             sequence = self.sequences.get(event.index)
             if sequence is None:
-                sequence = self.sequences[event.index] = _Sequence(top=[] if self.shape.top else UNSET)
+                sequence = self.sequences[event.index] = _Sequence(top=[] if self.top else UNSET)
             sequence.texts.append(event.text)
             if self.shape.details:
                 sequence.tokens += token_objects(event.tokens)
@@ -236,7 +235,7 @@ class StreamReply(_Reply):
         (token,) = token_objects(tokens[-1:]) or (CLOSING_TOKEN,)
         line = LastLine(
             token=token,
-            top_tokens=token_objects(tokens[-1].top) if tokens and self.shape.top else UNSET,
+            top_tokens=self._top(tokens[-1]) if tokens else UNSET,
             generated_text=self.full_text(self.texts),
             details=self.details(reason, self.count),
         )
@@ -245,6 +244,10 @@ class StreamReply(_Reply):
     def _line(self, token: Token) -> bytes:
         """The record of a token that is not the last one."""
         return self.framing.record(TokenLine(TokenObject(token.id, token.text, token.logprob)))
+
+    def _top(self, token: Token) -> list[TokenObject] | UnsetType:
+        """The likeliest in a token's place, where they are shown."""
+        return UNSET
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure = True, error
@@ -269,6 +272,9 @@ class TopTokensReply(StreamReply):
     def _line(self, token: Token) -> bytes:
         shown = TokenObject(token.id, token.text, token.logprob)
         return self.framing.record(TopTokensLine(shown, token_objects(token.top)))
+
+    def _top(self, token: Token) -> list[TokenObject] | UnsetType:
+        return token_objects(token.top)
 
 
 def aborted() -> GenerationError:

@@ -207,12 +207,12 @@ def _sections() -> Iterator[Section]:
     further = [row for name, row in schema.items() if name not in ALIASES and row not in TABLE]
     yield Section(
         "LMI",
-        "In `parameters`. `decoder_input_details` and `prompt_logprobs` fill `details`, and mean nothing without it;\n"
-        "so do `logprobs` and `top_n_tokens` in answers that are not streamed. `n`, `best_of` and `num_beams` above 1\n"
-        "are refused where the answer is streamed.\n"
+        "In `parameters`. Dynamic batches take the same, but their answers have a place for the likeliest text only.\n"
         "The names of all back ends are taken whatever the back end is. `option.rolling_batch=trtllm` and\n"
         "`option.parameter_schema=trtllm` choose TensorRT-LLM's defaults: there `top_k` and `top_p` 0 together are\n"
         "greedy, and one of them 0 does not restrict.\n\n"
+        "`decoder_input_details` and `prompt_logprobs` fill `details`, and mean nothing without it; so do `logprobs`\n"
+        "and `top_n_tokens` in answers that are not streamed.\n\n"
         f"Other names: {aliases}.",
         (*TABLE, *further),
         {"do_sample": "by the others", "seed": "random"},

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .beam import BeamSearch, Hypothesis, Prefix, Step, candidates_needed
-from .errors import GenerationError, ParameterError, UnsupportedError
+from .errors import GenerationError, UnsupportedError
 from .events import Delta, Event, Failed, Finish
 from .generation import Beams, Generation, Sampling
 from .stops import Stops
@@ -66,7 +66,7 @@ class BeamRuns:
         self._eos_ids = eos_ids
         self._vocabulary: int = llm.model_config.get_vocab_size()
         most = llm.model_config.max_logprobs
-        self._most = self._vocabulary if most < 0 else most
+        self._most: int = self._vocabulary if most < 0 else most
         self._runs: dict[int, BeamRun] = {}
         self._owners: dict[str, BeamRun] = {}
 
@@ -75,10 +75,10 @@ class BeamRuns:
         """Whether a search runs."""
         return bool(self._owners)
 
-    def check(self, sampling: Sampling) -> None:
-        """Raises ParameterError where more log-probabilities are asked for than vLLM may tell: no search finds more."""
-        if (wanted := sampling.logprobs or 0) > self._most:
-            raise ParameterError.of("logprobs", wanted, f"at most {self._most} (option.max_logprobs)")
+    @property
+    def most(self) -> int:
+        """Log-probabilities that vLLM tells of a position at most."""
+        return self._most
 
     def prepare(
         self,

@@ -6,6 +6,7 @@ A request goes through the LMI dialect, an engine and the dialect's reply: what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lmi.formatters.lmi_schemas import ALIASES
 from lmi.model.demo_model import question
 from lmi.model.engine import Backend, limits, load_backend
 from lmi.model.errors import LmiError, ParameterError, UnsupportedError
-from lmi.model.generation import Beams, Generation, Sampling
+from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.ranking import ranked
 from lmi.model.tokenizer import Tokenizer
@@ -104,7 +105,7 @@ NOTHING: dict[str, Any] = {
     "prompt_logprobs": ("prompt_logprobs", None),
     "presence_penalty": ("presence_penalty", 0.0),
     "frequency_penalty": ("frequency_penalty", 0.0),
-    "length_penalty": ("beams", Beams(width=3, field="parameters.num_beams")),
+    "length_penalty": ("beams.length_penalty", 1.0),
 }
 """Where none is documented: the field of Sampling, and its value that asks for nothing."""
 
@@ -121,7 +122,7 @@ def test_the_default_is_the_documented_one(schema: str, name: str) -> None:
         assert made.reply == left_out.reply
     if default is None:
         field, value = NOTHING[name]
-        assert getattr(left_out.generations[0].sampling, field) == value
+        assert attrgetter(field)(left_out.generations[0].sampling) == value
 
 
 def test_the_rows_have_the_documented_defaults() -> None:
@@ -464,6 +465,60 @@ def best_of(at: Endpoint) -> None:
     assert two["details"]["best_of_sequences"] == every["details"]["best_of_sequences"][:1]
 
 
+def beams(check: Effect) -> Effect:
+    """Of an engine that has no beam search: that it says so."""
+
+    def either(at: Endpoint) -> None:
+        if limits()[at.backend.info.engine].get("beams") == "refused":
+            with pytest.raises(UnsupportedError, match=r"^parameters\.num_beams: this engine has no beam search"):
+                at.ask(UNKNOWN, num_beams=3)
+        else:
+            check(at)
+
+    return either
+
+
+@effect("num_beams")
+@beams
+def num_beams(at: Endpoint) -> None:
+    given: Given = {"max_new_tokens": 8, "ignore_eos_token": True}
+    found, greedy = at.details(UNKNOWN, num_beams=3, **given), at.details(UNKNOWN, **given)
+    best, *others = (_likelihood(one) for one in (found, *found["best_of_sequences"]))
+    assert len(others) == 2
+    assert best >= others[0] >= others[1]
+    assert best >= _likelihood(greedy) - 1e-3
+
+
+def _likelihood(sequence: dict[str, Any]) -> float:
+    return float(sum(token["log_prob"] for token in sequence["tokens"]))
+
+
+@effect("length_penalty")
+@beams
+def length_penalty(at: Endpoint) -> None:
+    lengths = [
+        at.details(SAID, num_beams=4, length_penalty=penalty, max_new_tokens=25)["generated_tokens"]
+        for penalty in (-5.0, 1.0, 5.0)
+    ]
+    assert lengths == [1, 1, 25]
+
+
+@effect("early_stopping")
+@beams
+def early_stopping(at: Endpoint) -> None:
+    """What is longer is better here: who stops early does not find it."""
+    given: Given = {"num_beams": 3, "length_penalty": 5.0, "max_new_tokens": 25}
+    early = at.details(SAID, early_stopping=True, **given)["generated_tokens"]
+    assert early < at.details(SAID, early_stopping="never", **given)["generated_tokens"] == 25
+
+
+@effect("typical_p")
+def typical_p(at: Endpoint) -> None:
+    assert at.drawn(typical_p=1.0) == at.drawn()
+    assert at.drawn(typical_p=0.05) != at.drawn()
+    assert at.text(PLAIN.prompt, typical_p=0.05) == PLAIN.answer
+
+
 @effect("logprobs")
 def logprobs(at: Endpoint) -> None:
     found = at.details(PLAIN.prompt, logprobs=3)
@@ -562,60 +617,6 @@ def spaces_between_special_tokens(at: Endpoint) -> None:
 
 def has_beams(at: Endpoint) -> bool:
     return limits()[at.backend.info.engine].get("beams") != "refused"
-
-
-def beams(check: Effect) -> Effect:
-    """Of an engine that has no beam search: that it says so."""
-
-    def either(at: Endpoint) -> None:
-        if not has_beams(at):
-            with pytest.raises(UnsupportedError, match=r"^parameters\.num_beams: this engine has no beam search"):
-                at.ask(UNKNOWN, num_beams=3)
-        else:
-            check(at)
-
-    return either
-
-
-@effect("num_beams")
-@beams
-def num_beams(at: Endpoint) -> None:
-    given: Given = {"max_new_tokens": 8, "ignore_eos_token": True}
-    found, greedy = at.details(UNKNOWN, num_beams=3, **given), at.details(UNKNOWN, **given)
-    best, *others = (_likelihood(one) for one in (found, *found["best_of_sequences"]))
-    assert len(others) == 2
-    assert best >= others[0] >= others[1]
-    assert best >= _likelihood(greedy) - 1e-3
-
-
-def _likelihood(sequence: dict[str, Any]) -> float:
-    return float(sum(token["log_prob"] for token in sequence["tokens"]))
-
-
-@effect("length_penalty")
-@beams
-def length_penalty(at: Endpoint) -> None:
-    lengths = [
-        at.details(SAID, num_beams=4, length_penalty=penalty, max_new_tokens=25)["generated_tokens"]
-        for penalty in (-5.0, 1.0, 5.0)
-    ]
-    assert lengths == [1, 1, 25]
-
-
-@effect("early_stopping")
-@beams
-def early_stopping(at: Endpoint) -> None:
-    """What is longer is better here: who stops early does not find it."""
-    given: Given = {"num_beams": 3, "length_penalty": 5.0, "max_new_tokens": 25}
-    early = at.details(SAID, early_stopping=True, **given)["generated_tokens"]
-    assert early < at.details(SAID, early_stopping="never", **given)["generated_tokens"] == 25
-
-
-@effect("typical_p")
-def typical_p(at: Endpoint) -> None:
-    assert at.drawn(typical_p=1.0) == at.drawn()
-    assert at.drawn(typical_p=0.05) != at.drawn()
-    assert at.text(PLAIN.prompt, typical_p=0.05) == PLAIN.answer
 
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
