@@ -23,15 +23,19 @@ from .base import JSON, JSON_LINES, SSE, Answer, Call, Described, Payload, Reque
 from .inputs_described import several
 from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
 from .lmi_inputs import texts_of
-from .lmi_parameters import Parameters, read_parameters
+from .lmi_parameters import SHOWN_KEYS, Parameters, read_parameters
 from .lmi_reply import Framing, aborted
 from .lmi_status import REFUSED, status_of
 
-__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]
 
 NAME: str = "dynamic"
 MARK: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
+
+
+WITHOUT = ("details", "decoder_input_details", *SHOWN_KEYS)
+"""Of the keys of LMI's parameters those that mean nothing here: the answers have no place for details."""
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from ..model.options import Settings
 from .base import JSON, JSON_LINES, SSE, Described, JsonSchema
 from .fields import Parameter
+from .lmi_bodies import LastLine, TokenLine, TopTokensLine, UnreadableBody
+from .lmi_bodies import WholeBody as LmiBody
 from .lmi_embeddings import TABLE as EMBEDDING_TABLE
 from .lmi_inputs import INPUTS
 from .lmi_parameters import ROWS as LMI_ROWS
-from .lmi_reply import LastLine, TokenLine, UnreadableBody
-from .lmi_reply import WholeBody as LmiBody
 from .lmi_schemas import schema_of
 from .schemas import FILLED, array, fields_schema, nullable, one_of
 from .tgi_bodies import ErrorBody as TgiError
@@ -57,7 +57,7 @@ def _embedding_request(settings: Settings) -> JsonSchema:
 
 
 LMI_ERRORS = {JSON: (UnreadableBody, LmiBody, LastLine), JSON_LINES: (LastLine,), SSE: (LastLine,)}
-LINES = (TokenLine, LastLine)
+LINES = (TokenLine, TopTokensLine, LastLine)
 TGI_ERRORS = {JSON: (TgiError,)}
 TGI_LINES = (StreamLine, TgiError)
 WHOLE = list[TgiBody]

@@ -1,7 +1,7 @@
 """The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
 
     lmi_parameters.py   what `parameters` may hold and what it means
-    lmi_reply.py        the answers
+    lmi_reply.py        the answers; lmi_bodies.py their bodies
     lmi_embeddings.py   the same where the model embeds
 
 Every error has status 424, but for lmi_status.OWN_STATUS. These, and a payload that cannot be read, are `{"error",
@@ -21,7 +21,7 @@ from .base import Answer, Call, Payload, Request, Route
 from .fields import meet_unknown, refuse_headers
 from .inputs_described import LMI, VECTORS
 from .lmi_parameters import Parameters, read_parameters
-from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, WholeReply, refusal, unreadable
+from .lmi_reply import EVENTS, LINES, Framing, Shape, StreamReply, TopTokensReply, WholeReply, refusal, unreadable
 from .lmi_status import status_of
 
 __all__ = [
@@ -66,9 +66,10 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     if framing is not None and parameters.several:
         raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    streamed, top = TopTokensReply if parameters.top else StreamReply, parameters.top > 0
     return Call(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
-        reply=WholeReply(shape) if framing is None else StreamReply(shape, framing=framing),
+        reply=WholeReply(shape, top=top) if framing is None else streamed(shape, framing=framing),
     )
 
 
@@ -91,8 +92,8 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     shows_tokens = streams or parameters.details
     sampling = Sampling(
         **parameters.sampling,
-        logprobs=0 if shows_tokens else None,
-        prompt_logprobs=0 if parameters.prefill else None,
+        logprobs=parameters.top if shows_tokens else None,
+        prompt_logprobs=parameters.prefill,
     )
     return Generation(
         request_id=request.request_id,

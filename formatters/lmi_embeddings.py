@@ -43,7 +43,7 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Left or Right, in upper or lower case: documentation and clients differ."""
+    """The string "left" or "right", in upper or lower case. Documentation and clients differ."""
 
     @property
     def schema(self) -> JsonSchema:

@@ -18,7 +18,17 @@ from ..model.options import Settings
 from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, read_rows
 from .lmi_schemas import SCHEMAS, Schema, schema_of
 
-__all__ = ["CHOICE_KEYS", "DEFAULTS", "ROWS", "TABLE", "Parameters", "read_parameters"]
+__all__ = [
+    "BEAM_KEYS",
+    "CHOICE_KEYS",
+    "DEFAULTS",
+    "ROWS",
+    "SHOWN_KEYS",
+    "TABLE",
+    "Parameters",
+    "prefill_of",
+    "read_parameters",
+]
 
 SEQUENCES = 128
 """Sequences of one request: each is an engine's request of its own."""
@@ -47,14 +57,14 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("n", Integer(1, SEQUENCES), 1, "n"),
     Parameter("best_of", Integer(1, SEQUENCES), 1, "best_of"),
     Parameter("num_beams", Integer(1, SEQUENCES), 1, "num_beams"),
-    # Without beams these two have no effect.
+    # Without beams these two have no effect (BEAM_KEYS).
     Parameter("length_penalty", Number(-100, 100), 1.0, "length_penalty"),
     Parameter("early_stopping", Boolean(words=("never",)), False, "early_stopping"),
     Parameter("stop_token_ids", Ids(), (), "stop_token_ids"),
     Parameter("include_stop_str_in_output", Boolean(), False, "include_stop"),
-    # The answers have a place for the chosen token's log_prob alone, which is there wherever tokens are shown.
-    Parameter("logprobs", Integer(0), None),
-    Parameter("prompt_logprobs", Integer(0), None),
+    # The chosen token's log_prob is there wherever tokens are shown: 0 asks for no more than that.
+    Parameter("logprobs", Integer(0), None, "logprobs", same={0: None}),
+    Parameter("prompt_logprobs", Integer(0), None, "prompt_logprobs"),
     Parameter("skip_special_tokens", Boolean(), True, "skip_special_tokens"),
     Parameter("spaces_between_special_tokens", Boolean(), True, "spaces_between_special_tokens"),
     # TensorRT-LLM's. Its `stop` is documented as a boolean of no effect; elsewhere that is a name of stop_sequences.
@@ -62,7 +72,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("bad_sequences", Texts(), (), "bad_words"),
     Parameter("stop", Texts(flag=True), (), "stop"),
     # Documented for TGI alone, but sent to LMI endpoints by its clients: to ignore them would give a wrong answer.
-    Parameter("top_n_tokens", Integer(0), 0, only=True),
+    # LMI's handlers take the first as another name of logprobs (djl_python, vllm_rolling_batch.py).
+    Parameter("top_n_tokens", Integer(0), None, "logprobs", same={0: None}),
     Parameter("watermark", Boolean(), False, only=True),
     Parameter("grammar", Anything(), None, only=True),
     Parameter("adapter_id", Anything(), None, only=True),
@@ -71,7 +82,11 @@ TABLE: tuple[Parameter, ...] = (
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
 """By schema, then by name."""
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
-SAMPLING_KEYS = (*(key for key in DEFAULTS if key in Sampling.__struct_fields__), "beams")
+SHOWN_KEYS = ("logprobs", "prompt_logprobs")
+"""Fields of Sampling that depend on what the answer shows."""
+SAMPLING_KEYS = (*(key for key in DEFAULTS if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS), "beams")
+BEAM_KEYS = ("length_penalty", "early_stopping")
+"""What only has an effect with num_beams above 1."""
 CHOICE_KEYS = ("top_k", "top_p", "min_p", "typical_p")
 """What only has an effect on sampled tokens, besides the temperature."""
 NEUTRAL: dict[str, tuple[float, ...]] = {"top_k": (0,), "top_p": (1.0, 0.0), "min_p": (0.0,), "typical_p": (1.0,)}
@@ -94,9 +109,12 @@ class Parameters:
     """`parameters`, read."""
 
     sampling: dict[str, Any]
-    """Fields of Sampling, but for what depends on the answer: logprobs."""
+    """Fields of Sampling, but for what depends on the answer (SHOWN_KEYS)."""
     details: bool
-    prefill: bool
+    top: int
+    """How many of the likeliest tokens are shown in each one's place."""
+    prefill: int | None
+    """The same of the prompt's tokens; None: they are not shown."""
     return_full_text: bool
     several: str | None = None
     """The field that asks for more than one sequence, if one does."""
@@ -119,10 +137,17 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         details=values["details"],
-        prefill=values["details"] and values["decoder_input_details"],
+        top=values["logprobs"] or 0,
+        prefill=prefill_of(values) if values["details"] else None,
         return_full_text=values["return_full_text"],
         several=several,
     )
+
+
+def prefill_of(values: dict[str, Any]) -> int | None:
+    """What Parameters.prefill is: prompt_logprobs asks for the prompt's tokens as decoder_input_details does."""
+    asked: int | None = values["prompt_logprobs"]
+    return 0 if asked is None and values["decoder_input_details"] else asked
 
 
 def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:

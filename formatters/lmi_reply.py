@@ -3,33 +3,43 @@
     whole    {"generated_text", "details"?}
     stream   {"token"}  {"token"}  ...  {"token", "generated_text", "details"?}     one record for every token
 
+lmi_bodies.py has the bodies. With `logprobs` every token has its `top_tokens`.
+
 A failure is told in the documented generation-error body, which takes the place of the whole body or of the last line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..model.errors import GenerationError, LmiError, PayloadError
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, JSON_LINES, SSE, encode, event_record, line_record
-from .lmi_status import OWN_STATUS, REFUSED, status_of
+from .lmi_bodies import (
+    BestOfSequence,
+    Details,
+    LastLine,
+    TokenLine,
+    TokenObject,
+    TopTokensLine,
+    UnreadableBody,
+    WholeBody,
+    token_objects,
+)
+from .lmi_status import OWN_STATUS, status_of
+from .openai_logprobs import prompt_logprobs
 
 __all__ = [
     "EVENTS",
     "FINISH_REASONS",
     "LINES",
     "Framing",
-    "LastLine",
     "Shape",
     "StreamReply",
-    "TokenLine",
-    "UnreadableBody",
-    "WholeBody",
+    "TopTokensReply",
     "WholeReply",
     "aborted",
     "refusal",
@@ -44,66 +54,6 @@ FINISH_REASONS: dict[FinishReason, str] = {
     "content_filter": "content_filter",
 }
 """What is not in it, `abort`, is an error."""
-
-
-class TokenObject(msgspec.Struct, frozen=True, gc=False):
-    """Specs 002: Token. `special_token` is true where there is no real token: in errors."""
-
-    id: int
-    text: str
-    log_prob: float | None
-    special_token: bool | UnsetType = UNSET
-
-
-class BestOfSequence(msgspec.Struct, frozen=True):
-    """Specs 002: BestOfSequence."""
-
-    generated_text: str
-    finish_reason: str
-    generated_tokens: int
-    tokens: list[TokenObject]
-
-
-class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 002: Details. Null in errors; `tokens` only in whole answers, `prefill` only with decoder_input_details."""
-
-    finish_reason: str
-    generated_tokens: int | None = None
-    inputs: str | None = None
-    tokens: list[TokenObject] | UnsetType | None = UNSET
-    prefill: list[TokenObject] | UnsetType = UNSET
-    best_of_sequences: list[BestOfSequence] | UnsetType = UNSET
-    """All but the likeliest, likeliest first."""
-
-
-class WholeBody(msgspec.Struct, frozen=True):
-    """The body of an answer that is not streamed."""
-
-    generated_text: str
-    details: Details | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-
-
-class TokenLine(msgspec.Struct, frozen=True, gc=False):
-    """Any line of a stream but the last."""
-
-    token: TokenObject
-
-
-class LastLine(msgspec.Struct, frozen=True):
-    """The last line of a stream."""
-
-    token: TokenObject
-    generated_text: str
-    details: Details | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-
-
-class UnreadableBody(msgspec.Struct, frozen=True):
-    """The body of an answer to a payload that could not be read."""
-
-    error: str
-    code: int = REFUSED
 
 
 ERROR_TOKEN = TokenObject(-1, "", -1, special_token=True)
@@ -129,7 +79,8 @@ class Shape:
 
     inputs: str
     details: bool = False
-    prefill: bool = False
+    prefill: int | None = None
+    """How many of the likeliest tokens are shown of each of the prompt's; None: the prompt's are not shown."""
     return_full_text: bool = False
 
 
@@ -148,11 +99,7 @@ def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
 
 
 def _error_line(error: LmiError) -> LastLine:
-    return LastLine(ERROR_TOKEN, "", Details(finish_reason="error"), error.message)
-
-
-def _objects(tokens: Iterable[Token]) -> list[TokenObject]:
-    return [TokenObject(token.id, token.text, token.logprob) for token in tokens]
+    return LastLine(token=ERROR_TOKEN, generated_text="", details=Details(finish_reason="error"), error=error.message)
 
 
 @dataclass(slots=True)
@@ -165,21 +112,32 @@ class _Reply:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     failure: LmiError | None = None
     finished: bool = False
-    prefill: tuple[Token, ...] = ()
+    started: Started | None = None
 
     def full_text(self, texts: list[str]) -> str:
         text = "".join(texts)
         return self.shape.inputs + text if self.shape.return_full_text else text
 
-    def details(self, reason: str, count: int, tokens: list[TokenObject] | UnsetType) -> Details | UnsetType:
-        if not self.shape.details:
+    def details(
+        self,
+        reason: str,
+        count: int,
+        tokens: list[TokenObject] | UnsetType = UNSET,
+        top: list[list[TokenObject]] | UnsetType = UNSET,
+        others: list[BestOfSequence] | UnsetType = UNSET,
+    ) -> Details | UnsetType:
+        shape = self.shape
+        if not shape.details:
             return UNSET
         return Details(
             finish_reason=reason,
             generated_tokens=count,
-            inputs=self.shape.inputs,
+            inputs=shape.inputs,
             tokens=tokens,
-            prefill=_objects(self.prefill) if self.shape.prefill else UNSET,
+            top_tokens=top,
+            prefill=UNSET if shape.prefill is None else token_objects(self.started.prefill if self.started else ()),
+            prompt_logprobs=prompt_logprobs(self.started) if shape.prefill else UNSET,
+            best_of_sequences=others,
         )
 
 
@@ -189,6 +147,7 @@ class _Sequence:
 
     texts: list[str] = field(default_factory=list[str])
     tokens: list[TokenObject] = field(default_factory=list[TokenObject])
+    top: list[list[TokenObject]] | UnsetType = UNSET
     reason: str = ""
 
 
@@ -196,19 +155,23 @@ class _Sequence:
 class WholeReply(_Reply):
     """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/ranking.py)."""
 
+    top: bool = False
+    """Whether the likeliest tokens in each one's place are shown."""
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         if isinstance(event, Delta):
             sequence = self.sequences.get(event.index)
             if sequence is None:
-                sequence = self.sequences[event.index] = _Sequence()
+                sequence = self.sequences[event.index] = _Sequence(top=[] if self.top else UNSET)
             sequence.texts.append(event.text)
             if self.shape.details:
-                sequence.tokens += _objects(event.tokens)
+                sequence.tokens += token_objects(event.tokens)
+                if sequence.top is not UNSET:
+                    sequence.top += [token_objects(token.top) for token in event.tokens]
             return [] if event.finish is None else self._end(sequence, event.finish)
         if isinstance(event, Started):
-            self.prefill = event.prefill
+            self.started = event
             return []
         return self._fail(event.error)
 
@@ -221,13 +184,14 @@ class WholeReply(_Reply):
             return []
         self.finished = True
         best, *others = (self.sequences[index] for index in sorted(self.sequences))
-        details = self.details(best.reason, len(best.tokens), best.tokens)
-        if others and details is not UNSET:
-            details = msgspec.structs.replace(details, best_of_sequences=[self._other(other) for other in others])
+        shown = [self._other(other) for other in others] or UNSET
+        details = self.details(best.reason, len(best.tokens), best.tokens, best.top, shown)
         return [encode(WholeBody(self.full_text(best.texts), details))]
 
     def _other(self, sequence: _Sequence) -> BestOfSequence:
-        return BestOfSequence(self.full_text(sequence.texts), sequence.reason, len(sequence.tokens), sequence.tokens)
+        return BestOfSequence(
+            self.full_text(sequence.texts), sequence.reason, len(sequence.tokens), sequence.tokens, sequence.top
+        )
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure, self.status = True, error, status_of(error)
@@ -257,25 +221,33 @@ class StreamReply(_Reply):
             record = self.framing.record
             return [record(TokenLine(TokenObject(token.id, token.text, token.logprob))) for token in tokens]
         if isinstance(event, Started):
-            self.prefill = event.prefill
+            self.started = event
             return []
         return self._fail(event.error)
 
     def _end(self, tokens: tuple[Token, ...], finish: Finish) -> list[bytes]:
         """The last records: of the tokens, the last of them with the whole text."""
-        record = self.framing.record
-        objects = _objects(tokens)
         reason = FINISH_REASONS.get(finish.reason)
         if reason is None:
-            return [*(record(TokenLine(token)) for token in objects), *self._fail(aborted())]
-        # Engines deliver the last token together with the end, so this is for those that cannot.
-        last = objects.pop() if objects else CLOSING_TOKEN
+            return [*map(self._line, tokens), *self._fail(aborted())]
         self.finished = True
-        details = self.details(reason, self.count, UNSET)
-        return [
-            *(record(TokenLine(token)) for token in objects),
-            record(LastLine(last, self.full_text(self.texts), details)),
-        ]
+        # Engines deliver the last token together with the end, so that no token is for those that cannot.
+        (token,) = token_objects(tokens[-1:]) or (CLOSING_TOKEN,)
+        line = LastLine(
+            token=token,
+            top_tokens=self._top(tokens[-1]) if tokens else UNSET,
+            generated_text=self.full_text(self.texts),
+            details=self.details(reason, self.count),
+        )
+        return [*map(self._line, tokens[:-1]), self.framing.record(line)]
+
+    def _line(self, token: Token) -> bytes:
+        """The record of a token that is not the last one."""
+        return self.framing.record(TokenLine(TokenObject(token.id, token.text, token.logprob)))
+
+    def _top(self, token: Token) -> list[TokenObject] | UnsetType:
+        """The likeliest in a token's place, where they are shown."""
+        return UNSET
 
     def _fail(self, error: LmiError) -> list[bytes]:
         self.finished, self.failure = True, error
@@ -284,6 +256,25 @@ class StreamReply(_Reply):
             body, self.content_type = refusal(error, self.framing)
             return [body]
         return [self.framing.record(_error_line(error))]
+
+
+@dataclass(slots=True)
+class TopTokensReply(StreamReply):
+    """The same with `top_tokens`: a class of its own, so that other streams pay nothing for them."""
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if not isinstance(event, Delta) or event.finish is not None:
+            return StreamReply.feed(self, event, prompt)
+        self.texts.append(event.text)
+        self.count += len(event.tokens)
+        return [self._line(token) for token in event.tokens]
+
+    def _line(self, token: Token) -> bytes:
+        shown = TokenObject(token.id, token.text, token.logprob)
+        return self.framing.record(TopTokensLine(shown, token_objects(token.top)))
+
+    def _top(self, token: Token) -> list[TokenObject] | UnsetType:
+        return token_objects(token.top)
 
 
 def aborted() -> GenerationError:

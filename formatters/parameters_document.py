@@ -8,18 +8,20 @@ The rows are the dialects' own tables, the engines' columns what their backends 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from ..model.engine import limits
-from ..model.generation import Sampling
-from . import minimal
+from ..model.generation import Embedding, Sampling
+from . import dynamic, lmi_embeddings, minimal, openai_embeddings
 from .azure_request import FIELDS as AZURE_FIELDS
 from .azure_request import UNSHOWN as AZURE_UNSHOWN
 from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Kind, Number, Object, Parameter, Text, Texts, Tree
+from .lmi_parameters import BEAM_KEYS, TABLE
 from .lmi_parameters import ROWS as LMI_ROWS
-from .lmi_parameters import TABLE
 from .lmi_schemas import ALIASES, COMMON, TENSORRT
 from .openai_completions import MAX_TOKENS
 from .openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
@@ -33,8 +35,8 @@ INTRODUCTION = """\
 What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
 tables by `python -m lmi.formatters.parameters_document > docs/parameters.md`; a test compares them.
 
-- *sets*: the field of `Sampling` (model/generation.py) that engines are asked in. *The dialect*: it is not for the
-  engine. *Nothing*: the parameter is accepted and has no effect.
+- *sets*: the field of `Sampling`, or of `Embedding` where the model embeds (model/generation.py), that engines are
+  asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
 - An engine's column says what it does with the field: *yes*, or with which reservation.
 - null is the same as leaving a parameter out. A parameter that stands in no table is ignored, with one line in the log,
@@ -82,11 +84,23 @@ class Section:
 
     title: str
     text: str
-    rows: Iterable[Parameter]
+    rows: Collection[Parameter]
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     """By name, in words, where the row does not say them."""
     others: Mapping[str, Parameter] | None = None
     """The rows of a variant with defaults of its own."""
+    asked: type[msgspec.Struct] = Sampling
+    """What engines are asked in."""
+    engines: Mapping[str, Mapping[str, str]] | None = None
+    """By engine, then by field of `asked`: what it does with it, where not simply what it says. None: limits()."""
+    without: Collection[str] = ()
+    """Keys that mean nothing in this dialect."""
+
+    @property
+    def idle(self) -> Collection[str]:
+        """Keys that mean nothing: those of beam search too where nothing asks for beams."""
+        beams = any(row.key == "num_beams" and not row.only for row in self.rows)
+        return {*self.without, *(() if beams else BEAM_KEYS)}
 
     def default(self, row: Parameter) -> str:
         """The default, in words."""
@@ -98,9 +112,10 @@ class Section:
             return value_words(getattr(Sampling(), row.key))
         return value_words(row.default)
 
-    def lines(self, engines: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """The section in Markdown."""
         columns = ["parameter", "default", *(["with TensorRT-LLM's schema"] if self.others else []), "values", "sets"]
+        engines = limits() if self.engines is None else self.engines
         yield from (f"## {self.title}", "", self.text, "")
         yield _line([*columns, *engines])
         yield _line(["---"] * (len(columns) + len(engines)))
@@ -108,9 +123,26 @@ class Section:
             cells = [f"`{row.name}`", self.default(row)]
             if self.others:
                 cells.append(_variant(self.others[row.name], row))
-            cells += [kind_words(row.kind), _sets(row)]
-            yield _line([*cells, *(_on(row, declared) for declared in engines.values())])
+            cells += [kind_words(row.kind), self.sets(row)]
+            yield _line([*cells, *(self.on(row, declared) for declared in engines.values())])
         yield ""
+
+    def sets(self, row: Parameter) -> str:
+        """What the row's value goes to."""
+        if row.only:
+            return "refused"
+        if row.key is None or row.key in self.idle:
+            return "nothing"
+        return f"`{_field(row)}`" if _field(row) in self.asked.__struct_fields__ else "the dialect"
+
+    def on(self, row: Parameter, declared: Mapping[str, str]) -> str:
+        """What an engine does with it."""
+        if row.only or row.key is None or row.key in self.idle:
+            return ""
+        field = _field(row)
+        if row.key in BEAM_KEYS:
+            return "no effect" if declared.get(field) == "refused" else "with `num_beams` above 1"
+        return declared.get(field, "yes" if field in self.asked.__struct_fields__ else "")
 
 
 def _variant(row: Parameter, usual: Parameter) -> str:
@@ -121,33 +153,52 @@ def _variant(row: Parameter, usual: Parameter) -> str:
     return words + (f" ({kind_words(row.kind)})" if row.kind != usual.kind else "")
 
 
-def _sets(row: Parameter) -> str:
-    if row.only:
-        return "refused"
-    if row.key is None:
-        return "nothing"
-    return f"`{_field(row)}`" if _field(row) in Sampling.__struct_fields__ else "the dialect"
-
-
-def _on(row: Parameter, declared: Mapping[str, str]) -> str:
-    """What an engine does with it."""
-    if row.only or row.key is None:
-        return ""
-    field = _field(row)
-    return declared.get(field, "yes" if field in Sampling.__struct_fields__ else "")
-
-
 def _field(row: Parameter) -> str:
-    """The field of Sampling that a row sets; of beam search three rows set one."""
-    return "beams" if row.key in {"num_beams", "length_penalty", "early_stopping"} else row.key or ""
+    """The field that a row sets; of beam search three rows set one."""
+    return "beams" if row.key in {"num_beams", *BEAM_KEYS} else row.key or ""
 
 
-def _line(cells: Iterable[str]) -> str:
+def _line(cells: Collection[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _names(names: Iterable[str]) -> str:
+def _names(names: Collection[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+DYNAMIC_KEYS = {"n": "best_of"}
+"""What rows of LMI's set in dynamic batches, where it is something else."""
+
+
+def _differs(row: Parameter) -> bool:
+    """Whether a row of LMI's means something else in dynamic batches."""
+    return row.key in dynamic.WITHOUT or row.name in DYNAMIC_KEYS
+
+
+EMBEDS: Mapping[str, Mapping[str, str]] = {
+    "vllm": {"dimensions": "of models that are trained for it (Matryoshka), else refused"}
+}
+"""The engine that embeds (model/vllm_embedding.py), and its reservation."""
+
+
+def _embedding_sections() -> Iterator[Section]:
+    yield Section(
+        "LMI embeddings",
+        "With `option.task=text-embedding`; in `parameters` or beside `inputs`. The parameters of generated text are\n"
+        "refused by name.",
+        lmi_embeddings.TABLE,
+        {"normalize": "`option.normalize`"},
+        asked=Embedding,
+        engines=EMBEDS,
+    )
+    yield Section(
+        "OpenAI embeddings",
+        "With `option.task=text-embedding`; `input` is what is embedded.",
+        [row for row in openai_embeddings.TABLE if row.name != "input"],
+        {"normalize": "`option.normalize`", "use_activation": "`option.normalize`"},
+        asked=Embedding,
+        engines=EMBEDS,
+    )
 
 
 def _sections() -> Iterator[Section]:
@@ -160,10 +211,20 @@ def _sections() -> Iterator[Section]:
         "The names of all back ends are taken whatever the back end is. `option.rolling_batch=trtllm` and\n"
         "`option.parameter_schema=trtllm` choose TensorRT-LLM's defaults: there `top_k` and `top_p` 0 together are\n"
         "greedy, and one of them 0 does not restrict.\n\n"
+        "`decoder_input_details` and `prompt_logprobs` fill `details`, and mean nothing without it; so do `logprobs`\n"
+        "and `top_n_tokens` in answers that are not streamed.\n\n"
         f"Other names: {aliases}.",
         (*TABLE, *further),
         {"do_sample": "by the others", "seed": "random"},
         LMI_ROWS[TENSORRT.name],
+    )
+    yield Section(
+        "Dynamic batches",
+        "The parameters of LMI, with their defaults and on the engines as there, but for these: the answers have a\n"
+        "place for the likeliest text only, and for no details.",
+        [replace(row, key=DYNAMIC_KEYS.get(row.name, row.key)) for row in (*TABLE, *further) if _differs(row)],
+        others=LMI_ROWS[TENSORRT.name],
+        without=dynamic.WITHOUT,
     )
     yield Section(
         "TGI",
@@ -204,8 +265,8 @@ def _sections() -> Iterator[Section]:
 
 def parameters_document() -> str:
     """The file's text."""
-    engines = limits()
-    parts = [INTRODUCTION, *("\n".join(section.lines(engines)) for section in _sections())]
+    sections = (*_sections(), *_embedding_sections())
+    parts = [INTRODUCTION, *("\n".join(section.lines()) for section in sections)]
     return "\n".join(parts).rstrip() + "\n"
 
 

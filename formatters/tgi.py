@@ -64,10 +64,10 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     parameters = read_parameters(parameters_of(payload, settings), settings)
     sampling = parameters.sampling
     if framing is None:
-        details = parameters.details or parameters.prefill
-    elif parameters.prefill:
-        shown = "parameters.decoder_input_details"
-        raise UnsupportedError.of(shown, True, "false, the only value that goes with streaming")
+        details = parameters.details or parameters.prefill is not None
+    elif parameters.prefill is not None:
+        shown = parameters.prefill_field
+        raise UnsupportedError(f"{shown}: goes not with streaming, expected one of them", shown)
     elif sampling["n"] > 1:
         raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that goes with streaming")
     else:
@@ -84,6 +84,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         return_full_text=parameters.return_full_text,
         seed=sampling["seed"] if parameters.samples else None,
         top=parameters.top_n_tokens > 0,
+        prompt_top=bool(parameters.prefill),
         echo=request.path not in OWN_PATHS,
         array=request.path != WHOLE_PATH,
     )
@@ -93,7 +94,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         sampling=Sampling(
             **sampling,
             logprobs=logprobs,
-            prompt_logprobs=0 if parameters.prefill else None,
+            prompt_logprobs=parameters.prefill,
         ),
         stream=framing is not None,
         tokens=shows_tokens,

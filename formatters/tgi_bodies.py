@@ -25,6 +25,7 @@ from ..model.errors import (
     UnavailableError,
 )
 from ..model.events import Token, TopToken
+from .openai_bodies import PromptLogprobs
 
 __all__ = [
     "INCOMPLETE",
@@ -83,6 +84,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None
     """What the tokens were drawn with; null where the likeliest was taken."""
     prefill: list[PrefillToken]
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    """As in LMI's details, with its parameter of that name."""
     tokens: list[TokenObject]
     best_of_sequences: list[BestOfSequence] | UnsetType = UNSET
     top_tokens: list[list[TokenObject]] | UnsetType = UNSET

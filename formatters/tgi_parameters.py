@@ -15,7 +15,7 @@ from ..model.generation import Guide, Sampling
 from ..model.options import Settings
 from .base import JsonSchema
 from .fields import Boolean, Integer, Number, Object, Parameter, Text, Texts, read_rows
-from .lmi_parameters import CHOICE_KEYS, TABLE
+from .lmi_parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
 from .openai_guides import json_guide, regex_guide
 from .openai_parameters import TOP_LOGPROBS
 
@@ -69,12 +69,14 @@ ROWS = {row.name: row for row in TABLE} | {
         Parameter("include_stop_str_in_output", Boolean(), True, "include_stop"),
         Parameter("details", Boolean(), None, "details"),
         Parameter("top_n_tokens", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
+        # LMI's name of it.
+        Parameter("logprobs", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
         Parameter("grammar", Grammar(), None, "guide"),
     )
 }
 
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in ROWS.values() if row.key}
-SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__)
+SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS)
 BEST_OF = "parameters.best_of"
 WARPERS = ("temperature", *CHOICE_KEYS)
 
@@ -84,12 +86,15 @@ class Parameters:
     """`parameters`, read."""
 
     sampling: dict[str, Any]
-    """Fields of Sampling, but for what depends on the answer: logprobs."""
+    """Fields of Sampling, but for what depends on the answer (SHOWN_KEYS)."""
     samples: bool
     """Whether tokens are drawn."""
     details: bool | None
     """None: nothing is said."""
-    prefill: bool
+    prefill: int | None
+    """How many of the likeliest tokens are shown of each of the prompt's; None: the prompt's are not shown."""
+    prefill_field: str
+    """What asks for them."""
     top_n_tokens: int
     return_full_text: bool
 
@@ -115,7 +120,8 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         sampling={key: values[key] for key in SAMPLING_KEYS},
         samples=samples,
         details=values["details"],
-        prefill=values["decoder_input_details"],
+        prefill=prefill_of(values),
+        prefill_field=names.get("prompt_logprobs") or names.get("decoder_input_details", ""),
         top_n_tokens=values["top_n_tokens"],
         return_full_text=values["return_full_text"],
     )

@@ -19,6 +19,7 @@ from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
 from .base import JSON, encode
 from .lmi_reply import EVENTS, Framing, aborted
 from .lmi_reply import FINISH_REASONS as LMI_REASONS
+from .openai_logprobs import prompt_logprobs
 from .tgi_bodies import (
     INCOMPLETE,
     BestOfSequence,
@@ -55,6 +56,8 @@ class Shape:
     """What is shown: None where nothing is drawn. Sequence i has this one plus i."""
     top: bool = False
     """Whether the most likely tokens are shown."""
+    prompt_top: bool = False
+    """The same of the prompt's tokens."""
     echo: bool = True
     """Whether details have LMI's `inputs`."""
     array: bool = True
@@ -156,6 +159,7 @@ class WholeReply(_Reply):
             inputs=self.inputs,
             seed=self._seed(best),
             prefill=self._prefill(),
+            prompt_logprobs=prompt_logprobs(self.started) if self.shape.prompt_top else UNSET,
             tokens=[token_object(token) for token in best.tokens],
             best_of_sequences=[self._other(sequence) for sequence in others] or UNSET,
             top_tokens=self._top_tokens(best),

@@ -130,13 +130,27 @@ def _window_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool,
     """The same without vLLM: what the last tokens decode to, less what they did without the newest."""
     ids = list(window)
     prefix, read = 0, len(ids)
+    # As vLLM does, and transformers before 5: added tokens stand for themselves, with a space or nothing around them.
+    added: dict[int, str] = {}
+    if not getattr(tokenizer, "is_fast", False):
+        added = {token_id: content for content, token_id in tokenizer.get_added_vocab().items()}
+    skipped = set(tokenizer.all_special_ids) if skip_special_tokens else set[int]()
 
     def text(end: int) -> str:
-        return str(
-            tokenizer.decode(
-                ids[prefix:end], skip_special_tokens=skip_special_tokens, spaces_between_special_tokens=spaces
-            )
-        )
+        if not added:
+            return str(tokenizer.decode(ids[prefix:end], skip_special_tokens=skip_special_tokens))
+        parts: list[str | list[int]] = []
+        for token_id in ids[prefix:end]:
+            if token_id in skipped:
+                continue
+            if token_id in added:
+                parts.append(added[token_id])
+            elif parts and isinstance(parts[-1], list):
+                parts[-1].append(token_id)
+            else:
+                parts.append([token_id])
+        between = " " if spaces else ""
+        return between.join(part if isinstance(part, str) else str(tokenizer.decode(part)) for part in parts)
 
     def decode(token_id: int) -> str:
         nonlocal prefix, read

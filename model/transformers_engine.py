@@ -81,7 +81,7 @@ class TransformersEngine:
         "stop_token_ids": "tokens of the vocabulary",
         "logprobs": "up to `option.max_logprobs`, 20",
         "prompt_logprobs": "up to `option.max_logprobs`, 20",
-        "spaces_between_special_tokens": "with tokenizers that are not fast",
+        "spaces_between_special_tokens": "with tokenizers that put spaces there",
         "kv_transfer_params": "no effect",
     }
 

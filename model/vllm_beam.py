@@ -46,7 +46,7 @@ class BeamRuns:
         self._texts = texts
         self._vocabulary: int = llm.model_config.get_vocab_size()
         most = llm.model_config.max_logprobs
-        self._most = self._vocabulary if most < 0 else most
+        self._most: int = self._vocabulary if most < 0 else most
         self._runs: dict[int, VllmRun] = {}
         self._owners: dict[str, VllmRun] = {}
 
@@ -54,6 +54,11 @@ class BeamRuns:
     def busy(self) -> bool:
         """Whether a search runs."""
         return bool(self._owners)
+
+    @property
+    def most(self) -> int:
+        """Log-probabilities that vLLM tells of a position at most."""
+        return self._most
 
     def prepare(
         self,

@@ -20,7 +20,7 @@ LIMITS: Mapping[str, str] = {
     "stop_token_ids": "tokens of the vocabulary",
     "logprobs": "up to `option.max_logprobs`, 20",
     "prompt_logprobs": "up to `option.max_logprobs`, 20",
-    "spaces_between_special_tokens": "with tokenizers that are not fast",
+    "spaces_between_special_tokens": "with tokenizers that put spaces there",
     "typical_p": "where `option.enable_typical_p` allows it",
     "beams": "up to half of `option.max_logprobs`, 10",
     "kv_transfer_params": "with a connector (`option.kv_transfer_config`)",

@@ -43,7 +43,11 @@ def call(parameters: dict[str, Any] | None = None, *, output_formatter: str | No
         ({"details": True, "decoder_input_details": True}, False, True, 0, 0),
         ({"details": True, "decoder_input_details": True}, True, True, 0, 0),
         ({"logprobs": 5, "prompt_logprobs": 5}, False, False, None, None),
-        ({"details": True, "logprobs": 5}, False, True, 0, None),
+        ({"details": True, "logprobs": 5, "prompt_logprobs": 3}, False, True, 5, 3),
+        ({"details": True, "logprobs": 0, "prompt_logprobs": 0}, False, True, 0, 0),
+        ({"details": True, "top_n_tokens": 5}, False, True, 5, None),
+        ({"logprobs": 5, "prompt_logprobs": 3}, True, True, 5, None),
+        ({"details": True, "prompt_logprobs": 3, "decoder_input_details": True}, True, True, 0, 3),
     ],
 )
 def test_log_probabilities_only_where_shown(

@@ -153,6 +153,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"num_beams": 2, "temperature": 0, "top_p": 0.5, "best_of": 1}, {"n": 2, "beams": beams(2)}),
     ({"length_penalty": 2, "early_stopping": True}, {}),
     ({"length_penalty": 1, "early_stopping": False, "top_n_tokens": 0, "watermark": False}, {}),
+    # What they ask for depends on what the answer shows (test_lmi.py).
     ({"logprobs": 5, "prompt_logprobs": 5}, {}),
 ]
 
@@ -297,9 +298,9 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"num_beams": 2, "n": 3}, ParameterError, "parameters.n: expected an integer up to num_beams, 2, got 3"),
     ({"length_penalty": 101}, ParameterError, "parameters.length_penalty: expected a number from -100 to 100, got 101"),
     (
-        {"top_n_tokens": 3},
-        UnsupportedError,
-        "parameters.top_n_tokens: expected 0, the only value that is supported, got 3",
+        {"logprobs": 2, "top_n_tokens": 3},
+        ParameterError,
+        "parameters.top_n_tokens: the same parameter as parameters.logprobs, expected one of them",
     ),
     (
         {"watermark": True},

@@ -19,7 +19,7 @@ from lmi.model.errors import (
     PayloadError,
     UnsupportedError,
 )
-from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token
+from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token, TopToken
 from lmi.model.options import Settings
 
 from .answers import feed
@@ -261,6 +261,76 @@ def test_multi_byte_and_special_tokens() -> None:
     assert document(records[-1])["generated_text"] == "🦊\u2028\n"
 
 
+# --- The likeliest tokens: logprobs, prompt_logprobs (specs 002 lists them, the form is djl_python's and vLLM's) ---
+
+LIKELY = (TopToken(304, "Deep ", -0.25), TopToken(2, "", -3.5, special=True))
+SHOWN = [{"id": 304, "text": "Deep ", "log_prob": -0.25}, {"id": 2, "text": "", "log_prob": -3.5}]
+FIRST = Token(304, "Deep ", -0.25, top=LIKELY)
+SECOND = Token(2, "", -3.5, special=True, top=LIKELY[:1])
+LIKELY_PREFILL = (
+    Token(1, "<s>"),
+    Token(304, "Deep ", -3.0, top=(TopToken(5, "Big ", -0.5), TopToken(304, "Deep ", -3.0))),
+)
+STARTED = Started(2, prefill=LIKELY_PREFILL, ranks=(None, 2))
+
+
+def test_top_tokens_whole() -> None:
+    """One list for every token, those of best_of_sequences too."""
+    best = Delta(0, "Deep ", (FIRST, SECOND), Finish("eos", generated_tokens=2, last=False))
+    other = Delta(1, "Deep ", (FIRST,), Finish("length", generated_tokens=1))
+    (body,) = feed(reply({"n": 2, "details": True, "logprobs": 2}), Started(2), best, other)
+    details = json.loads(body)["details"]
+    assert list(details) == [
+        "finish_reason", "generated_tokens", "inputs", "tokens", "top_tokens", "best_of_sequences",
+    ]  # fmt: skip
+    assert details["top_tokens"] == [SHOWN, SHOWN[:1]]
+    assert details["best_of_sequences"][0]["top_tokens"] == [SHOWN]
+
+
+def test_top_tokens_of_streams() -> None:
+    """Beside the token, the last line's too; a line without a token of its own has none."""
+    for parameters in ({"logprobs": 2}, {"top_n_tokens": 2}):
+        records = feed(reply(parameters, stream=True), Started(2), delta([FIRST]), delta([FIRST, SECOND], "eos"))
+        lines = [document(record) for record in records]
+        assert [line["top_tokens"] for line in lines] == [SHOWN, SHOWN, SHOWN[:1]]
+        assert list(lines[0]) == ["token", "top_tokens"]
+        assert list(lines[-1]) == ["token", "top_tokens", "generated_text"]
+    records = feed(reply({"logprobs": 2}, stream=True), Started(2), delta([FIRST]), delta((), "eos"))
+    assert ["top_tokens" in document(record) for record in records] == [True, False]
+    records = feed(reply({"logprobs": 2}, stream=True), Started(2), delta([FIRST], "abort"))
+    assert [document(record).get("top_tokens") for record in records] == [SHOWN, None]
+
+
+def test_prompt_logprobs() -> None:
+    """As OpenAI's dialects have them, beside the `prefill` of decoder_input_details; 0 asks for that alone."""
+    prefill = [{"id": 1, "text": "<s>", "log_prob": None}, {"id": 304, "text": "Deep ", "log_prob": -3.0}]
+    likely = [
+        None,
+        {
+            "304": {"logprob": -3.0, "rank": 2, "decoded_token": "Deep "},
+            "5": {"logprob": -0.5, "rank": 1, "decoded_token": "Big "},
+        },
+    ]
+    for stream in (False, True):
+        for wanted, more in ((2, {"prompt_logprobs": likely}), (0, {})):
+            answer = reply({"details": True, "prompt_logprobs": wanted}, stream=stream)
+            details = document(feed(answer, STARTED, delta([DEEP], "eos"))[-1])["details"]
+            shown = {name: value for name, value in details.items() if name in ("prefill", "prompt_logprobs")}
+            assert shown == {"prefill": prefill, **more}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("parameters", [{}, {"details": True}, {"details": True, "decoder_input_details": True}])
+def test_what_is_not_asked_for_is_not_there(parameters: dict[str, Any], stream: bool) -> None:
+    """Whatever an engine tells: not a byte of an answer is another one."""
+    bare = [Token(token.id, token.text, token.logprob) for token in (FIRST, SECOND)]
+    plain = Started(2, prefill=tuple(Token(token.id, token.text, token.logprob) for token in LIKELY_PREFILL))
+    told = feed(reply(parameters, stream=stream), STARTED, delta([FIRST, SECOND], "eos"))
+    assert told == feed(reply(parameters, stream=stream), plain, delta(bare, "eos"))
+    zero = {**parameters, "logprobs": 0}
+    assert told == feed(reply(zero, stream=stream), STARTED, delta([FIRST, SECOND], "eos"))
+
+
 def test_an_end_without_a_token() -> None:
     """Engines give the last token together with the end. Where one cannot, the last line still has a token."""
     answer = reply({"details": True}, stream=True)
@@ -285,6 +355,9 @@ tokens_drawn = st.lists(
         st.integers(0, 2**31),
         st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
         st.floats(-9999, 0),
+        top=st.lists(st.builds(TopToken, st.integers(0, 2**31), st.text("ab"), st.floats(-9999, 0)), max_size=2).map(
+            tuple
+        ),
     ),
     min_size=1,
     max_size=12,
@@ -292,12 +365,16 @@ tokens_drawn = st.lists(
 
 
 @given(
-    tokens_drawn, st.lists(st.integers(0, 12), max_size=12), st.booleans(), st.sampled_from([None, "jsonlines", "sse"])
+    tokens_drawn,
+    st.lists(st.integers(0, 12), max_size=12),
+    st.booleans(),
+    st.sampled_from([None, "jsonlines", "sse"]),
+    st.sampled_from([0, 2]),
 )
 def test_any_split_gives_the_same_bytes(
-    tokens: list[Token], cuts: list[int], details: bool, formatter: str | None
+    tokens: list[Token], cuts: list[int], details: bool, formatter: str | None, top: int
 ) -> None:
-    parameters = {"details": details}
+    parameters = {"details": details, "logprobs": top}
     one = feed(reply(parameters, output_formatter=formatter), Started(3), delta(tokens, "stop"))
     many = feed(reply(parameters, output_formatter=formatter), Started(3), *parts(tokens, cuts))
     assert many == one
@@ -308,3 +385,11 @@ def test_any_split_gives_the_same_bytes(
         assert "".join(document(record)["token"]["text"] for record in one) == text
     if details:
         assert document(one[-1])["details"]["generated_tokens"] == len(tokens)
+    if top and formatter is not None:
+        shown = [document(record)["top_tokens"] for record in one]
+    elif top and details:
+        shown = document(one[-1])["details"]["top_tokens"]
+    else:
+        assert b"top_tokens" not in b"".join(one)
+        return
+    assert [[one["id"] for one in tops] for tops in shown] == [[top.id for top in token.top] for token in tokens]

@@ -1,4 +1,7 @@
-"""Several sequences for one prompt on every host: n and best_of (specs 002, BestOfSequence)."""
+"""Several sequences for one prompt on every host: n and best_of (specs 002, BestOfSequence).
+
+And the likeliest tokens in each one's place: logprobs, prompt_logprobs.
+"""
 
 from __future__ import annotations
 
@@ -42,3 +45,24 @@ async def test_streaming_is_refused_by_name(host: Host) -> None:
         refused = await http.post({**body(n=2), "stream": True})
     assert refused.status_code == 424
     assert "parameters.n: above 1 it is not supported with streaming" in refused.json()["error"]
+
+
+async def test_the_likeliest_tokens(host: Host) -> None:
+    """Whole and streamed alike, and where they are not asked for nothing of them."""
+    asked = body(temperature=0, logprobs=3, prompt_logprobs=2)
+    plain = body(temperature=0, decoder_input_details=True)
+    async with client(host) as http:
+        whole = (await http.post(asked)).json()["details"]
+        streamed = await http.stream({**asked, "stream": True})
+        bare = (await http.post(plain)).json()["details"]
+        too_many = await http.post(body(logprobs=21))
+    lines = streamed.documents
+    likely, prompt = whole.pop("top_tokens"), whole.pop("prompt_logprobs")
+    assert whole == bare
+    assert [len(top) for top in likely] == [3] * whole["generated_tokens"]
+    assert [top[0]["id"] for top in likely] == [token["id"] for token in whole["tokens"]]
+    assert [line["top_tokens"] for line in lines] == likely
+    assert len(prompt) == len(whole["prefill"])
+    assert lines[-1]["details"]["prompt_logprobs"] == prompt
+    assert too_many.status_code == 424
+    assert "logprobs" in too_many.json()["error"]

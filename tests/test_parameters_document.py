@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import msgspec
 import pytest
 
+from lmi.formatters import dynamic, lmi, lmi_embeddings, openai_embeddings
+from lmi.formatters import parameters_document as parameters_document_module
 from lmi.formatters.azure_request import FIELDS
-from lmi.formatters.fields import Parameter
-from lmi.formatters.lmi_parameters import ROWS
+from lmi.formatters.base import Request
+from lmi.formatters.fields import Boolean, Ids, Number, Parameter, Texts
+from lmi.formatters.lmi_parameters import BEAM_KEYS, ROWS
+from lmi.formatters.lmi_parameters import read_parameters as lmi_parameters
 from lmi.formatters.lmi_schemas import ALIASES
 from lmi.formatters.openai_parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.parameters_document import kind_words, parameters_document
 from lmi.formatters.tgi_parameters import ROWS as TGI_ROWS
 from lmi.model.engine import ENGINES, limits
-from lmi.model.generation import Sampling
+from lmi.model.generation import Embedding, Sampling
+from lmi.model.options import Settings
 
 ROOT = Path(__file__).parents[1]
 CHAT = {row.name for row in CHAT_TABLE}
@@ -39,11 +47,14 @@ def test_the_file_is_up_to_date() -> None:
     ("title", "names"),
     [
         ("LMI", set(ROWS["common"]) - set(ALIASES)),
+        ("Dynamic batches", {"details", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens", "n"}),
         ("TGI", set(TGI_ROWS)),
         ("OpenAI chat", CHAT),
         ("OpenAI text completions", {row.name for row in TEXT_TABLE}),
         ("Azure", CHAT & FIELDS),
         ("Minimal chat", {"tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage"}),
+        ("LMI embeddings", {row.name for row in lmi_embeddings.TABLE}),
+        ("OpenAI embeddings", {row.name for row in openai_embeddings.TABLE} - {"input"}),
     ],
 )
 def test_every_parameter_has_a_row(title: str, names: set[str]) -> None:
@@ -55,15 +66,97 @@ def test_every_alias_is_told() -> None:
 
 
 def test_what_rows_say() -> None:
-    lmi, chat = table("LMI"), table("OpenAI chat")
-    assert lmi["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes", "yes"]
-    assert lmi["top_p"][1] == "0.0; 0.85 where tokens are drawn (a number from 0 to 1)"
-    assert lmi["min_length"][:2] == ["0", "1"]
-    assert lmi["watermark"][3:] == ["refused", "", ""]
-    assert lmi["logprobs"][3:] == ["nothing", "", ""]
-    assert lmi["details"][3:] == ["the dialect", "", ""]
+    rows, chat = table("LMI"), table("OpenAI chat")
+    assert rows["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes", "yes"]
+    assert rows["top_p"][1] == "0.0; 0.85 where tokens are drawn (a number from 0 to 1)"
+    assert rows["min_length"][:2] == ["0", "1"]
+    assert rows["watermark"][3:] == ["refused", "", ""]
+    most = "up to `option.max_logprobs`, 20"
+    assert rows["logprobs"] == ["none", "", "an integer from 0", "`logprobs`", most, most]
+    assert rows["pad_id"][3:] == ["nothing", "", ""]
+    assert rows["details"][3:] == ["the dialect", "", ""]
     assert chat["temperature"][0] == "the model's"
     assert chat["kv_transfer_params"][3:] == ["with a connector (`option.kv_transfer_config`)", "no effect"]
+
+
+SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")
+BATCHES = msgspec.structs.replace(SETTINGS, rolling_batch="disable")
+
+
+def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines' columns follow what they declare of beams; TGI refuses beams, so that nothing asks for them."""
+    for name in BEAM_KEYS:
+        assert lmi_parameters({name: 5 if name == "length_penalty" else True}, SETTINGS) == lmi_parameters({}, SETTINGS)
+        assert table("TGI")[name][2:] == ["nothing", "", ""]
+    for declared, own, dependent in (
+        ("refused", "refused", "no effect"),
+        ("up to 3", "up to 3", "with `num_beams` above 1"),
+        (None, "yes", "with `num_beams` above 1"),
+    ):
+        known = {"one": {} if declared is None else {"beams": declared}}
+        monkeypatch.setattr(parameters_document_module, "limits", lambda known=known: known)
+        rows = table("LMI")
+        assert rows["num_beams"][3:] == ["`beams`", own]
+        assert all(rows[name][3:] == ["`beams`", dependent] for name in BEAM_KEYS)
+
+
+def sample(row: Parameter) -> Any:
+    """A value that is not the default."""
+    if row.only:
+        return None
+    if isinstance(row.kind, Number):
+        return 0.5
+    if isinstance(row.kind, Texts | Ids):
+        return ["x"] if isinstance(row.kind, Texts) else [3]
+    return True if isinstance(row.kind, Boolean) else 5
+
+
+def test_dynamic_batches_differ_as_they_say() -> None:
+    """Of every parameter of LMI's: whether it does there what it does in dynamic batches."""
+
+    def asked(dialect: ModuleType, parameters: dict[str, Any], settings: Settings) -> Sampling:
+        made = dialect.parse({"inputs": "a", "parameters": parameters}, Request(b""), settings)
+        sampling: Sampling = made.generations[0].sampling
+        return sampling
+
+    values: dict[str, Any] = {
+        "details": True, "decoder_input_details": True, "logprobs": 3, "prompt_logprobs": 3, "top_n_tokens": 3,
+    }  # fmt: skip
+    for name, value in values.items():
+        assert table("Dynamic batches")[name][3] == "nothing"
+        assert asked(dynamic, {name: value, "details": True}, BATCHES) == asked(dynamic, {}, BATCHES)
+        if name != "details":
+            assert asked(lmi, {name: value, "details": True}, SETTINGS) != asked(lmi, {"details": True}, SETTINGS)
+    assert table("Dynamic batches")["n"][3:] == ["`best_of`", "yes", "yes"]
+    one = asked(dynamic, {"n": 3, "temperature": 1}, BATCHES)
+    assert one == asked(dynamic, {"best_of": 3, "temperature": 1}, BATCHES)
+    assert (one.n, one.best_of) == (1, 3)
+    for name in set(ROWS["common"]) - set(values) - {"n", "num_beams", "beam_width", "best_of"}:
+        given = {name: sample(ROWS["common"][name])}
+        assert asked(dynamic, given, BATCHES) == asked(lmi, given, SETTINGS)
+    assert asked(dynamic, {"num_beams": 3}, BATCHES).beams == asked(lmi, {"num_beams": 3}, SETTINGS).beams
+
+
+@pytest.mark.parametrize("title", ["LMI embeddings", "OpenAI embeddings"])
+def test_what_embedding_rows_say(title: str) -> None:
+    rows = table(title)
+    assert rows["normalize"] == ["`option.normalize`", "true or false", "`normalize`", "yes"]
+    assert rows["dimensions"][2:] == ["`dimensions`", "of models that are trained for it (Matryoshka), else refused"]
+    cut = "truncation_direction" if title.startswith("LMI") else "truncation_side"
+    assert (rows[cut][0], rows[cut][2]) == ("right", "`cut`")
+
+
+def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
+    embeds = msgspec.structs.replace(SETTINGS, engine="vllm-embedding", task="embed")
+    given = {"normalize": False, "truncate": True, "truncation_direction": "Left", "dimensions": 8}
+    made = lmi.parse({"inputs": "a", "parameters": given}, Request(b""), embeds).generations[0]
+    assert made.embedding == Embedding(normalize=False, truncate=True, cut="left", dimensions=8)
+    for name, value in given.items():
+        set_field = table("LMI embeddings")[name][2].strip("`")
+        one = lmi.parse({"inputs": "a", "parameters": {name: value}}, Request(b""), embeds).generations[0].embedding
+        none = lmi.parse({"inputs": "a"}, Request(b""), embeds).generations[0].embedding
+        changed = [field for field in Embedding.__struct_fields__ if getattr(one, field) != getattr(none, field)]
+        assert changed == [set_field]
 
 
 @pytest.mark.parametrize("row", [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE], ids=str)

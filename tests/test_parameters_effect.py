@@ -1,19 +1,19 @@
 """Every generation parameter of specs 002: its documented default, what it does on the demo model, what it refuses.
 
-A request goes through the LMI dialect, vLLM and the dialect's reply: what is compared is what a client sees. A
-parameter without an effect is one of WITHOUT, and shown to have none.
+A request goes through the LMI dialect, an engine and the dialect's reply: what is compared is what a client sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from lmi.formatters.base import Request
+from lmi.formatters.base import Call, Request
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi_parameters import ROWS
 from lmi.formatters.lmi_schemas import ALIASES
@@ -23,6 +23,7 @@ from lmi.model.errors import LmiError, ParameterError
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.ranking import ranked
+from lmi.model.tokenizer import Tokenizer
 
 from .endpoints import model_directory
 
@@ -60,30 +61,77 @@ DOCUMENTED: dict[str, Given] = {
 }  # fmt: skip
 DRAWN: dict[str, Given] = {
     "common": {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
-    "lmi-dist": {"top_k": -1, "min_p": 0.0},
-    "vllm": {"top_k": -1, "min_p": 0.0},
+    "lmi-dist": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0},
+    "vllm": {"temperature": 1.0, "top_k": -1, "top_p": 1.0, "min_p": 0.0},
     "trtllm": {"temperature": 1.0, "top_k": 5, "top_p": 0.85},
 }
-"""The defaults with do_sample=True."""
+"""The defaults with do_sample=True; LmiDist's and vLLM's lists leave the common ones as they are."""
 NAMES = sorted({name for names in DOCUMENTED.values() for name in names})
 DEFAULTS = [(schema, name) for schema, names in DOCUMENTED.items() for name in names]
 
 
+def call(given: Given, settings: Settings) -> Call:
+    return parse({"inputs": "a", "parameters": given}, Request(b""), settings)
+
+
 def generation(given: Given, settings: Settings) -> Generation:
-    return parse({"inputs": "a", "parameters": given}, Request(b""), settings).generations[0]
+    return call(given, settings).generations[0]
 
 
 def endpoint(schema: str) -> Settings:
     return msgspec.structs.replace(COMMON, rolling_batch="vllm" if schema == "common" else schema)
 
 
+BESIDE: dict[str, Given] = {
+    # Greedy decoding knows no temperature: see DRAWN, and the row's own default.
+    "temperature": {"do_sample": False},
+    "decoder_input_details": {"details": True},
+    "logprobs": {"details": True},
+    "prompt_logprobs": {"details": True},
+    "length_penalty": {"num_beams": 3},
+    "early_stopping": {"num_beams": 3},
+    "typical_p": {"do_sample": True},
+    "min_p": {"do_sample": True},
+}
+"""What must stand beside a parameter so that it means something."""
+NOTHING: dict[str, Any] = {
+    "seed": ("seed", None),
+    "stop_sequences": ("stop", ()),
+    "stop": ("stop", ()),
+    "stop_token_ids": ("stop_token_ids", ()),
+    "bad_sequences": ("bad_words", ()),
+    "truncate": ("truncate", None),
+    "logprobs": ("logprobs", 0),
+    "prompt_logprobs": ("prompt_logprobs", None),
+    "presence_penalty": ("presence_penalty", 0.0),
+    "frequency_penalty": ("frequency_penalty", 0.0),
+    "length_penalty": ("beams.length_penalty", 1.0),
+}
+"""Where none is documented: the field of Sampling, and its value that asks for nothing."""
+
+
 @pytest.mark.parametrize(("schema", "name"), DEFAULTS)
 def test_the_default_is_the_documented_one(schema: str, name: str) -> None:
     default = DOCUMENTED[schema][name]
-    at = endpoint(schema)
-    # A temperature asks for sampling, so that its default for greedy decoding is written beside do_sample.
-    rest = {"do_sample": False} if name == "temperature" else {}
-    assert generation({**rest, name: default}, at) == generation(rest, at) == generation({**rest, name: None}, at)
+    at, rest = endpoint(schema), BESIDE.get(name, {})
+    left_out = call(rest, at)
+    for written in (default, None):
+        made = call({**rest, name: written}, at)
+        assert made.generations == left_out.generations
+        # What is for the answer alone is in the reply.
+        assert made.reply == left_out.reply
+    if default is None:
+        field, value = NOTHING[name]
+        assert attrgetter(field)(left_out.generations[0].sampling) == value
+
+
+def test_the_rows_have_the_documented_defaults() -> None:
+    """What docs/parameters.md tells, and all there is to see of a temperature's default for greedy decoding."""
+    for schema, name in DEFAULTS:
+        row, default = ROWS["trtllm" if schema == "trtllm" else "common"][name], DOCUMENTED[schema][name]
+        if default is not None and name != "do_sample":
+            read = row.kind.read(name, default)
+            assert row.same.get(read, read) == row.default
 
 
 @pytest.mark.parametrize("schema", DRAWN)
@@ -93,6 +141,11 @@ def test_the_defaults_where_tokens_are_drawn(schema: str) -> None:
     assert generation({"do_sample": True, **DRAWN[schema]}, at) == drawn
     for name, value in DRAWN[schema].items():
         assert getattr(drawn.sampling, name) == (0 if value == -1 else value)
+        # Whoever says one of them has the others' defaults.
+        for other, given in {"temperature": 0.5, "top_k": 7, "top_p": 0.5}.items():
+            if other != name:
+                one = generation({"do_sample": True, other: given}, at).sampling
+                assert (getattr(one, other), getattr(one, name)) == (given, 0 if value == -1 else value)
 
 
 # --- What is wrong names the field ---
@@ -163,17 +216,24 @@ class Endpoint:
 
     def ask(self, inputs: str, schema: str = "vllm", **given: Any) -> dict[str, Any]:
         """The whole answer."""
+        (body,) = self._run(inputs, schema, False, given)
+        return body
+
+    def lines(self, inputs: str, **given: Any) -> list[dict[str, Any]]:
+        """The lines of a stream."""
+        return self._run(inputs, "vllm", True, given)
+
+    def _run(self, inputs: str, schema: str, stream: bool, given: Given) -> list[dict[str, Any]]:
         settings = msgspec.structs.replace(self._settings, rolling_batch=schema)
-        call = parse({"inputs": inputs, "parameters": given}, Request(b""), settings)
+        made = parse({"inputs": inputs, "parameters": given, "stream": stream}, Request(b""), settings)
         records: list[bytes] = []
-        asked, sink = ranked(call.generations[0], lambda event: records.extend(call.reply.feed(event)))
+        asked, sink = ranked(made.generations[0], lambda event: records.extend(made.reply.feed(event)))
         self.backend.add(self.backend.prepare(1, asked))
         while self.backend.busy:
             for _, event in self.backend.step():
                 sink(event)
-        assert call.reply.failure is None
-        body: dict[str, Any] = msgspec.json.decode(b"".join(records))
-        return body
+        assert made.reply.failure is None
+        return [msgspec.json.decode(record) for record in records]
 
     def text(self, inputs: str, **given: Any) -> str:
         return str(self.ask(inputs, **given)["generated_text"])
@@ -202,10 +262,6 @@ class Endpoint:
 
 Effect = Callable[[Endpoint], None]
 EFFECTS: dict[str, Effect] = {}
-WITHOUT = {"logprobs", "prompt_logprobs", "spaces_between_special_tokens"}
-"""Without an effect. LMI's answers have no place for the likeliest tokens: upstream's show none of them for `logprobs`
-(djl_python, output_formatter.py), and a prompt's with decoder_input_details. Only slow tokenizers put blanks between
-special tokens (vLLM, detokenize_incrementally), and the demo model has a fast one."""
 
 
 def effect(name: str) -> Callable[[Effect], Effect]:
@@ -409,19 +465,6 @@ def best_of(at: Endpoint) -> None:
     assert two["details"]["best_of_sequences"] == every["details"]["best_of_sequences"][:1]
 
 
-def _without(name: str, value: Any) -> Effect:
-    def check(at: Endpoint) -> None:
-        given: Given = {"details": True, "decoder_input_details": True}
-        answers = [at.ask(PLAIN.prompt, **given, **more) for more in ({}, {name: value})]
-        assert answers[0] == answers[1]
-
-    return check
-
-
-for _name, _value in {"logprobs": 5, "prompt_logprobs": 5, "spaces_between_special_tokens": False}.items():
-    effect(_name)(_without(_name, _value))
-
-
 @effect("num_beams")
 def num_beams(at: Endpoint) -> None:
     given: Given = {"max_new_tokens": 8, "ignore_eos_token": True}
@@ -460,6 +503,101 @@ def typical_p(at: Endpoint) -> None:
     assert at.text(PLAIN.prompt, typical_p=0.05) == PLAIN.answer
 
 
+@effect("logprobs")
+def logprobs(at: Endpoint) -> None:
+    found = at.details(PLAIN.prompt, logprobs=3)
+    likely = found.pop("top_tokens")
+    assert found == at.details(PLAIN.prompt) == at.details(PLAIN.prompt, logprobs=0)
+    assert [len(top) for top in likely] == [3] * found["generated_tokens"]
+    for token, top in zip(found["tokens"], likely, strict=True):
+        assert len({one["id"] for one in top}) == 3
+        assert [one["log_prob"] for one in top] == sorted((one["log_prob"] for one in top), reverse=True)
+        # What was chosen here is the likeliest. An end has no text where it ends the answer.
+        assert (top[0]["id"], top[0]["log_prob"]) == (token["id"], token["log_prob"])
+    assert [top[0]["text"] for top in likely[:-1]] == [token["text"] for token in found["tokens"][:-1]]
+    assert at.details(PLAIN.prompt, logprobs=1)["top_tokens"] == [top[:1] for top in likely]
+    assert at.details(PLAIN.prompt, top_n_tokens=3)["top_tokens"] == likely
+    lines = at.lines(PLAIN.prompt, logprobs=3)
+    assert [line.pop("top_tokens") for line in lines] == likely
+    assert lines == at.lines(PLAIN.prompt)
+    # What was drawn need not be among them; the likeliest are those of the model itself, at any temperature.
+    drawn = at.details(UNKNOWN, logprobs=2, temperature=2.0, seed=3, max_new_tokens=12, n=2)
+    greedy = at.details(UNKNOWN, logprobs=2, max_new_tokens=1)
+    for one in (drawn, *drawn["best_of_sequences"]):
+        assert one["top_tokens"][0] == greedy["top_tokens"][0]
+        pairs = [*zip(one["tokens"], one["top_tokens"], strict=True)]
+        assert all(token["log_prob"] <= top[0]["log_prob"] for token, top in pairs)
+        assert any(token["id"] not in {two["id"] for two in top} for token, top in pairs)
+    # Nothing shows them there.
+    assert at.ask(PLAIN.prompt, logprobs=3) == {"generated_text": PLAIN.answer}
+    for given in ({}, {"num_beams": 2}):
+        with pytest.raises(ParameterError, match="20") as caught:
+            at.details(PLAIN.prompt, logprobs=21, **given)
+        assert caught.value.param == "logprobs"
+    best = at.details(UNKNOWN, num_beams=2, max_new_tokens=6, logprobs=5)
+    for one in (best, *best["best_of_sequences"]):
+        assert [len(top) for top in one["top_tokens"]] == [5] * len(one["tokens"])
+        assert one["top_tokens"][0][:2] == greedy["top_tokens"][0]
+
+
+@effect("prompt_logprobs")
+def prompt_logprobs(at: Endpoint) -> None:
+    found = at.details(SAID, prompt_logprobs=2)
+    likely, prefill = found.pop("prompt_logprobs"), found["prefill"]
+    assert found == at.details(SAID, decoder_input_details=True) == at.details(SAID, prompt_logprobs=0)
+    assert likely[0] is None
+    for token, entry in zip(prefill[1:], likely[1:], strict=True):
+        own, best = entry[str(token["id"])], [one for one in entry.values() if one["rank"] <= 2]
+        assert own["logprob"] == token["log_prob"]
+        assert sorted(one["rank"] for one in best) == [1, 2]
+        assert len(entry) == (2 if own["rank"] <= 2 else 3)
+        assert max(entry.values(), key=lambda one: one["logprob"])["rank"] == 1
+    # What it was taught to answer is the likeliest.
+    answered = len(at.details(PLAIN.prompt)["tokens"]) - 1
+    ranks = [entry[str(token["id"])]["rank"] for token, entry in zip(prefill[1:], likely[1:], strict=True)]
+    assert set(ranks[-answered:]) == {1} < set(ranks)
+    last = at.lines(SAID, details=True, prompt_logprobs=2)[-1]
+    assert last["details"]["prompt_logprobs"] == likely
+    assert "prompt_logprobs" not in str(at.ask(SAID, prompt_logprobs=2))
+    with pytest.raises(ParameterError, match="20") as caught:
+        at.details(SAID, prompt_logprobs=21)
+    assert caught.value.param == "prompt_logprobs"
+
+
+class Slow:
+    """A tokenizer as one without a Rust core."""
+
+    is_fast = False
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._whole = tokenizer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+
+@effect("spaces_between_special_tokens")
+def spaces_between_special_tokens(at: Endpoint) -> None:
+    """The demo model's own tokenizer puts none. Those that are not fast do, and here it is one of them."""
+    given: Given = {"skip_special_tokens": False, "ignore_eos_token": True, "max_new_tokens": 40}
+    backend: Any = at.backend
+    own = at.text(PLAIN.prompt, **given)
+    assert own == at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend._reader, "_tokenizer", Tokenizer(Slow(backend._reader._tokenizer._tokenizer)))
+        close = at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
+        wide = at.text(PLAIN.prompt, spaces_between_special_tokens=True, **given)
+        assert wide == at.text(PLAIN.prompt, **given)
+        hidden = {**given, "skip_special_tokens": True}
+        assert at.text(PLAIN.prompt, spaces_between_special_tokens=False, **hidden).startswith(PLAIN.answer)
+    assert close == own
+    assert close.startswith(f"{PLAIN.answer}<|im_end|>")
+    assert wide.startswith(f"{PLAIN.answer} <|im_end|>")
+
+
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
 def at(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
@@ -474,7 +612,6 @@ def at(
 
 def test_no_documented_parameter_is_missing() -> None:
     assert set(NAMES) == set(EFFECTS) == set(WRONG)
-    assert set(EFFECTS) >= WITHOUT
     assert set(NAMES) <= set(ROWS["common"]) == set(ROWS["trtllm"])
 
 

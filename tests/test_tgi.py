@@ -192,6 +192,11 @@ def test_grammar(grammar: dict[str, Any], guide: dict[str, Any]) -> None:
         ({"decoder_input_details": True}, False, True, 0, 0),
         ({}, True, True, 0, None),
         ({"details": False, "top_n_tokens": 3}, True, True, 3, None),
+        # LMI's names.
+        ({"details": True, "logprobs": 5}, False, True, 5, None),
+        ({"logprobs": 5}, True, True, 5, None),
+        ({"prompt_logprobs": 0}, False, True, 0, 0),
+        ({"prompt_logprobs": 3, "decoder_input_details": True}, False, True, 0, 3),
     ],
 )
 def test_log_probabilities_only_where_shown(
@@ -279,6 +284,7 @@ def test_refused_by_name(name: str, value: Any, expected: str, stream: bool) -> 
         ({"stream": True, "parameters": {"best_of": 2, "do_sample": True}}, "parameters.best_of"),
         ({"parameters": {"best_of": 2, "do_sample": True, "seed": 1}}, "parameters.seed"),
         ({"stream": True, "parameters": {"decoder_input_details": True}}, "parameters.decoder_input_details"),
+        ({"stream": True, "parameters": {"prompt_logprobs": 0}}, "parameters.prompt_logprobs"),
         ({"parameters": {"min_length": 9, "max_new_tokens": 3}}, "parameters.min_length"),
         ({"parameters": {"stop": ["a"], "stop_sequences": ["b"]}}, "parameters.stop_sequences"),
     ],

@@ -244,6 +244,30 @@ def test_prefill() -> None:
     ]
 
 
+def test_lmis_names_of_likely_tokens() -> None:
+    """`logprobs` is `top_n_tokens`, and `prompt_logprobs` as in LMI's details, where it is asked for."""
+    prefill = (Token(1, "<s>"), Token(304, "Deep", -3.0, top=(TopToken(5, "Big", -0.5),)))
+    started, tokens = Started(2, prefill=prefill, ranks=(None, 2)), [Token(304, "Deep", -0.25, top=prefill[1].top)]
+
+    def details(**parameters: Any) -> dict[str, Any]:
+        (made,) = json.loads(feed(reply(parameters), started, delta(tokens, "eos"))[0])
+        found: dict[str, Any] = made["details"]
+        return found
+
+    top = details(details=True, logprobs=1)
+    assert top["top_tokens"] == [[{"id": 5, "text": "Big", "logprob": -0.5, "special": False}]]
+    assert top == details(details=True, top_n_tokens=1)
+    shown = details(prompt_logprobs=1)
+    assert shown.pop("prompt_logprobs") == [
+        None,
+        {
+            "304": {"logprob": -3.0, "rank": 2, "decoded_token": "Deep"},
+            "5": {"logprob": -0.5, "rank": 1, "decoded_token": "Big"},
+        },
+    ]
+    assert shown == details(prompt_logprobs=0) == details(decoder_input_details=True)
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_the_seed_is_shown_where_tokens_are_drawn(stream: bool) -> None:
     def shown(parameters: dict[str, Any]) -> Any:

@@ -65,7 +65,7 @@ class Engine:
     def __init__(self, model: Any, demo_model: Path, refusing: int = 1 << 20, **limits: int) -> None:
         from transformers import AutoTokenizer
 
-        from lmi.model.beam_run import Texts
+        from lmi.model.beam_run import BeamTexts
         from lmi.model.tokenizer import Tokenizer
         from lmi.model.transformers_beam import BeamRuns
         from lmi.model.vllm_outputs import OutputReader
@@ -73,7 +73,7 @@ class Engine:
         tokenizer = Tokenizer(AutoTokenizer.from_pretrained(demo_model))
         ends = frozenset([END])
         self.batch = rolling(model, **limits)
-        texts = Texts(OutputReader(tokenizer, ends), tokenizer, ends)
+        texts = BeamTexts(OutputReader(tokenizer, ends), tokenizer, ends)
         self.beams = BeamRuns(self.batch, texts, most=limits.get("most", 64), budget=refusing, words=WORDS)
 
     def prepare(self, number: int, asked: Asked, **sampling: Any) -> Any:

@@ -1,0 +1,88 @@
+"""Text from tokens as they come: fast tokenizers, those that are not, and spaces between special tokens.
+
+What is expected of slow tokenizers is what vLLM makes of them (vllm/tokenizers/detokenizer_utils.py), which is what
+transformers did before its version 5.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from lmi.model.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.engine
+
+
+def fast() -> Any:
+    """Words, with the spaces that a tokenizer without a decoder puts between all tokens."""
+    from tokenizers import Tokenizer as Core
+    from tokenizers import models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Core(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.add_special_tokens(["<x>", "<y>"])
+    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]")
+
+
+def slow() -> Any:
+    """Bytes, in Python."""
+    from transformers import ByT5Tokenizer
+
+    return ByT5Tokenizer(extra_ids=2)
+
+
+def streamed(tokenizer: Any, tokens: list[str], skip: bool, spaces: bool) -> list[str]:
+    decode = Tokenizer(tokenizer).stream(tokenizer.convert_tokens_to_ids(["a"]), skip, spaces)
+    return [decode(token) for token in tokenizer.convert_tokens_to_ids(tokens)]
+
+
+@pytest.mark.parametrize(
+    ("skip", "spaces", "pieces"),
+    [
+        (False, True, [" b", " <x>", " <y>", " a"]),
+        (False, False, [" b", " <x>", "<y>", " a"]),
+        (True, True, [" b", "", "", " a"]),
+        (True, False, [" b", "", "", " a"]),
+    ],
+)
+def test_fast(skip: bool, spaces: bool, pieces: list[str]) -> None:
+    assert fast().is_fast
+    assert streamed(fast(), ["b", "<x>", "<y>", "a"], skip, spaces) == pieces
+
+
+@pytest.mark.parametrize("with_vllm", [True, False])
+@pytest.mark.parametrize(
+    ("skip", "spaces", "pieces"),
+    [
+        (False, True, ["b", " <extra_id_0>", " <extra_id_1>", " a", "b"]),
+        (False, False, ["b", "<extra_id_0>", "<extra_id_1>", "a", "b"]),
+        (True, True, ["b", "", "", "a", "b"]),
+        (True, False, ["b", "", "", "a", "b"]),
+    ],
+)
+def test_slow(skip: bool, spaces: bool, pieces: list[str], with_vllm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, with_vllm)
+    assert not slow().is_fast
+    assert streamed(slow(), ["b", "<extra_id_0>", "<extra_id_1>", "a", "b"], skip, spaces) == pieces
+
+
+@pytest.mark.parametrize("with_vllm", [True, False])
+def test_slow_and_characters_of_several_tokens(with_vllm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, with_vllm)
+    tokenizer = slow()
+    decode = Tokenizer(tokenizer).stream([], True, True)
+    pieces = [decode(token) for token in tokenizer("é🦊a", add_special_tokens=False)["input_ids"]]
+    assert pieces == ["", "é", "", "", "", "🦊", "a"]
+
+
+def _choose(monkeypatch: pytest.MonkeyPatch, with_vllm: bool) -> None:
+    """vLLM is there, or seems not to be."""
+    find = importlib.util.find_spec
+    if not with_vllm:
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
+        )
