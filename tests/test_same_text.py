@@ -125,9 +125,11 @@ async def same_texts(host: Host, expected: dict[str, list[str]], *, first_only: 
 def expected(chat_server: Host) -> dict[str, list[str]]:
     """The texts of each body on a local server, each request alone."""
     texts = alone(chat_server, BODIES)
-    # Seeds matter, and parameters do: otherwise hosts that confuse them would agree.
+    # Seeds matter, and parameters do: otherwise hosts that confuse them would agree. Chat's answer is that of greedy,
+    # and what restricts drawing may have let through what one vLLM or the other has drawn.
     firsts = [found[0] for found in texts.values()]
-    assert len({*firsts}) == len(firsts) - 1, "but for chat, whose answer is that of greedy"
+    assert len({*firsts}) >= len(firsts) - 3
+    assert len({*texts["n"], *texts["best_of"], *texts["n of best_of"]}) == 8
     assert {name: len(found) for name, found in texts.items() if len(found) > 1} == {
         "n": 3, "best_of": 3, "n of best_of": 2, "num_beams": 4, "n of num_beams": 2, "completions, n": 3,
     }  # fmt: skip
