@@ -21,7 +21,7 @@ from ..model.options import Settings
 from . import lmi_embeddings
 from .base import JSON, JSON_LINES, SSE, Answer, Call, Described, Payload, Request, Route, encode
 from .inputs_described import several
-from .lmi import framing_of, parameters_of, refuse_what_is_to_come, stream_of
+from .lmi import framing_of, parameters_of, refuse_several, refuse_what_is_to_come, stream_of
 from .lmi_inputs import texts_of
 from .lmi_parameters import SHOWN_KEYS, Parameters, read_parameters
 from .lmi_reply import Framing, aborted
@@ -83,6 +83,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     stream = stream_of(payload)
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
+    if framing is not None:
+        refuse_several(parameters)
     full = inputs if parameters.return_full_text else ("",) * len(inputs)
     reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
     generations = (_generation(text, parameters, request, framing is not None) for text in inputs)

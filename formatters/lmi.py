@@ -36,6 +36,7 @@ __all__ = [
     "parameters_of",
     "parse",
     "refuse",
+    "refuse_several",
     "refuse_what_is_to_come",
     "stream_of",
 ]
@@ -63,8 +64,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     inputs = inputs_of(payload)
     framing = framing_of(stream_of(payload), settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
-    if framing is not None and parameters.several:
-        raise UnsupportedError(f"{parameters.several}: above 1 it is not supported with streaming", parameters.several)
+    if framing is not None:
+        refuse_several(parameters)
     shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     streamed, top = TopTokensReply if parameters.top else StreamReply, parameters.top > 0
     return Call(
@@ -151,6 +152,12 @@ def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) 
     if not streams or formatter == "json":
         return None
     return {"sse": EVENTS, "jsonlines": LINES}.get(formatter or "", usual)
+
+
+def refuse_several(parameters: Parameters) -> None:
+    """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
+    if name := parameters.several:
+        raise UnsupportedError(f"{name}: above 1 it is not supported with streaming", name)
 
 
 def refuse_what_is_to_come(payload: Payload, request: Request) -> None:

@@ -208,6 +208,7 @@ def _sections() -> Iterator[Section]:
     yield Section(
         "LMI",
         "In `parameters`. Dynamic batches take the same, but their answers have a place for the likeliest text only.\n"
+        "`n`, `best_of` and `num_beams` above 1 are refused where the answer is streamed.\n"
         "The names of all back ends are taken whatever the back end is. `option.rolling_batch=trtllm` and\n"
         "`option.parameter_schema=trtllm` choose TensorRT-LLM's defaults: there `top_k` and `top_p` 0 together are\n"
         "greedy, and one of them 0 does not restrict.\n\n"

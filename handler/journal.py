@@ -1,6 +1,6 @@
 """The log's lines about requests: those that went wrong, and with `option.log_requests` all of them.
 
-summary   request ID: dialect, status, outcome, finish reason, tokens, times
+summary   request ID: dialect, status, outcome, finish reason, tokens, times; batch of N: the IDs of a dynamic batch
 true      the same, and the bodies of request and answer, cut
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..formatters import Answer, Request
@@ -33,6 +34,11 @@ class Journal:
         self._every = asked != "false"
         self.bodies = asked == "true"
         """Whether it wants what requests and answers say."""
+
+    def batch(self, requests: Sequence[Request]) -> None:
+        """A dynamic batch, as the host put it together."""
+        if self._every:
+            log.info("batch of %d: %s", len(requests), " ".join(request.request_id for request in requests))
 
     def refused(self, request: Request, answer: Answer) -> None:
         """A request that was answered without being opened."""

@@ -109,6 +109,10 @@ class Metrics:
         """Begins a request."""
         return Meter(self, request.body if self._journal.bodies else b"")
 
+    def batch(self, requests: Sequence[Request]) -> None:
+        """Takes note of what the host has put into one dynamic batch."""
+        self._journal.batch(requests)
+
     def refused(self, request: Request, answer: Answer) -> None:
         """Takes note of a request that was answered without being opened."""
         with self._lock:

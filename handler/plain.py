@@ -51,6 +51,7 @@ class PlainBatch:
     def answer(self, request: Request) -> Whole | Chunks:
         """The answer to a request that is alone in its batch."""
         news = _News()
+        self._service.metrics.batch([request])
         opened = self._service.open(request, news.tell)
         if isinstance(opened, Answer):
             return _whole_of_answer(opened)
@@ -63,6 +64,7 @@ class PlainBatch:
     def answers(self, requests: Sequence[Request]) -> list[Whole]:
         """The answers to a batch, in order, once the last of them is complete."""
         news = _News()
+        self._service.metrics.batch(requests)
         opened = [self._service.open(request, news.tell) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
         news.wait(lambda: all(exchange.finished for exchange in running))

@@ -1,26 +1,19 @@
-"""Dynamic batch: its dialect, and batches through the real DJL engine (specs 002, Dynamic Batch Schema)."""
+"""Dynamic batch's dialect (specs 002, Dynamic Batch Schema); test_dynamic_hosts.py has the batches themselves."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Request, receive
-from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import Settings
-
-from .djl import hosting
-from .endpoints import Host, Streamed, client, model_directory, start
+from lmi.model.ranking import ranked
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model", rolling_batch="disable")
 STREAMING = Settings(
@@ -129,6 +122,61 @@ def test_errors(body: bytes, message: str) -> None:
     assert told["error"].startswith(message)
 
 
+SEVERAL = {
+    "n": ({"n": 2, "temperature": 1}, "n"),
+    "best_of": ({"best_of": 2, "temperature": 1}, "best_of"),
+    "n and best_of": ({"n": 2, "best_of": 3, "temperature": 1}, "best_of"),
+    "num_beams": ({"num_beams": 2}, "num_beams"),
+    "beam_width": ({"beam_width": 2}, "beam_width"),
+}
+"""Parameters that ask for several sequences, and the one that an error names."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "stream"), [(SETTINGS, {"stream": True}), (STREAMING, {}), (STREAMING, {"stream": True})]
+)
+@pytest.mark.parametrize("several", SEVERAL)
+def test_several_sequences_are_not_streamed(several: str, settings: Settings, stream: dict[str, bool]) -> None:
+    parameters, name = SEVERAL[several]
+    answer = refused(json.dumps({"inputs": ["a", "b"], "parameters": parameters, **stream}).encode(), settings)
+    assert answer.status == 424
+    assert json.loads(answer.body) == {
+        "code": 424,
+        "message": "invoke handler failure",
+        "error": f"parameters.{name}: above 1 it is not supported with streaming",
+    }
+    (one,) = call({"inputs": "a", "parameters": dict.fromkeys(parameters, 1), **stream}, settings).generations
+    assert one.stream
+
+
+@pytest.mark.parametrize("several", SEVERAL)
+def test_of_several_sequences_the_likeliest_is_the_text(several: str) -> None:
+    """n, best_of: drawn and ranked. Beams: the engine's first one."""
+    parameters, name = SEVERAL[several]
+    asked = call({"inputs": ["a", "b"], "parameters": parameters, "stream": False}, STREAMING)
+    records: list[bytes] = []
+
+    def take(prompt: int, event: Event) -> None:
+        records.extend(asked.reply.feed(event, prompt))
+
+    for prompt, generation in enumerate(asked.generations):
+        wider, tell = ranked(generation, partial(take, prompt))
+        beams = wider.sampling.beams
+        assert (beams.width if beams else wider.sampling.n) == max(parameters.values())
+        assert (beams is not None) == ("beam" in name)
+        assert not records
+        tell(Started(3))
+        if beams:
+            assert wider.sampling.n == 1
+        likelihoods = [-1.0] if beams else [-4.0, -1.0, -9.0][: wider.sampling.n]
+        for index, likelihood in enumerate(likelihoods):
+            last = index == len(likelihoods) - 1
+            finish = Finish("length", generated_tokens=1, cumulative_logprob=likelihood, last=last)
+            tell(Delta(index, f"of {prompt}: {likelihood}", finish=finish))
+    assert asked.reply.finished
+    assert json.loads(b"".join(records)) == [{"generated_text": "of 0: -1.0"}, {"generated_text": "of 1: -1.0"}]
+
+
 def test_an_error_of_one_input_ends_the_request() -> None:
     asked = call({"inputs": TWO})
     asked.reply.feed(events("a")[0], 0)
@@ -143,96 +191,3 @@ def test_an_error_in_the_middle_of_a_stream_is_its_last_line() -> None:
     (record,) = asked.reply.feed(Failed.of(GenerationError("no luck")), 1)
     assert record == b'{"code":424,"error":"no luck","message":"invoke handler failure"}\n'
     assert (asked.reply.status, asked.reply.finished) == (200, True)
-
-
-# Behind the real hosts.
-
-ASKED = [question(kind) for kind in ("plain", "unicode", "json", "long")]
-
-
-@pytest.fixture(scope="module", params=["server", "dynamic"])
-def dynamic(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
-    """The local server with `rolling_batch=disable`, and the real DJL engine with batches of up to eight."""
-    kind = request.param
-    if kind == "dynamic" and (missing := hosting.available()):
-        pytest.skip(missing)
-    folder = tmp_path_factory.mktemp(kind)
-    properties = {"option.rolling_batch": "disable"}
-    running = start(kind, model_directory(demo_model, folder / "model", properties), folder / "log")
-    yield running
-    running.stop()
-
-
-def body(prompt: str, **parameters: Any) -> dict[str, Any]:
-    return {"inputs": prompt, "parameters": {"max_new_tokens": 200, **parameters}}
-
-
-@pytest.mark.engine
-@pytest.mark.anyio
-async def test_a_batch_with_a_bad_request_in_it(dynamic: Host) -> None:
-    """Eight at once, each with parameters of its own: seven right answers, and one error in the documented form.
-
-    In a batch of several DJL has one status for all of them, so that the bad one's is 424 only where it is alone.
-    """
-    good = [body(asked.prompt) for asked in ASKED] + [
-        body(ASKED[0].prompt, return_full_text=True),
-        body(ASKED[0].prompt, max_new_tokens=3),
-        body(ASKED[0].prompt, stop_sequences=[ASKED[0].answer[10:13]]),
-    ]
-    async with client(dynamic) as http:
-        *answers, bad = await asyncio.gather(*(http.post(one) for one in [*good, body(ASKED[0].prompt, top_p=7)]))
-        short = (await http.post(good[5])).json()
-    texts = [answer.json()[0]["generated_text"] for answer in answers]
-    assert all(answer.status_code == 200 and len(answer.json()) == 1 for answer in answers)
-    assert texts[:4] == [asked.answer for asked in ASKED]
-    assert texts[4] == ASKED[0].prompt + ASKED[0].answer
-    assert texts[5] == short[0]["generated_text"]
-    assert 0 < len(texts[5]) < len(ASKED[0].answer)
-    assert ASKED[0].answer.startswith(texts[5])
-    assert texts[6] == ASKED[0].answer.split(ASKED[0].answer[10:13])[0]
-    told = bad.json()
-    assert (told["code"], told["message"]) == (424, "invoke handler failure")
-    assert told["error"].startswith("parameters.top_p: expected a number")
-
-
-@pytest.mark.engine
-@pytest.mark.anyio
-async def test_alone_in_its_batch(dynamic: Host) -> None:
-    async with client(dynamic) as http:
-        listed = await http.post({**body(""), "inputs": [asked.prompt for asked in ASKED]})
-        assert [text["generated_text"] for text in listed.json()] == [asked.answer for asked in ASKED]
-        refused = await http.post(body(ASKED[0].prompt, temperature="hot"))
-        assert refused.status_code == 424
-        assert set(refused.json()) == {"code", "message", "error"}
-        chat = await http.post({"messages": [{"role": "user", "content": ASKED[0].prompt}], "temperature": 0})
-        assert chat.json()["choices"][0]["message"]["content"] == ASKED[0].answer
-        unsupported = await http.post({"messages": [{"role": "user", "content": "a"}], "n": 0})
-        assert unsupported.status_code == 400
-        assert unsupported.json()["error"]["param"] == "n"
-
-
-@pytest.mark.engine
-@pytest.mark.anyio
-async def test_streams_line_by_line(dynamic: Host) -> None:
-    async with client(dynamic) as http:
-        streamed: Streamed = await http.stream({**body(ASKED[3].prompt), "stream": True})
-        assert (streamed.status, streamed.content_type) == (200, "application/jsonlines")
-        assert all(list(line) == ["outputs"] for line in streamed.documents)
-        assert "".join(line["outputs"][0] for line in streamed.documents) == ASKED[3].answer
-        # A line a token where the machine keeps up, fewer where several come together.
-        assert len(streamed.documents) > 5
-        events = await http.stream({"messages": [{"role": "user", "content": ASKED[0].prompt}], "stream": True})
-        assert events.lines[-2:] == ["data: [DONE]", ""]
-
-
-@pytest.mark.engine
-def test_a_request_cannot_pass_for_a_batch(dynamic: Host) -> None:
-    answer = httpx.post(
-        f"{dynamic.url}/invocations?batch_000.data=x",
-        json=body(ASKED[0].prompt),
-        headers={"batch_size": "2"},
-        timeout=60,
-    )
-    assert answer.json() == [{"generated_text": ASKED[0].answer}]

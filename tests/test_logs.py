@@ -18,6 +18,7 @@ import pytest
 from lmi.formatters import Answer, Request
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import request_id_of
+from lmi.handler.plain import PlainBatch
 from lmi.handler.server import application
 from lmi.handler.service import Service
 from lmi.model import log_filters, logs
@@ -332,6 +333,17 @@ def test_a_summary_of_each_request(log_of: LogOf) -> None:
         f"request r-3: dialect=lmi status=424 outcome=failed {none}",
         f"request r-4: dialect=lmi status=200 outcome=aborted {none}",
     ]
+
+
+@pytest.mark.parametrize("asked", ["false", "summary"])
+def test_what_a_dynamic_batch_held(log_of: LogOf, asked: str) -> None:
+    service, _, caught = log_of(log_requests=asked, rolling_batch="disable")
+    batch = PlainBatch(service)
+    wrong = [Request(b"{}", request_id=f"r-{number}") for number in range(3)]
+    assert [answer.status for answer in batch.answers(wrong[:2])] == [424, 424]
+    batch.answer(wrong[2])
+    told = [line for line in caught.text.splitlines() if line.startswith("batch")]
+    assert told == (["batch of 2: r-0 r-1", "batch of 1: r-2"] if asked == "summary" else [])
 
 
 def test_bodies_are_logged_where_that_is_asked_for(log_of: LogOf) -> None:

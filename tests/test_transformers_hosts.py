@@ -20,6 +20,7 @@ from . import test_beam_hosts
 from .djl import hosting
 from .endpoints import Host, Streamed, begun, client, djl_host, engine_process, eventually, model_directory, start
 from .test_boto3 import SPOKEN, records
+from .test_same_text import BODIES, alone, same_texts
 
 pytestmark = pytest.mark.engine
 
@@ -285,4 +286,22 @@ async def test_behind_djl_in_rolling_batch(demo_model: Path, tmp_path: Path) -> 
         assert "inputs" in refused.json()["error"]
         await test_beam_hosts.test_the_best_and_the_others(host)
         await test_beam_hosts.test_an_answer_that_the_model_knows(host)
+        assert "engine transformers" in host.log_text()
+
+
+@pytest.mark.djl
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["async", "dynamic"])
+async def test_behind_djl_in_the_other_modes(server: Host, demo_model: Path, tmp_path: Path, mode: str) -> None:
+    """The texts that the local server gives, of all that the engine can do; beams are refused by name."""
+    if missing := hosting.available():
+        pytest.skip(missing)
+    expected = alone(server, {name: one for name, one in BODIES.items() if "num_beams" not in name})
+    model_dir = model_directory(demo_model, tmp_path / "model", {"option.backend": "transformers"})
+    with djl_host(model_dir, tmp_path / "log", mode=mode) as host:
+        await same_texts(host, expected, first_only=mode == "dynamic")
+        async with client(host) as http:
+            refused = await http.post(BODIES["num_beams"])
+        assert refused.status_code == 424
+        assert "num_beams" in refused.json()["error"]
         assert "engine transformers" in host.log_text()
