@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import ParameterError, RequestError, UnsupportedError
-from .generation import Conversation, Generation, Sampling
+from .generation import Conversation, Generation, Sampling, nth_seed
 from .options import Settings
 from .transformers_chat import Chat
 from .transformers_guide import Guides
@@ -70,8 +70,8 @@ class Requests:
         """The prompt's ids; raises ParameterError."""
         prompt, field = generation.prompt, generation.prompt_field
         if isinstance(prompt, Conversation):
-            return self._chat.render(prompt, request, field)
-        if isinstance(prompt, str):
+            ids = self._chat.render(prompt, request, field)
+        elif isinstance(prompt, str):
             ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
         else:
             ids = list(prompt)
@@ -100,7 +100,7 @@ class Requests:
 
         generator = None
         if sampling.seed is not None:
-            generator = torch.Generator(self._loaded.forward.device).manual_seed(sampling.seed + index)
+            generator = torch.Generator(self._loaded.forward.device).manual_seed(nth_seed(sampling.seed, index))
         ends = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._loaded.eos_ids)}
         return Chooser(
             **defaulted(sampling, self._loaded.defaults),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError, ParameterError
+from .errors import OptionError, ParameterError, UnsupportedError
 from .events import Token
 from .generation import Conversation
 from .images import Image
@@ -27,6 +27,8 @@ FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
 decoding lays down, and are read alike by every parser."""
 
+TRUNCATE = "truncate_prompt_tokens"
+"""What clients call Sampling.truncate where the prompt is a conversation."""
 
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
@@ -78,8 +80,13 @@ class ChatSide:
         parser = self._parser_for(conversation, request)
         return request if parser is None else parser.adjust_request(request)
 
-    def render(self, request: Any, images: Sequence[Image] = ()) -> Any:
-        """The prompt, as vLLM takes it. Raises what templates raise; see `template_errors`."""
+    def render(self, request: Any, images: Sequence[Image] = (), truncate: int | None = None) -> Any:
+        """The prompt, as vLLM takes it, or its last `truncate` tokens. Raises what templates raise; see
+        `template_errors`.
+
+        A prompt with images is not cut: vLLM would do so before an image becomes its tokens (0.23), or refuse it where
+        an image is touched (0.32).
+        """
         pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
@@ -87,7 +94,12 @@ class ChatSide:
             chat = chat.with_defaults({"tools": tools})
         from vllm.renderers.params import TokenizeParams
 
-        tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=request.add_special_tokens)
+        tokenize = TokenizeParams(
+            max_total_tokens=None,
+            truncate_prompt_tokens=None if pictures else truncate,
+            truncation_side="left",
+            add_special_tokens=request.add_special_tokens,
+        )
         render = self._llm.renderer.render_chat
         if not pictures:
             _, rendered = render([request.messages], chat, tokenize)
@@ -98,7 +110,10 @@ class ChatSide:
             # caches are not).
             with self._processing, processor_faults(images):
                 _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
-        (prompt,) = rendered
+        prompt: Any = rendered[0]
+        if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:
+            message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
+            raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:

@@ -81,7 +81,7 @@ class VllmEngine:
     def __init__(self, settings: Settings) -> None:
         self._typical = Typical(settings)
         self._most = settings.limits.max_prompt_tokens
-        self._llm, self._stats = start_vllm(settings, self._typical.decide)
+        self._llm, self._stats = start_vllm(settings, self._typical)
         import vllm
 
         self._client_errors = client_errors()
@@ -119,7 +119,8 @@ class VllmEngine:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
             request = self._chat.request(conversation) if conversation else None
-            prompt = self._chat.render(request, images) if request else render(self._llm, generation)
+            cut = sampling.truncate
+            prompt = self._chat.render(request, images, cut) if request else render(self._llm, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = room(generation, len(ids), self._info.context, self._most)
             if isinstance(generation.prompt, tuple):

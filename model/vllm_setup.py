@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -21,16 +20,17 @@ from .output_tail import OutputTail, says_nothing
 from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
 from .vllm_stats import VllmStats, core_has_own_process
+from .vllm_typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
 
-def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> tuple[Any, VllmStats]:
+def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
     """vLLM's LLMEngine, up, and what tells how busy it is.
 
-    `adjust` may change its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    `typical` may change its arguments and its VllmConfig. Raises OptionError, and whatever vLLM raises.
     """
     _choose_processes()
     _choose_sockets()
@@ -48,8 +48,11 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     arguments = engine_arguments(settings)
     mark("options")
     seeds = _mind_seeds(arguments)
+    if typical is not None:
+        typical.ask(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
-    adjust(config)
+    if typical is not None:
+        typical.decide(config)
     mark("vLLM's configuration")
     if settings.log_requests != "true":
         withhold_in_children()

@@ -498,6 +498,24 @@ def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
     assert backend.prepare(1, generation(tuple(whole), truncate=3)).prompt_ids == whole[-3:]
 
 
+def test_a_conversations_prompt_is_what_the_template_made_but_for_its_beginning(backend: Any) -> None:
+    asked = question("plain")
+
+    def ids(content: str, **sampling: Any) -> list[int]:
+        conversation = Conversation(messages=({"role": "user", "content": content},))
+        return list(backend.prepare(1, generation(conversation, **sampling)).prompt_ids)
+
+    whole = ids(asked.prompt)
+    assert ids("word " * 8000 + asked.prompt, truncate=7) == ids(asked.prompt, truncate=7) == whole[-7:]
+    assert ids(asked.prompt, truncate=len(whole)) == whole
+
+
+def test_the_seed_after_the_largest_is_the_smallest(backend: Any) -> None:
+    prepared = backend.prepare(1, generation("Hello", temperature=1.0, seed=2**63 - 1, n=2))
+    # torch shows a negative one as what its 64 bits are without a sign.
+    assert [chooser.generator.initial_seed() for chooser in prepared.choosers] == [2**63 - 1, 2**63]
+
+
 def test_echo_and_prefill(backend: Any) -> None:
     asked = question("plain")
     ask = Generation(request_id="x", prompt=asked.prompt, sampling=Sampling(max_tokens=2, **GREEDY), echo=True)
