@@ -21,6 +21,7 @@ from .errors import one_line
 from .option_faults import refuse, shown
 from .option_table import OPTIONS
 from .options import Settings
+from .transformers_options import ONLY_HERE
 
 __all__ = ["engine_arguments"]
 
@@ -36,7 +37,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `vllm.EngineArgs`.
 
     Raises OptionError for names that this vLLM does not know, with the nearest that it knows, and for values that its
-    parser refuses; one error for all. `max` devices become a number here, where they can be counted.
+    parser refuses; one error for all. What only the transformers engine has is left out where it may be chosen instead.
+    `max` devices become a number here, where they can be counted.
     """
     from vllm import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -58,6 +60,9 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 arguments[name] = _value(fields[name], actions.get(name), text)
             except ValueError as error:
                 faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
+        elif settings.engine == "auto" and name in ONLY_HERE:
+            # For the other engine, should it be chosen.
+            continue
         elif name in settings.bare:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:

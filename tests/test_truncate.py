@@ -23,9 +23,10 @@ LONG = "word " * 8000 + PLAIN.prompt
 """Far beyond the demo model's context."""
 KEPT = 12
 
-OPENAI = ("/v1/chat/completions", {})
-AZURE = ("/chat/completions?api-version=2024-05-01-preview", {"extra-parameters": "pass-through"})
-MINIMAL = ("/chat/completions", {})
+Dialect = tuple[str, dict[str, str]]
+OPENAI: Dialect = ("/v1/chat/completions", {})
+AZURE: Dialect = ("/chat/completions?api-version=2024-05-01-preview", {"extra-parameters": "pass-through"})
+MINIMAL: Dialect = ("/chat/completions", {})
 
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
@@ -43,7 +44,7 @@ def server(
     running.stop()
 
 
-def ask(server: Host, dialect: tuple[str, dict[str, str]], content: str, **fields: Any) -> httpx.Response:
+def ask(server: Host, dialect: Dialect, content: str, **fields: Any) -> httpx.Response:
     path, headers = dialect
     body = {"model": "demo", "messages": [{"role": "user", "content": content}], "temperature": 0, **fields}
     return httpx.post(f"{server.url}{path}", json=body, headers=headers, timeout=120)
@@ -57,7 +58,7 @@ def text(response: httpx.Response) -> str:
 
 
 @pytest.mark.parametrize("dialect", [OPENAI, AZURE], ids=["openai", "azure"])
-def test_usage_counts_what_is_kept(server: Host, dialect: tuple[str, dict[str, str]]) -> None:
+def test_usage_counts_what_is_kept(server: Host, dialect: Dialect) -> None:
     whole = ask(server, dialect, PLAIN.prompt).json()["usage"]["prompt_tokens"]
     assert whole > KEPT
     for wanted, kept in ((KEPT, KEPT), (1, 1), (whole - 1, whole - 1), (whole, whole), (whole + 50, whole)):
@@ -67,13 +68,9 @@ def test_usage_counts_what_is_kept(server: Host, dialect: tuple[str, dict[str, s
 
 
 def test_a_stream_counts_the_same(server: Host) -> None:
-    fields = {
-        "truncate_prompt_tokens": KEPT,
-        "max_tokens": 5,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    assert f'"prompt_tokens":{KEPT},' in ask(server, OPENAI, PLAIN.prompt, **fields).text
+    streamed: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+    answer = ask(server, OPENAI, PLAIN.prompt, truncate_prompt_tokens=KEPT, max_tokens=5, **streamed)
+    assert f'"prompt_tokens":{KEPT},' in answer.text
 
 
 def test_a_value_that_cuts_nothing_changes_nothing(server: Host) -> None:
@@ -81,7 +78,7 @@ def test_a_value_that_cuts_nothing_changes_nothing(server: Host) -> None:
 
 
 @pytest.mark.parametrize("dialect", [OPENAI, AZURE], ids=["openai", "azure"])
-def test_a_prompt_beyond_the_context_is_cut_to_fit(server: Host, dialect: tuple[str, dict[str, str]]) -> None:
+def test_a_prompt_beyond_the_context_is_cut_to_fit(server: Host, dialect: Dialect) -> None:
     """What is left is its end: any other prompt that ends so has the same answer."""
     refused = ask(server, dialect, LONG, max_tokens=20)
     assert refused.status_code in (400, 422)
