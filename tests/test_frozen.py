@@ -23,7 +23,7 @@ mine = [[]]
 mine[0].append(mine)
 
 
-def judge(kind, text):
+def judge(text, stage):
     frozen = gc.get_freeze_count()
     SEEN.write_text(json.dumps([frozen, len(gc.get_objects()), any(one is mine for one in gc.get_objects())]))
     return None
@@ -45,7 +45,8 @@ def test_a_worker_freezes_what_its_start_allocated(demo_model: Path, tmp_path: P
         for _ in range(3):
             body = {"inputs": "Hello", "parameters": {"max_new_tokens": 3}}
             assert httpx.post(f"{running.url}/invocations", json=body, timeout=60).status_code == 200
-            seen.append(tuple(json.loads((directory / "seen.json").read_text())))
+            frozen, alive, mine_is_looked_through = json.loads((directory / "seen.json").read_text())
+            seen.append((frozen, alive, mine_is_looked_through))
     finally:
         running.stop()
     frozen, alive, mine_is_looked_through = seen[0]
@@ -81,7 +82,7 @@ print([one() is not None for one in seen], after() is not None)
 
 
 def test_what_is_frozen_and_what_is_not() -> None:
-    """Garbage goes first; what is plain goes when nobody wants it; a circle that was frozen stays; later ones do not."""
+    """Garbage goes first; what is plain goes when nobody wants it; a circle that was frozen stays, a later one not."""
     done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["True [True, True, False]", "[False, True, False] False"]
     assert gc.isenabled()
