@@ -51,6 +51,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
         for field in dataclasses.fields(EngineArgs)
         if not field.name.startswith("_") and (field.name in actions or field.type is bool)
     }
+    other = ONLY_HERE if settings.engine == "auto" else frozenset[str]()
+    known = fields.keys() | other
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
@@ -60,13 +62,13 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 arguments[name] = _value(fields[name], actions.get(name), text)
             except ValueError as error:
                 faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
-        elif settings.engine == "auto" and name in ONLY_HERE:
+        elif name in other:
             # For the other engine, should it be chosen.
             continue
         elif name in settings.bare:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:
-            faults.append((option, _unknown(option, fields.keys())))
+            faults.append((option, _unknown(option, known)))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"
