@@ -92,8 +92,7 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("n", Integer(1, SEQUENCES), None, "n"),
     # OpenAI has it for text completions, vLLM had it for chat too.
     Parameter("best_of", Integer(1, SEQUENCES), None, "best_of"),
-    # Sequence i gets seed + i, which must still be an integer of 64 bits.
-    Parameter("seed", Integer(-LARGEST, LARGEST - SEQUENCES), None, "seed"),
+    Parameter("seed", Integer(-LARGEST), None, "seed"),
     Parameter("stop", Texts(), None, "stop"),
     Parameter("presence_penalty", Number(-2, 2), None, "presence_penalty"),
     Parameter("frequency_penalty", Number(-2, 2), None, "frequency_penalty"),

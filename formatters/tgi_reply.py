@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from ..model.errors import LmiError
 from ..model.events import Delta, Event, Finish, FinishReason, Started, Token
+from ..model.generation import nth_seed
 from .base import JSON, encode
 from .lmi_reply import EVENTS, Framing, aborted
 from .lmi_reply import FINISH_REASONS as LMI_REASONS
@@ -177,7 +178,7 @@ class WholeReply(_Reply):
         )
 
     def _seed(self, sequence: _Sequence) -> int | None:
-        return None if self.shape.seed is None else self.shape.seed + sequence.index
+        return None if self.shape.seed is None else nth_seed(self.shape.seed, sequence.index)
 
     def _reason(self, sequence: _Sequence) -> str:
         return FINISH_REASONS[sequence.finish.reason] if sequence.finish else ""

@@ -37,6 +37,7 @@ def seconds(text: str) -> float:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
+    from ..model.heap import freeze
     from ..model.options import load_settings
     from .check import require_directory, require_port
     from .graceful import Ending
@@ -56,7 +57,9 @@ def serve(arguments: argparse.Namespace) -> None:
         from .listening import http_server
 
         api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
-        ending.run(http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace))
+        server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
+        freeze()
+        ending.run(server)
     finally:
         service.close()
 

@@ -22,6 +22,7 @@ from djl_python import Input, Output
 from ..formatters import Request
 from ..formatters.base import JSON
 from ..model.errors import StartError
+from ..model.heap import freeze
 from ..model.log_filters import configure
 from ..model.options import settings_of
 from .courier import TRACKING_ID, Courier
@@ -108,6 +109,7 @@ class Worker:
             error = StartError(f"{type(unexpected).__name__}: {unexpected}")
         else:
             self._service = service
+            freeze()
             Reporter(service.metrics, service.engine, settings.metrics_interval).start()
             return None
         return Output().error(error.message, code=error.status, message=error.message)

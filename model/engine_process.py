@@ -11,7 +11,6 @@ notices when none are.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import signal
 import socket
@@ -29,7 +28,7 @@ from .engine import Backend, EngineStats, load_backend
 from .engine_end import closing, end_now, end_with_host, terminated, watch_host
 from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from .events import Event, Failed
-from .heap import keep_trimmed
+from .heap import freeze, keep_trimmed
 from .image_rules import ImageRules
 from .in_flight import InFlight
 from .intake import Intake
@@ -230,9 +229,7 @@ def main() -> None:
         show_content(setup.settings.log_requests == "true")
         withhold()
         channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
-        # What start-up allocated stays: collections need not look at it again.
-        gc.collect()
-        gc.freeze()
+        freeze()
         keep_trimmed(lambda: backend is not None and backend.busy)
         try:
             settings = setup.settings

@@ -8,8 +8,10 @@ from typing import Any
 
 from .engine import Backend
 from .errors import one_line
+from .option_engine import FOR_TRANSFORMERS
 from .options import Settings
 from .transformers_engine import TransformersEngine
+from .transformers_options import ONLY_HERE
 
 __all__ = ["first_that_runs", "refusal"]
 
@@ -30,13 +32,22 @@ def first_that_runs(settings: Settings) -> Backend:
     if why is None:
         from .vllm_engine import VllmEngine
 
+        if ignored := [name for name in sorted({*ONLY_HERE, *FOR_TRANSFORMERS}) if _given(settings, name)]:
+            log.warning("without effect on vLLM: %s", ", ".join(f"option.{name}" for name in ignored))
         return VllmEngine(settings)
     log.warning("the transformers engine runs this model, as vLLM does not: %s", why)
     return TransformersEngine(settings)
 
 
+def _given(settings: Settings, name: str) -> bool:
+    return bool(settings.engine_arguments.get(name) or getattr(settings, name, None))
+
+
 def refusal(settings: Settings) -> str | None:
-    """Why vLLM does not run the model, in a line; None where it does, or fails for another reason than its kind."""
+    """Why vLLM does not run the model, in a line; None where it does, or fails for another reason than its kind.
+
+    Raises OptionError for options that neither engine takes.
+    """
     if importlib.util.find_spec("vllm") is None:
         return "it is not installed"
     from vllm import EngineArgs

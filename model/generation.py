@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Guide", "Prompt", "Sampling"]
+__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Guide", "Prompt", "Sampling", "nth_seed"]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,6 +76,15 @@ class Beams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the client calls it, for errors about it."""
 
 
+def nth_seed(seed: int, index: int) -> int:
+    """What sequence `index` of a generation draws with: `seed` + `index`, as 64 bits hold it.
+
+    Beyond the largest integer the smallest follows: engines keep seeds in tensors (vLLM's model runner V2 in an int64),
+    and what does not fit would end their core for everyone.
+    """
+    return (seed + index + 2**63) % 2**64 - 2**63
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How tokens are chosen and when to stop. None means the default of the model's generation_config, or neutral."""
 
@@ -92,7 +101,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
-    """None is random; sequence i of n uses seed + i."""
+    """Of 64 bits; None is random; sequence i of n uses `nth_seed(seed, i)`."""
     n: int = 1
     """How many sequences."""
     best_of: int | None = None

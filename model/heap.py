@@ -1,4 +1,6 @@
-"""Memory that the C library keeps for reuse goes back to the system where it becomes much.
+"""Memory of a process that runs for long: what its start allocated, and what the C library keeps for reuse.
+
+The C library's goes back to the system where it becomes much.
 
 On a CPU an engine's process allocates and frees tensors of many sizes, and glibc keeps what is freed, in pieces between
 what stays: with a hundred thousand small requests the process grows by a quarter, though nothing is left over in it.
@@ -8,6 +10,7 @@ what stays: with a hundred thousand small requests the process grows by a quarte
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import threading
@@ -15,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["keep_trimmed", "trimmer"]
+__all__ = ["freeze", "keep_trimmed", "trimmer"]
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,17 @@ SHARE = 16
 """And at least by this part of what it has: what a large model costs is not looked through for little."""
 
 STATM = Path("/proc/self/statm")
+
+
+def freeze() -> None:
+    """Leaves what there is out of all further garbage collections; once, when a process has started.
+
+    Modules, options and a tokenizer stay as long as the process does, and a collection that looks through all of them
+    again holds up every stream. What is no garbage now is still freed when nobody refers to it any more, but not where
+    its parts refer to each other.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def trimmer() -> Callable[[int], int] | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from .errors import ContextError
 
-__all__ = ["PIECE", "Count", "check_text", "first", "last", "most_tokens"]
+__all__ = ["PIECE", "Count", "check_text", "first", "last", "most_tokens", "shortened"]
 
 Count = Callable[[str], int]
 """How many tokens a text has, special ones not counted."""
@@ -50,6 +50,17 @@ def check_text(field: str, text: str, allowed: int, count: Count) -> None:
                 f"{tokens} tokens",
                 field,
             )
+
+
+def shortened(field: str, text: str, keep: int | None, allowed: int, count: Count) -> str:
+    """What is to be tokenized of a text whose last `keep` tokens are wanted, or all.
+
+    Raises ContextError for one that has more than `allowed` tokens, if it is a long one and stays it.
+    """
+    if keep is not None and keep <= allowed:
+        return last(text, keep, count)
+    check_text(field, text, allowed, count)
+    return text
 
 
 def last(text: str, keep: int, count: Count) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .option_faults import shown
 
-__all__ = ["ON_TRANSFORMERS", "ON_VLLM", "check_mpi", "engine_of", "host_number", "model_of"]
+__all__ = ["FOR_TRANSFORMERS", "ON_TRANSFORMERS", "ON_VLLM", "check_mpi", "engine_of", "host_number", "model_of"]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
 """Values of `rolling_batch` that choose transformers."""
@@ -18,7 +18,8 @@ ON_VLLM = {
 }
 """Other back ends that vLLM stands for, and what a user should know of it."""
 
-_FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
+FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
+"""Settings that vLLM knows nothing of."""
 
 
 def engine_of(values: Mapping[str, object], task: str, fault: Callable[[str, str], None]) -> str:
@@ -32,7 +33,7 @@ def engine_of(values: Mapping[str, object], task: str, fault: Callable[[str, str
     if backend and batching in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
         fault("backend", f"{engine!r} contradicts option.rolling_batch={batching}")
     if engine == "vllm":
-        for name in _FOR_TRANSFORMERS:
+        for name in FOR_TRANSFORMERS:
             if values.get(name):
                 fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
     if task == "embed":

@@ -74,9 +74,13 @@ class Chat:
             raise UnsupportedError("tool_choice: calls are read by vLLM's parsers, and vLLM is not installed", "tools")
         return self._side().request(conversation)
 
-    def render(self, conversation: Conversation, request: Any, field: str, check: Callable[[str], None]) -> list[int]:
-        """The prompt's ids; raises ParameterError where the template refuses the messages, and what `check` raises
-        for the text that it made of them."""
+    def render(
+        self, conversation: Conversation, request: Any, field: str, shortened: Callable[[str], str]
+    ) -> list[int]:
+        """The prompt's ids, of what `shortened` leaves of the text that the template made of the messages.
+
+        Raises ParameterError where the template refuses them, and what `shortened` raises.
+        """
         tools: list[Any] | None = None
         if conversation.tools and conversation.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
@@ -96,8 +100,7 @@ class Chat:
             raise
         except Exception as error:
             raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
-        check(text)
-        return list(self._tokenizer(text, add_special_tokens=conversation.add_special_tokens)["input_ids"])
+        return list(self._tokenizer(shortened(text), add_special_tokens=conversation.add_special_tokens)["input_ids"])
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
         """A splitter for one sequence; None where the answer is text as it is."""

@@ -20,7 +20,7 @@ from .option_faults import refuse, shown
 from .option_table import OPTIONS
 from .options import Settings
 
-__all__ = ["Arguments", "transformers_arguments"]
+__all__ = ["ONLY_HERE", "Arguments", "transformers_arguments"]
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +139,9 @@ _OURS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "quantization": ("bits", _bits),
 }
 """Name to field of Arguments and reader."""
+
+ONLY_HERE = frozenset({"attn_implementation"})
+"""Those that vLLM does not have."""
 
 _NO_EFFECT: dict[str, Callable[[str], Any]] = {
     "enforce_eager": _switch,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .answer_size import check_size
 from .errors import ParameterError, RequestError, UnsupportedError
-from .generation import Conversation, Generation, Sampling
-from .long_prompt import check_text, last, most_tokens
+from .generation import Conversation, Generation, Sampling, nth_seed
+from .long_prompt import most_tokens, shortened
 from .options import Settings
 from .transformers_chat import Chat
 from .transformers_guide import Guides
@@ -79,15 +79,11 @@ class Requests:
 
     def _prompt(self, generation: Generation, request: Any) -> list[int]:
         """The prompt's ids; raises ParameterError."""
-        prompt, field = generation.prompt, generation.prompt_field
+        prompt, field, truncate = generation.prompt, generation.prompt_field, generation.sampling.truncate
         if isinstance(prompt, Conversation):
-            return self._chat.render(prompt, request, field, partial(self._check_text, field))
-        truncate = generation.sampling.truncate
-        if isinstance(prompt, str):
-            if truncate is not None and truncate <= self._allowed:
-                prompt = last(prompt, truncate, self._count)
-            else:
-                self._check_text(field, prompt)
+            ids = self._chat.render(prompt, request, field, partial(self._shortened, field, truncate))
+        elif isinstance(prompt, str):
+            prompt = self._shortened(field, truncate, prompt)
             ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
         else:
             ids = list(prompt if truncate is None else prompt[-truncate:])
@@ -97,8 +93,8 @@ class Requests:
             raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
         return ids if truncate is None else ids[-truncate:]
 
-    def _check_text(self, field: str, text: str) -> None:
-        check_text(field, text, self._allowed, self._count)
+    def _shortened(self, field: str, keep: int | None, text: str) -> str:
+        return shortened(field, text, keep, self._allowed, self._count)
 
     def _count(self, text: str) -> int:
         return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -120,7 +116,7 @@ class Requests:
 
         generator = None
         if sampling.seed is not None:
-            generator = torch.Generator(self._loaded.forward.device).manual_seed(sampling.seed + index)
+            generator = torch.Generator(self._loaded.forward.device).manual_seed(nth_seed(sampling.seed, index))
         ends = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._loaded.eos_ids)}
         return Chooser(
             **defaulted(sampling, self._loaded.defaults),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError, ParameterError
+from .errors import OptionError, ParameterError, UnsupportedError
 from .events import Token
 from .generation import Conversation
 from .images import Image
@@ -28,6 +28,8 @@ FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
 decoding lays down, and are read alike by every parser."""
 
+TRUNCATE = "truncate_prompt_tokens"
+"""What clients call Sampling.truncate where the prompt is a conversation."""
 
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
@@ -79,9 +81,20 @@ class ChatSide:
         parser = self._parser_for(conversation, request)
         return request if parser is None else parser.adjust_request(request)
 
-    def render(self, request: Any, images: Sequence[Image] = (), check: Callable[[str], str] | None = None) -> Any:
-        """The prompt, as vLLM takes it. Raises what templates raise (see `template_errors`), and what `check` raises
-        when it is given the text that is to be tokenized."""
+    def render(
+        self,
+        request: Any,
+        images: Sequence[Image] = (),
+        truncate: int | None = None,
+        shortened: Callable[[str], str] | None = None,
+    ) -> Any:
+        """The prompt, as vLLM takes it, or its last `truncate` tokens; `shortened` makes of its text what has these.
+
+        Raises what templates raise (see `template_errors`), and what `shortened` raises.
+
+        A prompt with images is not cut: vLLM would do so before an image becomes its tokens (0.23), or refuse it where
+        an image is touched (0.32).
+        """
         pictures = self.images.decode(images)
         chat = request.build_chat_params(self._template, self._settings.chat_template_content_format)
         if request.tools and request.tool_choice != "none":
@@ -91,7 +104,12 @@ class ChatSide:
 
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
         chat = chat.with_defaults({"tokenize": is_mistral_tokenizer(self._llm.get_tokenizer())})
-        tokenize = tokenize_params(check, add_special_tokens=request.add_special_tokens)
+        tokenize = tokenize_params(
+            shortened,
+            truncate_prompt_tokens=None if pictures else truncate,
+            truncation_side="left",
+            add_special_tokens=request.add_special_tokens,
+        )
         render = self._llm.renderer.render_chat
         if not pictures:
             _, rendered = render([request.messages], chat, tokenize)
@@ -102,7 +120,10 @@ class ChatSide:
             # caches are not).
             with self._processing, processor_faults(images):
                 _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
-        (prompt,) = rendered
+        prompt: Any = rendered[0]
+        if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:
+            message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
+            raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -86,7 +85,7 @@ class VllmEngine:
         self._typical = Typical(settings)
         self._most = settings.limits.max_prompt_tokens
         self._longest = settings.limits.max_answer_bytes
-        self._llm, self._stats = start_vllm(settings, self._typical.decide)
+        self._llm, self._stats = start_vllm(settings, self._typical)
         self._texts = Texts(self._llm, self._most)
         import vllm
 
@@ -126,8 +125,8 @@ class VllmEngine:
         try:
             request = self._chat.request(conversation) if conversation else None
             if request:
-                check = partial(self._texts.check, generation.prompt_field)
-                prompt = self._chat.render(request, images, check)
+                shortened = self._texts.shortening(generation, images)
+                prompt = self._chat.render(request, images, sampling.truncate, shortened)
             else:
                 prompt = self._texts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])

@@ -21,6 +21,7 @@ from .errors import one_line
 from .option_faults import refuse, shown
 from .option_table import OPTIONS
 from .options import Settings
+from .transformers_options import ONLY_HERE
 
 __all__ = ["engine_arguments"]
 
@@ -36,7 +37,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `vllm.EngineArgs`.
 
     Raises OptionError for names that this vLLM does not know, with the nearest that it knows, and for values that its
-    parser refuses; one error for all. `max` devices become a number here, where they can be counted.
+    parser refuses; one error for all. What only the transformers engine has is left out where it may be chosen instead.
+    `max` devices become a number here, where they can be counted.
     """
     from vllm import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -49,6 +51,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
         for field in dataclasses.fields(EngineArgs)
         if not field.name.startswith("_") and (field.name in actions or field.type is bool)
     }
+    other = ONLY_HERE if settings.engine == "auto" else frozenset[str]()
+    known = fields.keys() | other
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
@@ -58,10 +62,13 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 arguments[name] = _value(fields[name], actions.get(name), text)
             except ValueError as error:
                 faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
+        elif name in other:
+            # For the other engine, should it be chosen.
+            continue
         elif name in settings.bare:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:
-            faults.append((option, _unknown(option, fields.keys())))
+            faults.append((option, _unknown(option, known)))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from .errors import ParameterError
 from .generation import Generation
-from .long_prompt import check_text, last, most_tokens
+from .images import Image
+from .long_prompt import most_tokens, shortened
 from .vllm_sampling import room
 
 __all__ = ["Texts", "refused", "tokenize_params"]
@@ -31,10 +32,13 @@ class Texts:
         """How many tokens a text has."""
         return len(self._llm.get_tokenizer().encode(text, add_special_tokens=False))
 
-    def check(self, field: str, text: str) -> str:
-        """The text; raises ContextError for one that is far too long."""
-        check_text(field, text, self._allowed, self.count)
-        return text
+    def shortening(self, generation: Generation, images: Sequence[Image] = ()) -> Callable[[str], str]:
+        """Makes of a text that is to be tokenized what has the tokens that are wanted of it: all, or the last ones.
+
+        Raises ContextError for a text that is far too long. A prompt with images is never cut.
+        """
+        keep = None if images else generation.sampling.truncate
+        return lambda text: shortened(generation.prompt_field, text, keep, self._allowed, self.count)
 
     def render(self, generation: Generation) -> Any:
         """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
@@ -43,10 +47,7 @@ class Texts:
         prompt, truncate = generation.prompt, generation.sampling.truncate
         given: dict[str, Any]
         if isinstance(prompt, str):
-            if truncate is not None and truncate <= self._allowed:
-                given = {"prompt": last(prompt, truncate, self.count)}
-            else:
-                given = {"prompt": self.check(generation.prompt_field, prompt)}
+            given = {"prompt": self.shortening(generation)(prompt)}
         else:
             ids: Any = prompt if truncate is None else prompt[-truncate:]  # type: ignore[index]
             room(generation, len(ids), self._context, self._most)
@@ -58,10 +59,10 @@ class Texts:
         return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
 
 
-def tokenize_params(check: Callable[[str], str] | None = None, **arguments: Any) -> Any:
-    """vLLM's TokenizeParams, which gives each text to `check` before it is tokenized."""
+def tokenize_params(shortened: Callable[[str], str] | None = None, **arguments: Any) -> Any:
+    """vLLM's TokenizeParams; what is tokenized of a text is what `shortened` makes of it."""
     params = _params_class()(max_total_tokens=None, **arguments)
-    object.__setattr__(params, "check", check)
+    object.__setattr__(params, "shortened", shortened)
     return params
 
 
@@ -69,17 +70,17 @@ def tokenize_params(check: Callable[[str], str] | None = None, **arguments: Any)
 def _params_class() -> Any:
     from vllm.renderers.params import TokenizeParams
 
-    class Checked(TokenizeParams):  # type: ignore[misc]
+    class Shortening(TokenizeParams):  # type: ignore[misc]
         """Made once a prompt, and changed by nobody."""
 
-        check: Callable[[str], str] | None
+        shortened: Callable[[str], str] | None
 
         def apply_pre_tokenization(self, tokenizer: Any, prompt: Any) -> Any:
-            if self.check is not None:
-                self.check(prompt["prompt"])
+            if self.shortened is not None:
+                prompt = {**prompt, "prompt": self.shortened(prompt["prompt"])}
             return super().apply_pre_tokenization(tokenizer, prompt)
 
-    return Checked
+    return Shortening
 
 
 def refused(error: Exception, guide_field: str | None = None) -> ParameterError:

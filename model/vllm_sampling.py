@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ContextError, ParameterError
-from .generation import Generation
+from .generation import Generation, nth_seed
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -88,7 +88,7 @@ def sampling_params(
         extra = {**extra, "kv_transfer_params": generation.kv_transfer_params}
     if extra:
         arguments["extra_args"] = extra
-    seeds = [None if sampling.seed is None else sampling.seed + index for index in range(sampling.n)]
+    seeds = [None if sampling.seed is None else nth_seed(sampling.seed, index) for index in range(sampling.n)]
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
 
 

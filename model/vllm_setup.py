@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -21,16 +20,20 @@ from .output_tail import OutputTail, says_nothing
 from .startup import mark
 from .vllm_seeds import EXTENSION, keep_seeds
 from .vllm_stats import VllmStats, core_has_own_process
+from .vllm_typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
+PAUSE = 0.001
+"""Seconds; vLLM's own."""
 
-def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config: None) -> tuple[Any, VllmStats]:
+
+def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
     """vLLM's LLMEngine, up, and what tells how busy it is.
 
-    `adjust` may change its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    `typical` may change its arguments and its VllmConfig. Raises OptionError, and whatever vLLM raises.
     """
     _choose_processes()
     _choose_sockets()
@@ -48,8 +51,11 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     arguments = engine_arguments(settings)
     mark("options")
     seeds = _mind_seeds(arguments)
+    if typical is not None:
+        typical.ask(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
-    adjust(config)
+    if typical is not None:
+        typical.decide(config)
     mark("vLLM's configuration")
     if settings.log_requests != "true":
         withhold_in_children()
@@ -66,7 +72,28 @@ def start_vllm(settings: Settings, adjust: Callable[[Any], None] = lambda config
     _end_with(set(multiprocessing.active_children()) - before, output)
     if seeds:
         keep_seeds(llm)
+    _pause_where_nothing_runs(llm)
     return llm, stats
+
+
+def _pause_where_nothing_runs(llm: Any) -> None:
+    """While all that a core has waits (for a grammar that is being compiled, say), the next step comes a moment later.
+
+    Its steps would take all the time of a CPU that the compiler needs. A core in its own process does the same by
+    itself (vllm/v1/engine/core.py, _process_engine_step); InprocClient does not.
+    """
+    core = getattr(llm.engine_core, "engine_core", None)
+    # Where some other version has it otherwise, there is no pause.
+    post_step = getattr(core, "post_step", None)
+    if core is None or post_step is None:
+        return
+
+    def paused(model_executed: bool) -> None:
+        post_step(model_executed)
+        if not model_executed and core.scheduler.has_requests():
+            time.sleep(PAUSE)
+
+    core.post_step = paused
 
 
 def _mind_seeds(arguments: dict[str, Any]) -> bool:

@@ -2,8 +2,9 @@
 
     Sampling.typical_p --extra_args--> SamplingParams --V1, V2--> keep_typical(logits, mass)
 
-V1 and V2 are for vLLM's two model runners (0.23's second one takes none). vLLM's classes are their bases, so that they
-are made when vLLM asks for them.
+V1 and V2 are for vLLM's two model runners. 0.23's second one, which dense models of three architectures have on a GPU,
+takes none, but vLLM goes back to the first one by itself where a processor is asked for from the start. vLLM's classes
+are their bases, so that they are made when vLLM asks for them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ ARGUMENT = "lmi_typical_p"
 V1: Any
 V2: Any
 
+_FIRST = f"{__name__}:V1"
+_SECOND = f"{__name__}:V2"
+
 
 class Typical:
     """Whether an engine takes typical_p, decided before it starts."""
@@ -33,6 +37,15 @@ class Typical:
         self._wanted = settings.enable_typical_p
         self.why_not = "option.enable_typical_p is false"
         """Why typical_p is refused; empty where it is not."""
+
+    def ask(self, arguments: dict[str, Any]) -> None:
+        """Adds the processor to the arguments of vLLM's configuration, where it is wanted and that is too late later.
+
+        A model runner V2 that takes no processors makes way for V1 when vLLM makes its configuration, unless its
+        environment insists (vllm/config/vllm.py, use_v2_model_runner).
+        """
+        if self._wanted == "true" and not _has_second_interface() and not _second_is_forced():
+            arguments["logits_processors"] = [*(arguments.get("logits_processors") or []), _FIRST]
 
     def decide(self, config: Any) -> None:
         """Adds the processor to vLLM's `config` where it may be; raises OptionError where it must be and cannot.
@@ -47,6 +60,8 @@ class Typical:
         self.why_not = ""
         if second and not _has_second_interface():
             self.why_not = "vLLM's model runner V2 takes no logits processors in this version"
+            if config.speculative_config is None and not _second_is_forced():
+                self.why_not += "; option.enable_typical_p=true goes back to V1"
         elif config.speculative_config is not None and not second:
             self.why_not = "vLLM takes no logits processors together with speculative decoding"
         if self.why_not and self._wanted == "true":
@@ -54,9 +69,9 @@ class Typical:
             raise OptionError(message, "enable_typical_p")
         if self._wanted == "auto" and not second and config.scheduler_config.async_scheduling:
             self.why_not = "it slows down vLLM's asynchronous scheduling; option.enable_typical_p=true allows it"
-        if not self.why_not:
-            given = config.model_config.logits_processors or []
-            config.model_config.logits_processors = [*given, f"{__name__}:{'V2' if second else 'V1'}"]
+        given = config.model_config.logits_processors or []
+        if not self.why_not and _FIRST not in given:
+            config.model_config.logits_processors = [*given, _SECOND if second else _FIRST]
 
     def arguments(self, sampling: Sampling) -> dict[str, Any]:
         """What `SamplingParams.extra_args` has of it; raises UnsupportedError where the engine does not take it."""
@@ -93,6 +108,12 @@ def _has_second_interface() -> bool:
     from importlib.util import find_spec
 
     return find_spec("vllm.v1.worker.gpu.sample.logits_processor") is not None
+
+
+def _second_is_forced() -> bool:
+    from vllm import envs
+
+    return bool(envs.VLLM_USE_V2_MODEL_RUNNER)
 
 
 def _first() -> Any:

@@ -16,6 +16,10 @@ def text(**fields: Any) -> Case:
     return "/v1/completions", {"prompt": "Hello", "max_tokens": 20, **fields}
 
 
+def lmi(**parameters: Any) -> Case:
+    return "/invocations", {"inputs": "Hello", "parameters": {"details": True, **parameters}}
+
+
 def tool(parameters: Any, name: str = "a") -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
@@ -137,7 +141,10 @@ HARMLESS: dict[str, Case] = {
     ),
     "name of a tool": chat(tools=[tool({"type": "object"}, 'a"\n{}[]|*\\')], tool_choice="required"),
     "bad words": text(bad_words=["\x00", "😀" * 20, "a " * 1500]),
-    "far seed": text(seed=2**63 - 129, n=128, max_tokens=2, temperature=1),
+    # Sequence i has seed + i.
+    "far seed": text(seed=2**63 - 1, n=128, max_tokens=2, temperature=1),
+    "farthest seed below": text(seed=1 - 2**63, n=2, max_tokens=2, temperature=1),
+    "far seed of lmi's": lmi(seed=2**63 - 1, n=2, max_new_tokens=2, do_sample=True),
     "smallest numbers": text(top_p=5e-324, temperature=5e-324),
     "penalties": text(repetition_penalty=0.01, frequency_penalty=-2, temperature=2),
     "special tokens": text(prompt="<|im_end|></s>\x00" * 5),

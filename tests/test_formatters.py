@@ -21,7 +21,6 @@ from lmi.formatters import (
     lmi,
     minimal,
     openai,
-    read_json,
     receive,
     tgi,
 )

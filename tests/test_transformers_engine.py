@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
@@ -29,7 +30,7 @@ from lmi.model.options import Settings, load_settings
 
 from . import backends
 from .backends import PICK, run
-from .endpoints import model_directory
+from .endpoints import Server, model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -519,6 +520,24 @@ def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
     assert backend.prepare(1, generation(tuple(whole), truncate=3)).prompt_ids == whole[-3:]
 
 
+def test_a_conversations_prompt_is_what_the_template_made_but_for_its_beginning(backend: Any) -> None:
+    asked = question("plain")
+
+    def ids(content: str, **sampling: Any) -> list[int]:
+        conversation = Conversation(messages=({"role": "user", "content": content},))
+        return list(backend.prepare(1, generation(conversation, **sampling)).prompt_ids)
+
+    whole = ids(asked.prompt)
+    assert ids("word " * 8000 + asked.prompt, truncate=7) == ids(asked.prompt, truncate=7) == whole[-7:]
+    assert ids(asked.prompt, truncate=len(whole)) == whole
+
+
+def test_the_seed_after_the_largest_is_the_smallest(backend: Any) -> None:
+    prepared = backend.prepare(1, generation("Hello", temperature=1.0, seed=2**63 - 1, n=2))
+    # torch shows a negative one as what its 64 bits are without a sign.
+    assert [chooser.generator.initial_seed() for chooser in prepared.choosers] == [2**63 - 1, 2**63]
+
+
 def test_echo_and_prefill(backend: Any) -> None:
     asked = question("plain")
     ask = Generation(request_id="x", prompt=asked.prompt, sampling=Sampling(max_tokens=2, **GREEDY), echo=True)
@@ -574,17 +593,91 @@ def test_the_fallback_for_an_architecture_that_vllm_does_not_have(
     from lmi.model.fallback import refusal
 
     assert refusal(settings(model_dir, rolling_batch="auto", backend="auto")) is None
+    assert refusal(settings(model_dir, rolling_batch="auto", backend="auto", attn_implementation="eager")) is None
     with pytest.raises(Exception, match="not supported for now"):
         load_backend(settings(foreign))
     with caplog.at_level(logging.WARNING, "lmi"):
-        engine = load_backend(settings(foreign, backend="auto", enforce_eager="true", stream_interval="3"))
+        only_here = {"attn_implementation": "eager"}
+        engine: Any = load_backend(
+            settings(foreign, backend="auto", enforce_eager="true", stream_interval="3", **only_here)
+        )
     assert engine.info.engine == "transformers"
+    assert engine._loaded.forward.model.config._attn_implementation == "eager"
     (events,) = run(engine, generation("Hello", max_tokens=5, ignore_eos=True))
-    assert len(ids(events)) == 5
+    assert ids(events) == greedy(foreign, "Hello", 5)[0]
     logged = [record.getMessage() for record in caplog.records]
     (line,) = [line for line in logged if "transformers engine runs this model" in line]
     assert "GPTNeoForCausalLM" in line
     assert "without effect on the transformers engine: option.stream_interval" in logged
+
+
+def greedy(model: Path, prompt: str, count: int) -> tuple[list[int], str]:
+    """What transformers itself goes on with, past any end: ids and text."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(model).eval()
+    given = tokenizer(prompt, return_tensors="pt")
+    made = loaded.generate(**given, do_sample=False, min_new_tokens=count, max_new_tokens=count, pad_token_id=0)
+    new = [int(token) for token in made[0, given["input_ids"].shape[1] :]]
+    return new, str(tokenizer.decode(new))
+
+
+def test_the_fallback_behind_the_local_server(foreign: Path, tmp_path: Path) -> None:
+    properties = {"option.backend": "auto", "option.attn_implementation": "eager", "option.max_model_len": "128"}
+    running = Server(model_directory(foreign, tmp_path / "model", properties), tmp_path / "log")
+    try:
+        parameters = {"max_new_tokens": 8, "ignore_eos_token": True, "skip_special_tokens": False}
+        body = {"inputs": "Hello there", "parameters": parameters}
+        answer = httpx.post(f"{running.url}/invocations", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["generated_text"] == greedy(foreign, "Hello there", 8)[1]
+        (line,) = [line for line in running.log_text().splitlines() if "transformers engine runs this model" in line]
+        assert "GPTNeoForCausalLM" in line
+    finally:
+        running.stop()
+
+
+def test_what_vllm_does_not_have_is_told_where_it_is_chosen(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With backend=auto; a choice of vLLM alone refuses it, as any name that is wrong."""
+    from lmi.model import vllm_engine
+    from lmi.model.fallback import first_that_runs
+    from lmi.model.vllm_options import engine_arguments
+
+    monkeypatch.setattr(vllm_engine, "VllmEngine", engine_arguments)
+    auto = {"rolling_batch": "auto", "backend": "auto"}
+    taken: Any = first_that_runs(settings(model_dir, **auto, attn_implementation="eager", device_map="auto"))
+    assert "attn_implementation" not in taken
+    first_that_runs(settings(model_dir, **auto))
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("lmi.")]
+    assert ours == ["without effect on vLLM: option.attn_implementation, option.device_map"]
+    with pytest.raises(OptionError, match=r"option\.attn_implementation: there is no such option"):
+        engine_arguments(settings(model_dir, rolling_batch="vllm", attn_implementation="eager"))
+    with pytest.raises(OptionError, match=r"did you mean option\.attn"):
+        first_that_runs(settings(model_dir, **auto, attn_implementatoin="eager"))
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_half_precision(model_dir: Path, name: str) -> None:
+    """The weights' type on a CPU too: the answers are the same, alone and together, drawn by a seed, with log_probs."""
+    import torch
+
+    from lmi.model.transformers_engine import TransformersEngine
+
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
+    engine: Any = TransformersEngine(settings(model_dir, dtype=name))
+    assert {parameter.dtype for parameter in engine._loaded.forward.model.parameters()} == {dtype}
+    plain = [asked for asked in ANSWERED if asked.kind in {"plain", "unicode"}]
+    answers = run(engine, *(generation(asked.prompt, max_tokens=200, logprobs=0) for asked in plain))
+    assert [text(events) for events in answers] == [asked.answer for asked in plain]
+    for events in answers:
+        assert all(token.logprob is not None and -20 < token.logprob <= 0 for token in tokens(events))
+    asked = {**DRAWN, "seed": 3, "top_p": 0.9, "top_k": 50, "repetition_penalty": 1.1, "presence_penalty": 0.5}
+    (one,), (other,) = run(engine, generation("Tell me", **asked)), run(engine, generation("Tell me", **asked))
+    assert ids(one) == ids(other)
+    assert len(ids(one)) == 30
 
 
 def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) -> None:
@@ -655,7 +748,7 @@ def test_without_vllm_parsers_are_refused_and_conversations_go_on(
         Chat(tokenizer, settings(model_dir))
     bare = Chat(tokenizer, settings(model_dir, tool_call_parser="", reasoning_parser=""))
     assert bare.request(talk) is None
-    assert bare.render(talk, None, "messages", lambda _: None) == with_parsers
+    assert bare.render(talk, None, "messages", lambda text: text) == with_parsers
     with pytest.raises(UnsupportedError, match="vLLM is not installed"):
         bare.request(asking("plain", tools=(PICK,), function="pick"))
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):

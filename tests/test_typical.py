@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from lmi.model import vllm_typical
 from lmi.model.errors import OptionError, UnsupportedError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Beams, Generation, Sampling
@@ -47,6 +48,99 @@ def decided(wanted: str, vllm: Any) -> Typical:
 
 
 V1 = "lmi.model.vllm_typical:V1"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in it chooses a model runner."""
+    monkeypatch.delenv("VLLM_USE_V2_MODEL_RUNNER", raising=False)
+
+
+@pytest.fixture(params=[False, True], ids=["without", "with"])
+def interface(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether vLLM's model runner V2 takes processors."""
+    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.fixture(params=[False, True], ids=["", "forced"])
+def forced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether vLLM's environment insists on model runner V2."""
+    monkeypatch.setattr(vllm_typical, "_second_is_forced", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("wanted", ["auto", "true", "false"])
+@pytest.mark.parametrize("given", [None, ["mine:Own"]], ids=["none", "own"])
+def test_what_is_asked_of_vllm_from_the_start(wanted: str, given: Any, interface: bool, forced: bool) -> None:
+    """The first runner's processor where it alone makes a second one that takes none go; else nothing."""
+    arguments = {"model": "/model"} if given is None else {"model": "/model", "logits_processors": given}
+    before = dict(arguments)
+    Typical(msgspec.structs.replace(SETTINGS, enable_typical_p=wanted)).ask(arguments)
+    if wanted == "true" and not interface and not forced:
+        assert arguments == {**before, "logits_processors": [*(given or []), V1]}
+    else:
+        assert arguments == before
+
+
+def test_what_was_asked_from_the_start_is_not_added_again(interface: bool) -> None:
+    """vLLM's configuration then says that it runs V1."""
+    made = config(given=["mine:Own", V1], asynchronous=True)
+    typical = decided("true", made)
+    assert made.model_config.logits_processors == ["mine:Own", V1]
+    assert typical.arguments(Sampling(typical_p=0.5)) == {ARGUMENT: 0.5}
+
+
+NO_INTERFACE = "vLLM's model runner V2 takes no logits processors in this version"
+
+
+@pytest.mark.parametrize("speculative", [False, True], ids=["", "speculative"])
+def test_a_second_runner_that_takes_no_processors(
+    speculative: bool, forced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM 0.23's. By default typical_p is refused, naming the option where that helps; asked for, the start fails."""
+    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: False)
+    made = config(second=True, asynchronous=True, speculative=speculative)
+    helps = "" if speculative or forced else "; option.enable_typical_p=true goes back to V1"
+    typical = decided("auto", made)
+    assert typical.why_not == NO_INTERFACE + helps
+    assert made.model_config.logits_processors is None
+    with pytest.raises(UnsupportedError):
+        typical.arguments(Sampling(typical_p=0.5))
+    with pytest.raises(OptionError, match=f"got 'true': {NO_INTERFACE}"):
+        decided("true", config(second=True, asynchronous=True, speculative=speculative))
+
+
+def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 0.32 on, beside asynchronous scheduling and speculative decoding."""
+    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: True)
+    for wanted in ("auto", "true"):
+        made = config(second=True, asynchronous=True, speculative=True)
+        assert not decided(wanted, made).why_not
+        assert made.model_config.logits_processors == ["lmi.model.vllm_typical:V2"]
+
+
+@pytest.mark.engine
+def test_vllm_goes_back_to_its_first_runner(demo_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's own configuration of the demo model, a dense Llama, as it would be where there is Triton."""
+    import vllm.config.vllm
+    from vllm import EngineArgs
+
+    monkeypatch.setattr(vllm.config.vllm, "HAS_TRITON", True)
+    chosen: dict[str, tuple[bool, str, Any]] = {}
+    for wanted in ("auto", "true"):
+        typical = Typical(msgspec.structs.replace(SETTINGS, enable_typical_p=wanted))
+        arguments: dict[str, Any] = {"model": str(demo_model), "runner": "generate", "max_model_len": 256}
+        typical.ask(arguments)
+        made = EngineArgs(**arguments).create_engine_config()
+        typical.decide(made)
+        chosen[wanted] = (bool(made.use_v2_model_runner), typical.why_not, made.model_config.logits_processors)
+    if vllm_typical._has_second_interface():
+        second = (True, "", ["lmi.model.vllm_typical:V2"])
+        assert chosen == {"auto": second, "true": second}
+    else:
+        refused = f"{NO_INTERFACE}; option.enable_typical_p=true goes back to V1"
+        assert chosen == {"auto": (True, refused, None), "true": (False, "", [V1])}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +370,7 @@ def test_a_core_in_a_process_of_its_own(
     ]
     alone = [run(backend, one)[0] for one in asked]
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    model_dir = model_directory(demo_model, tmp_path / "model", {})
+    model_dir = model_directory(demo_model, tmp_path / "model", {"option.enable_typical_p": "true"})
     engine = RemoteEngine(load_settings(model_dir, environment={}, overrides={}))
     ended = [threading.Event() for _ in asked]
     events: list[list[Event]] = [[] for _ in asked]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.errors import ContextError, ParameterError
+from lmi.model.errors import ContextError, ParameterError, UnsupportedError
 from lmi.model.events import Delta
 from lmi.model.generation import Conversation, Generation, Sampling
 from lmi.model.images import Image
@@ -101,6 +101,23 @@ def test_where_images_stand(
     wide = tile.format("<row_1_col_1>") + tile.format("<row_1_col_2>") + whole
     high = tile.format("<row_1_col_1>") + "\n" + tile.format("<row_2_col_1>") + whole
     assert text == f"<|im_start|>user\n{content.format(wide, high)}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_prompt_with_images_is_not_cut(backend: Any) -> None:
+    """By vLLM 0.23 it would be before the images are tokens; what would be cut is refused by name."""
+    picture = images(png())
+    tokens = len(backend.prepare(1, generation("", "?"), picture).prompt_ids)
+    for enough in (tokens, tokens + 1):
+        assert len(backend.prepare(1, generation("", "?", truncate=enough), picture).prompt_ids) == tokens
+    for few in (tokens - 1, 1):
+        with pytest.raises(UnsupportedError) as caught:
+            backend.prepare(1, generation("", "?", truncate=few), picture)
+        expected = f"a prompt with images is not cut, expected at least its {tokens} tokens, got {few}"
+        assert caught.value.message == f"truncate_prompt_tokens: {expected}"
+        assert caught.value.param == "truncate_prompt_tokens"
+    # Without an image the same model's prompts are.
+    whole = backend.prepare(1, generation("a word or two")).prompt_ids
+    assert backend.prepare(1, generation("a word or two", truncate=4)).prompt_ids == whole[-4:]
 
 
 def test_generations_that_never_run_leave_their_images_usable(backend: Any) -> None:

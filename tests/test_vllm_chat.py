@@ -122,6 +122,22 @@ def test_tool_choice_none_leaves_the_text(backend: Any) -> None:
     assert (text, calls) == (asked.answer, [])
 
 
+def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
+    """Of what the template made, tools and all, and what is left is told apart from reasoning as before."""
+    asked = question("tool_call")
+
+    def ids(conversation: Conversation, **sampling: Any) -> list[int]:
+        return list(backend.prepare(1, generation(conversation, stream=False, **sampling)).prompt_ids)
+
+    whole = ids(asking(asked))
+    assert ids(asking(asked), truncate=9) == whole[-9:]
+    assert ids(asking(asked), truncate=len(whole)) == ids(asking(asked), truncate=5000) == whole
+    long = Conversation(messages=({"role": "user", "content": "word " * 8000 + asked.prompt},))
+    assert ids(long, truncate=9) == whole[-9:]
+    text, reasoning, calls = joined(run(backend, generation(asking(asked), stream=True, truncate=len(whole) - 1)))
+    assert (text, reasoning, [name for name, _ in calls]) == ("", "", ["get_weather"])
+
+
 @pytest.mark.parametrize("forced", [{"tool_choice": "required"}, {"function": "pick"}], ids=["required", "named"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_call_that_must_be_made(backend: Any, forced: dict[str, Any], stream: bool) -> None:
