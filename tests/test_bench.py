@@ -384,6 +384,28 @@ def test_start_up_by_stages(tmp_path: Path) -> None:
     assert "host's own" in startup([sys.executable, "-c", SERVER], tmp_path / "log", ours=False)
 
 
+def test_start_up_of_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With totals and shares, as the local server's."""
+    host = shlex.join([sys.executable, "-c", SERVER])
+    main(["bench", "--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "there:"
+    assert [line.split(" | ")[0] for line in lines[4:]] == [
+        "| host: imports, options",
+        "| host: code of the user's",
+        "| spawn, messages",
+        "| engine: interpreter, imports of ours",
+        "| engine: vLLM's engine",
+        "| of it: weights",
+        "| engine: tokenizer, templates",
+        "| host's own",
+        "| total",
+        "| all of ours",
+    ]
+    starts = json.loads((tmp_path / "result.json").read_text())["starts"]["there"]
+    assert [start["total"] > 0 for start in starts] == [True, True]
+
+
 def test_what_is_ours_of_a_start() -> None:
     starts = [
         {"engine: import vllm": 1.0, "engine: tokenizer, templates": 0.04, "server up": seconds, "total": 2.0}

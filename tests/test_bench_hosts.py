@@ -17,7 +17,7 @@ from .djl.bench import HOSTS
 from .endpoints import model_directory
 
 CONNECTIONS = [1, 2]
-TOKENS = 8
+TOKENS = 16
 WORKER = {"java", "worker", "engine process"}
 PROCESSES = {
     "engine alone": {"engine front", "engine core"},
@@ -30,10 +30,6 @@ SMALL = ["--tokens", str(TOKENS), "--rounds", "1", "--repeat", "1", "--connectio
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=880, check=False)
-
-
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 @pytest.mark.engine
@@ -64,8 +60,8 @@ def test_every_layer(demo_model: Path, tmp_path: Path) -> None:
     for layer, processes in PROCESSES.items():
         # A short run may take less than a tick of a process's clock, which is a hundredth of a second: not all of them.
         used = {role for one in runs if one["layer"] == layer for role, seconds in one["cpu"].items() if seconds > 0}
-        assert used - {GENERATOR} == processes, layer
-        assert set(result["idle"]) == set(PROCESSES)
+        assert processes <= used <= processes | {GENERATOR, "host"}, layer
+    assert set(result["idle"]) == set(PROCESSES)
     compared = {(one["layer"], one["workload"], one["connections"]): one for one in result["ratios"]}
     assert len(compared) == len(runs)
     rates = {(one["layer"], one["workload"], one["connections"]): one["tokens"] / one["seconds"] for one in runs}

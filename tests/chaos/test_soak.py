@@ -1,4 +1,4 @@
-"""`lmi bench --soak`: what it finds, and that a thousand requests leave nothing behind on any host."""
+"""`lmi bench --soak`: what it finds, and that thousands of requests leave nothing behind on any host."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lmi.handler.bench_layers import UrlLayer
 from lmi.handler.bench_soak import Held, KiB, Sample, Soak, soak
@@ -22,7 +23,9 @@ from lmi.model.errors import OptionError
 from ..endpoints import Host
 from .hosts import Victim
 
-REQUESTS = 1000
+REQUESTS = 2000
+LIMIT, ENGINE_LIMIT = 2, 32
+"""KiB that each of the second half may leave in the handler's process, and in the engine's."""
 
 
 class Layer(UrlLayer):
@@ -44,12 +47,18 @@ def soaked(layer: Layer, requests: int = REQUESTS) -> Soak:
 
 @pytest.mark.engine
 @pytest.mark.djl
-def test_a_thousand_small_requests(host: Host) -> None:
+def test_thousands_of_small_requests(host: Host) -> None:
+    """Both processes of it. What 100,000 requests may leave is 0.5 KiB (docs/robustness.md), which so few cannot show:
+    the C library's arenas still grow, in the engine's process by 16 MiB at a time."""
     done = soaked(Layer("host", host))
-    assert (done.requests, done.lost, done.leaks) == (REQUESTS, 0, [])
-    assert len(done.samples[-1].held) == 2
-    # Far above what is measured over many more requests (docs/robustness.md), far below what a kept request takes.
-    assert done.slope(next(iter(done.samples[0].held))) < 8192
+    assert (done.requests, done.lost, done.unproven, done.leaks) == (REQUESTS, 0, 0, [])
+    handlers, engines = done.judged
+    assert engines == "engine process"
+    later = replace(done, samples=tuple(one for one in done.samples if one.requests >= REQUESTS // 2))
+    assert len(later.samples) > 3
+    for role, limit in ((handlers, LIMIT), (engines, ENGINE_LIMIT)):
+        for what in ("resident", "own"):
+            assert later.slope(role, what) / KiB < limit, (role, what, done.samples)
 
 
 @pytest.fixture
