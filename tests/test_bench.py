@@ -247,6 +247,7 @@ def test_a_load_generator_that_is_too_busy_is_told_of(tmp_path: Path) -> None:
     write_json(tmp_path / "result.json", [idle, busy], {}, {})
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["generator_bound"] is True
+    assert result["ratios"] == ratios([idle, busy])
     assert [(one["generator"], one["generator_bound"]) for one in result["runs"]] == [(0.8, False), (0.9, True)]
 
 

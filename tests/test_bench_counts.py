@@ -26,6 +26,12 @@ from lmi.handler.cli import main
 
 from .bench_server import faulty
 
+
+def named(value: object) -> str | None:
+    """Of a test's case."""
+    return value.name if isinstance(value, Workload) else None
+
+
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
 COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\ndata: [DONE]\n\n'
@@ -119,6 +125,7 @@ REQUESTS = 18
         ("cut", LMI_WHOLE, 2 * REQUESTS // 2),
         ("cut", CHAT_WHOLE, 2 * REQUESTS // 2),
     ],
+    ids=named,
 )
 def test_a_server_that_loses_tokens(
     fault: str, workload: Workload, lost: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -144,7 +151,7 @@ def test_a_server_that_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("fault", "workload"), [("other", CHAT_WHOLE), ("other", LMI_WHOLE), ("twice", CHAT_STREAM)], ids=str
+    ("fault", "workload"), [("other", CHAT_WHOLE), ("other", LMI_WHOLE), ("twice", CHAT_STREAM)], ids=named
 )
 def test_answers_with_other_words(fault: str, workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
     with faulty(fault) as url:
@@ -160,7 +167,7 @@ def test_a_server_without_the_other_form(capsys: pytest.CaptureFixture[str]) -> 
     assert "nothing to compare the texts of chat whole with" in printed.err
 
 
-@pytest.mark.parametrize("workload", [LMI_STREAM, CHAT_STREAM], ids=str)
+@pytest.mark.parametrize("workload", [LMI_STREAM, CHAT_STREAM], ids=named)
 def test_records_that_are_not_known_are_an_error(workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
     """Their times would be none: a TTFT of 0."""
     with faulty("strange") as url, pytest.raises(SystemExit) as ended:
