@@ -22,6 +22,17 @@ def handle(inputs: Any) -> Any:
     The first call has no content: its properties are the options, and the engine is started. Raises nothing that a
     request or an option can cause: errors are in what it returns.
     """
-    from .djl import worker
+    global _worker
+    if _worker is None:
+        from ..model.startup import mark
 
-    return worker().handle(inputs)
+        # Until here djl_python has come by itself, and has waited for Java.
+        mark("djl_python")
+        from .djl import worker
+
+        _worker = worker()
+    return _worker.handle(inputs)
+
+
+_worker: Any = None
+"""What `handle` passes its calls on to: a djl.Worker."""

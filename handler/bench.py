@@ -21,20 +21,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
-
 from ..model.errors import OptionError
 from ..model.options import load_settings
 from .bench_cpu import OTHERS
-from .bench_layers import CommandLayer, CoreLayer, FloorLayer, Layer, UrlLayer
-from .bench_report import idle_table, plot, summary, table, write_json
-from .bench_soak import Soak, report, soak
+from .bench_engines import CoreLayer, FloorLayer
+from .bench_layers import CommandLayer, Layer, UrlLayer
+from .bench_report import idle_table, notes, plot, summary, table, write_json
+from .bench_soak import Soak, soak
+from .bench_soak_report import LIMIT, report
 from .bench_startup import startup, startup_table
-from .bench_work import WORKLOADS, Figures, Workload, prompts
+from .bench_turns import Turns
+from .bench_work import WORKLOADS, Figures, Workload
 
 __all__ = ["add_arguments", "bench"]
 
 OURS = ("engine", "core", "server")
+SERVER = "local server"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -62,14 +64,25 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
     )
     command.add_argument(
-        "--startup", type=int, default=0, metavar="N", help="only this: start the local server N times, by stages"
+        "--startup",
+        type=int,
+        default=0,
+        metavar="N",
+        help="only this: start the local server and each --host N times, by stages",
     )
     command.add_argument(
         "--soak",
         type=int,
         default=0,
         metavar="N",
-        help="instead: N requests to each server, and what is left of them",
+        help="instead: N requests to each server, and what is left of them; fails if it is too much",
+    )
+    command.add_argument(
+        "--memory-limit",
+        type=float,
+        default=LIMIT,
+        metavar="KIB",
+        help=f"that a request of --soak may leave in a process; default: {LIMIT}. A short soak needs a higher one",
     )
     command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json and OUTPUT.png")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
@@ -117,9 +130,9 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         layers = list(_layers(arguments, overrides, Path(folder)))
         if arguments.soak:
-            report(_soaks(layers, workloads, connections, arguments), arguments.output)
+            report(_soaks(layers, workloads, connections, arguments), arguments.output, arguments.memory_limit)
             return
-        turns = _Turns(workloads, connections, arguments, len(layers))
+        turns = Turns(workloads, connections, arguments, layers, _say)
         for group in [layers] if arguments.together else [[layer] for layer in layers]:
             with ExitStack() as stack:
                 for layer in group:
@@ -132,21 +145,34 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     _report(runs, idle, arguments)
     lost = sum(run.lost for run in runs)
     if lost:
-        raise OptionError(f"{lost} tokens were lost")
+        raise OptionError(f"{lost:,} tokens were lost")
 
 
 def _startup(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
-    if arguments.model_dir is None:
-        raise OptionError("--startup: expected a model directory", "model_dir")
-    starts: list[dict[str, float]] = []
+    """Of the local server, and of each --host."""
+    commands = dict(_named(given) for given in arguments.host)
+    if arguments.model_dir is None and not commands:
+        raise OptionError("--startup: expected a model directory or --host", "model_dir")
+    found: dict[str, list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
         for number in range(arguments.startup):
-            log = Path(folder) / f"{number}.log"
-            starts.append(startup(lambda: serve_command(arguments.model_dir, overrides), log))
-            _say(f"start {number + 1} of {arguments.startup}: {starts[-1]['total']:.2f} s")
-    print(startup_table(starts))
+            if arguments.model_dir is not None:
+                log = Path(folder) / f"{number}.log"
+                one = startup(serve_command(arguments.model_dir, overrides), log)
+                found.setdefault(SERVER, []).append(one)
+            for at, (name, command) in enumerate(commands.items()):
+                one = startup(command, Path(folder) / f"{number}-{at}.log", ours=False)
+                found.setdefault(name, []).append(one)
+            totals = ", ".join(f"{name} {starts[-1]['total']:.2f} s" for name, starts in found.items())
+            _say(f"start {number + 1} of {arguments.startup}: {totals}")
+    print("\n\n".join(f"{name}:\n\n{startup_table(starts)}" for name, starts in found.items()))
     if arguments.output:
-        arguments.output.with_suffix(".json").write_text(json.dumps({"starts": starts}, indent=1) + "\n")
+        arguments.output.with_suffix(".json").write_text(json.dumps({"starts": found}, indent=1) + "\n")
+
+
+def _named(given: str) -> tuple[str, str]:
+    name, _, command = given.partition("=")
+    return name, command
 
 
 def _soaks(
@@ -169,6 +195,8 @@ def _report(runs: Sequence[Figures], idle: dict[str, dict[str, float]], argument
     print(*filter(None, (table(runs), summary(runs))), sep="\n\n")
     if idle:
         print("\n" + idle_table(idle))
+    for note in notes(runs):
+        print("\n" + note)
     others = sorted(run.others for run in runs)
     middle = others[len(others) // 2]
     print(f"\nBeside the bench {middle:.2f} cores were busy in the median run, {others[-1]:.2f} at most.")
@@ -190,51 +218,6 @@ def _numbers(text: str) -> list[int]:
 
 def _say(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
-
-
-class _Turns:
-    """The runs of layers that are up, in their order."""
-
-    def __init__(
-        self, workloads: Sequence[Workload], connections: Sequence[int], arguments: argparse.Namespace, layers: int
-    ) -> None:
-        self._workloads = workloads
-        self._connections = connections
-        self._tokens: int = arguments.tokens
-        self._rounds: int = arguments.rounds
-        self._repeat: int = arguments.repeat
-        self._total = layers * self._repeat * len(workloads) * len(connections)
-        self._done = 0
-        self._begun = time.monotonic()
-
-    def of(self, layers: Sequence[Layer]) -> Iterator[Figures]:
-        """Warms each of them up, then measures them in turns."""
-        few = min(64, max(self._connections))
-        for layer in layers:
-            for number, workload in enumerate(self._workloads):
-                # What is compiled or allocated at first use is not measured.
-                layer.run(workload, prompts(few, 999_000 - 1000 * number), min(self._tokens, 20), few)
-        first = 0
-        for repeat in range(self._repeat):
-            for workload in self._workloads:
-                for connections in self._connections:
-                    requests = max(connections * self._rounds, min(connections * 6, 96))
-                    asked = prompts(requests, first)
-                    first += requests
-                    # In another order each time: whoever comes first gains or loses nothing by it.
-                    turn = repeat % len(layers)
-                    for layer in (*layers[turn:], *layers[:turn]):
-                        yield self._run(layer, workload, asked, connections, repeat)
-
-    def _run(self, layer: Layer, workload: Workload, asked: Sequence[str], connections: int, repeat: int) -> Figures:
-        run = layer.run(workload, asked, self._tokens, connections)
-        self._done += 1
-        left = (time.monotonic() - self._begun) / self._done * (self._total - self._done)
-        _say(
-            f"[{self._done}/{self._total}, {left / 60:.0f} min left] {layer.name}: {workload.name}, "
-            f"{connections} connections: {run.rate:,.0f} tokens/s"
-        )
-        return msgspec.structs.replace(run, repeat=repeat)
 
 
 def _idle(layers: Sequence[Layer], seconds: float) -> dict[str, dict[str, float]]:
@@ -262,12 +245,12 @@ def _layers(arguments: argparse.Namespace, overrides: dict[str, str], folder: Pa
         if "core" in wanted:
             yield CoreLayer(settings)
         if "server" in wanted:
-            yield CommandLayer("local server", serve_command(arguments.model_dir, overrides), folder / "server.log")
+            yield CommandLayer(SERVER, serve_command(arguments.model_dir, overrides), folder / "server.log")
     headers = {name.strip(): value.strip() for name, _, value in (one.partition(":") for one in arguments.header)}
     if not all(headers.values()):
         raise OptionError(f"--header: expected NAME: VALUE, got {', '.join(arguments.header)}", "header")
     for number, given in enumerate(arguments.host):
-        name, _, command = given.partition("=")
+        name, command = _named(given)
         yield CommandLayer(name, command, folder / f"host-{number}.log")
     for given in arguments.url:
         name, separator, url = given.partition("=http")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OTHERS", "measured", "own_memory", "process_roles"]
+__all__ = ["OTHERS", "measured", "memory", "process_roles"]
 
 OTHERS = "others"
 """All processes that are not measured."""
@@ -56,24 +56,22 @@ def process_roles(pid: int) -> Iterator[tuple[Any, str]]:
                 yield process, _role(process.cmdline(), process == root)
 
 
-def own_memory(pid: int) -> int:
-    """Bytes of memory that a process has written to and that no file backs, swapped out or not.
+def memory(pid: int) -> tuple[int, int]:
+    """Bytes of a process: its resident memory, and of its own that no file backs, swapped out or not.
 
-    The part of the resident memory that only the process itself can make less: pages of libraries come and go with the
-    memory that other processes need.
+    The second is what only the process itself can make less: pages of libraries are resident as long as nobody else
+    needs the memory.
     """
     import psutil
 
     status = Path(f"/proc/{pid}/status")
     if not status.parent.parent.joinpath("self").exists():
         # No Linux.
-        return int(psutil.Process(pid).memory_info().rss)
-    found = 0
-    for line in status.read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name in {"RssAnon", "VmSwap"}:
-            found += 1024 * int(value.split()[0])
-    return found
+        resident = int(psutil.Process(pid).memory_info().rss)
+        return resident, resident
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    found = {name: 1024 * int(fields[name].split()[0]) for name in ("VmRSS", "RssAnon", "VmSwap") if name in fields}
+    return found.get("VmRSS", 0), found.get("RssAnon", 0) + found.get("VmSwap", 0)
 
 
 ROLES = (

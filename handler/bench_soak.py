@@ -2,30 +2,29 @@
 
     batches of requests -> all connections closed, a rest -> memory, descriptors, threads of each process -> and again
 
-Batches take the workloads and the numbers of connections in turn. A first tenth warms up; from there on the slope of
-the memory is what a request leaves behind. During the rest a server can give back what it only kept for the next
-request.
+Batches take the workloads and the numbers of connections in turn; the two forms of a dialect, streamed and whole, have
+the same prompts, so that each text is held against the other. A first tenth warms up; from there on the slope of the
+memory is what a request leaves behind. During the rest a server can give back what it only kept for the next request.
+
+The verdict is on the processes that are ours: no token lost, no descriptor or thread more than when it was warm, and
+neither its resident memory nor the part of it that no file backs grows by more than the limit a request.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import cycle, product
-from pathlib import Path
+from itertools import cycle
 from typing import Protocol
 
 import msgspec
 
-from ..model.errors import OptionError
-from .bench_cpu import own_memory, process_roles
-from .bench_work import Figures, Workload, prompts
+from .bench_cpu import memory, process_roles
+from .bench_work import Measured, Workload, figures, prompts
 
-__all__ = ["Held", "Sample", "Soak", "Soaked", "report", "soak"]
+__all__ = ["NOTHING", "Held", "KiB", "MiB", "Sample", "Soak", "Soaked", "held", "soak"]
 
 BATCHES = 100
 SMALLEST = 50
@@ -55,7 +54,7 @@ class Soaked(Protocol):
 
     def start(self) -> None: ...
 
-    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Figures: ...
+    def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Measured: ...
 
     def stop(self) -> None: ...
 
@@ -63,10 +62,15 @@ class Soaked(Protocol):
 class Held(msgspec.Struct, frozen=True):
     """What a process has."""
 
-    memory: int
-    """Bytes of its own, without files (bench_cpu.own_memory)."""
+    resident: int
+    """Bytes, those of files that are mapped with them."""
+    own: int
+    """Bytes that no file backs (bench_cpu.memory)."""
     descriptors: int
     threads: int
+
+
+NOTHING = Held(0, 0, 0, 0)
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -83,26 +87,42 @@ class Soak(msgspec.Struct, frozen=True):
     requests: int
     lost: int
     """Tokens that were asked for and did not come. (A request without an answer ends the soak.)"""
+    unproven: int
+    """Answers whose tokens are as many as they say themselves (bench_work.Figures)."""
     seconds: float
     samples: tuple[Sample, ...]
     """The first one is from when it was warm."""
 
-    def slope(self, role: str) -> float:
-        """Bytes that a request adds to a process."""
-        points = [(sample.requests, sample.held[role].memory) for sample in self.samples if role in sample.held]
+    def slope(self, role: str, what: str = "own") -> float:
+        """Bytes that a request adds to a process; `what` is `own` or `resident`."""
+        points = [(one.requests, getattr(one.held[role], what)) for one in self.samples if role in one.held]
         if len(points) < 2:
             return 0.0
         return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
+
+    @property
+    def judged(self) -> list[str]:
+        """Its processes that are ours."""
+        return [role for role in self.samples[0].held if role not in NOT_OURS]
+
+    def faults(self, limit: float) -> list[str]:
+        """What is wrong with it; `limit` is in KiB a request."""
+        wrong = [f"{self.layer}: {self.lost:,} tokens were lost"] if self.lost else []
+        wrong += self.leaks
+        for role in self.judged:
+            for what, name in (("resident", "resident memory"), ("own", "memory without files")):
+                if (grows := self.slope(role, what) / KiB) > limit:
+                    much = f"{grows:.3f} KiB a request, expected {limit:g} at most"
+                    wrong.append(f"{self.layer}: the {role}'s {name} grows by {much}")
+        return wrong
 
     @property
     def leaks(self) -> list[str]:
         """Which process has more descriptors or threads at the end than when it was warm."""
         first, last = self.samples[0].held, self.samples[-1].held
         found: list[str] = []
-        for role, before in first.items():
-            if role in NOT_OURS:
-                continue
-            after = last.get(role)
+        for role in self.judged:
+            before, after = first[role], last.get(role)
             if after is None:
                 found.append(f"{self.layer}: the {role} is gone")
                 continue
@@ -120,9 +140,12 @@ def held(process_id: int | None) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for process, role in process_roles(process_id) if process_id is not None else ():
         with suppress(psutil.Error, OSError):
-            one, more = found.get(role, Held(0, 0, 0)), own_memory(process.pid)
+            one, (resident, own) = found.get(role, NOTHING), memory(process.pid)
             found[role] = Held(
-                one.memory + more, one.descriptors + process.num_fds(), one.threads + process.num_threads()
+                one.resident + resident,
+                one.own + own,
+                one.descriptors + process.num_fds(),
+                one.threads + process.num_threads(),
             )
     return found
 
@@ -148,29 +171,42 @@ def soak(
     """Asks `requests` times for `tokens` tokens; the layer is up. Raises what a request without an answer raises."""
     samples: list[Sample] = []
     size = max(SMALLEST, -(-requests // BATCHES))
-    turns = cycle(product(connections, workloads))
-    done = lost = 0
+    done = lost = unproven = 0
     seconds = 0.0
-    while done < requests:
-        number, workload = next(turns)
-        asked = prompts(min(size, requests - done), done)
-        began = time.monotonic()
-        lost += layer.run(workload, asked, tokens, number).lost
-        seconds += time.monotonic() - began
-        done += len(asked)
-        if done < WARM * requests or (samples and done % (BETWEEN * size)):
-            continue
-        if layer.process_id is not None:
-            time.sleep(rest)
-        found = held(layer.process_id) if samples else settled(layer.process_id, _Still())
-        samples.append(Sample(done, found))
-        sizes = ", ".join(f"{role} {one.memory / MiB:.1f} MiB" for role, one in found.items())
-        say(f"{layer.name}: {done:,} of {requests:,} requests, {done / seconds:,.0f}/s; {sizes}")
-    first = samples[0].held
-    ours = {role: one for role, one in first.items() if role not in NOT_OURS}
+    for number, forms in _turns(workloads, connections):
+        begun, pair = done, list[Measured]()
+        for workload in forms:
+            if done == requests:
+                break
+            asked = prompts(min(size, requests - done), begun)
+            began = time.monotonic()
+            pair.append(layer.run(workload, asked, tokens, number))
+            seconds += time.monotonic() - began
+            done += len(asked)
+            if done < WARM * requests or (samples and done % (BETWEEN * size)):
+                continue
+            if layer.process_id is not None:
+                time.sleep(rest)
+            found = held(layer.process_id) if samples else settled(layer.process_id, _Still())
+            samples.append(Sample(done, found))
+            sizes = ", ".join(f"{role} {one.resident / MiB:.1f} MiB" for role, one in found.items())
+            say(f"{layer.name}: {done:,} of {requests:,} requests, {done / seconds:,.0f}/s; {sizes}")
+        for one, other in zip(pair, pair[1:] + pair[:1], strict=True):
+            counted = figures(one, other.texts if other is not one else ())
+            lost, unproven = lost + counted.lost, unproven + counted.unproven
+        if done == requests:
+            break
+    ours = {role: one for role, one in samples[0].held.items() if role not in NOT_OURS}
     last = settled(layer.process_id, lambda now: not any(_more(one, now.get(role)) for role, one in ours.items()))
     samples.append(Sample(done, last))
-    return Soak(layer.name, done, lost, seconds, tuple(samples))
+    return Soak(layer.name, done, lost, unproven, seconds, tuple(samples))
+
+
+def _turns(workloads: Sequence[Workload], connections: Sequence[int]) -> Iterator[tuple[int, tuple[Workload, ...]]]:
+    """Numbers of connections, with the workloads of one dialect, for ever."""
+    dialects = dict.fromkeys(workload.dialect for workload in workloads)
+    forms = [tuple(one for one in workloads if one.dialect == dialect) for dialect in dialects]
+    return cycle([(number, form) for number in connections for form in forms])
 
 
 class _Still:
@@ -187,39 +223,3 @@ class _Still:
 
 def _more(before: Held, now: Held | None) -> bool:
     return now is not None and (now.descriptors > before.descriptors or now.threads > before.threads)
-
-
-COLUMNS = (
-    "layer", "requests", "a second", "tokens lost", "process", "MiB when warm", "MiB at the end",
-    "KiB a request", "descriptors", "threads",
-)  # fmt: skip
-
-
-def table(soaks: Iterable[Soak]) -> str:
-    """Markdown: a line for each process."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
-    for one in soaks:
-        first, last = one.samples[0].held, one.samples[-1].held
-        start = f"| {one.layer} | {one.requests:,} | {one.requests / one.seconds:,.0f} | {one.lost} |"
-        for role, before in first.items():
-            after = last.get(role, Held(0, 0, 0))
-            lines.append(
-                f"{start} {role} | {before.memory / MiB:.1f} | {after.memory / MiB:.1f} "
-                f"| {one.slope(role) / KiB:.3f} | {before.descriptors}, {after.descriptors} "
-                f"| {before.threads}, {after.threads} |"
-            )
-        if not first:
-            lines.append(start + " ? |" + " |" * (len(COLUMNS) - 5))
-    return "\n".join(lines)
-
-
-def report(soaks: Sequence[Soak], output: Path | None) -> None:
-    """Prints the table and writes OUTPUT.json; raises OptionError if something was lost or leaked."""
-    print(table(soaks))
-    sys.stdout.flush()
-    if output:
-        output.with_suffix(".json").write_text(json.dumps(msgspec.to_builtins(list(soaks)), indent=1) + "\n")
-    wrong = [f"{one.layer}: {one.lost} tokens were lost" for one in soaks if one.lost]
-    wrong += [leak for one in soaks for leak in one.leaks]
-    if wrong:
-        raise OptionError("; ".join(wrong))

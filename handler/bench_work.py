@@ -2,6 +2,11 @@
 
 A workload is one dialect's request, streamed or whole, for exactly so many tokens; every request has a prompt of its
 own, so that none finds another's in the prefix cache.
+
+Which tokens came is read off the text: it is compared with a reference, the text that the engine alone makes of the
+same prompt, or else what the same server gives in the dialect's other form, whole or streamed. Decoding is greedy, so
+both are the same but for near-ties; an answer with other words is `unproven`. All of that happens when the clock has
+stopped.
 """
 
 from __future__ import annotations
@@ -10,19 +15,34 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import msgspec
 
 from .bench_cpu import OTHERS
 
-__all__ = ["GENERATOR", "WORKLOADS", "Figures", "Timed", "Workload", "figures", "prompts", "quantile"]
+__all__ = [
+    "GENERATOR",
+    "GENERATOR_LIMIT",
+    "WORKLOADS",
+    "Figures",
+    "Measured",
+    "Timed",
+    "Workload",
+    "arrived",
+    "figures",
+    "other_form",
+    "prompts",
+    "quantile",
+]
 
 Body = dict[str, Any]
 
 GENERATOR = "load generator"
 """The name of its CPU time among those of the other processes."""
+GENERATOR_LIMIT = 0.85
+"""The share of a core from which on it is too near to its own bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +58,11 @@ class Workload:
     mark: re.Pattern[bytes]
     """What is found exactly once in every record that brings text."""
     tokens: Callable[[bytes, int], int]
-    """How many tokens a body has, given how many it should have; anything that is no such answer has none."""
+    """How many tokens a body says it has, given how many it should have; anything that is no such answer has none."""
+    text: Callable[[bytes], str]
+    """All text in it."""
+    counts: bool = False
+    """Whether every token has a record of its own, so that none needs a reference to be counted."""
 
 
 def prompts(number: int, first: int = 0) -> list[str]:
@@ -47,7 +71,7 @@ def prompts(number: int, first: int = 0) -> list[str]:
 
 
 def _lmi(prompt: str, tokens: int, stream: bool) -> Body:
-    parameters = {"max_new_tokens": tokens, "ignore_eos_token": True, "details": stream}
+    parameters = {"max_new_tokens": tokens, "do_sample": False, "ignore_eos_token": True, "details": stream}
     return {"inputs": prompt, "parameters": parameters, "stream": stream}
 
 
@@ -82,15 +106,14 @@ def _lines(body: bytes, expected: int) -> int:
     return sum("token" in document and "error" not in document for document in _documents(body))
 
 
-def _text(body: bytes, expected: int) -> int:
-    """A whole LMI answer does not count its tokens: it has all of them, or is an error."""
-    (document,) = _documents(body) or [{}]
+def _said(body: bytes, expected: int) -> int:
+    """A whole LMI answer does not say how many tokens it has: all of them, or it is an error."""
+    document = _whole(body)
     return expected if document.get("generated_text") and "error" not in document else 0
 
 
 def _usage(body: bytes, expected: int) -> int:
-    (document,) = _documents(body) or [{}]
-    return int((document.get("usage") or {}).get("completion_tokens") or 0)
+    return int((_whole(body).get("usage") or {}).get("completion_tokens") or 0)
 
 
 def _streamed_usage(body: bytes, expected: int) -> int:
@@ -102,27 +125,81 @@ def _streamed_usage(body: bytes, expected: int) -> int:
     return int(usage["completion_tokens"]) if usage else len(CONTENT.findall(body))
 
 
-TOKEN = re.compile(rb'\{"token":')
+def _whole(body: bytes) -> Body:
+    return next(iter(_documents(body)), {})
+
+
+def _line_texts(body: bytes) -> str:
+    return "".join(str((document.get("token") or {}).get("text") or "") for document in _documents(body))
+
+
+def _generated(body: bytes) -> str:
+    return str(_whole(body).get("generated_text") or "")
+
+
+def _contents(body: bytes, part: str) -> str:
+    choices = (choice for document in _documents(body) for choice in document.get("choices") or ())
+    return "".join(str((choice.get(part) or {}).get("content") or "") for choice in choices)
+
+
+TOKEN = re.compile(rb'"token": ?\{')
 CONTENT = re.compile(rb'"content": ?"(?!")')
 """Not of a chunk that only has a role."""
 GENERATED = re.compile(rb'"generated_text":')
 USAGE = re.compile(rb'"usage":')
 
-WORKLOADS: tuple[Workload, ...] = (
-    Workload("LMI stream, log_prob", "lmi", True, True, lambda text, n: _lmi(text, n, True), TOKEN, _lines),
-    Workload("LMI whole", "lmi", False, False, lambda text, n: _lmi(text, n, False), GENERATED, _text),
-    Workload("chat stream", "openai", True, False, lambda text, n: _chat(text, n, True), CONTENT, _streamed_usage),
-    Workload("chat whole", "openai", False, False, lambda text, n: _chat(text, n, False), USAGE, _usage),
+LMI_STREAM = Workload(
+    "LMI stream, log_prob", "lmi", True, True, lambda text, n: _lmi(text, n, True), TOKEN, _lines, _line_texts, True
 )
+LMI_WHOLE = Workload(
+    "LMI whole", "lmi", False, False, lambda text, n: _lmi(text, n, False), GENERATED, _said, _generated
+)
+CHAT_STREAM = Workload(
+    "chat stream", "openai", True, False, lambda text, n: _chat(text, n, True), CONTENT, _streamed_usage,
+    lambda body: _contents(body, "delta"),
+)  # fmt: skip
+CHAT_WHOLE = Workload(
+    "chat whole", "openai", False, False, lambda text, n: _chat(text, n, False), USAGE, _usage,
+    lambda body: _contents(body, "message"),
+)  # fmt: skip
+WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOLE)
+
+
+def other_form(workload: Workload) -> Workload:
+    """Of the same dialect: whole for streamed, streamed for whole."""
+    return next(one for one in WORKLOADS if one.dialect == workload.dialect and one.stream != workload.stream)
 
 
 @dataclass(slots=True)
 class Timed:
-    """One answer: when it was asked for, when its records came, how many tokens it has; seconds on one clock."""
+    """One answer: when it was asked for, when its records came, how many tokens it says it has, and its text; seconds
+    on one clock."""
 
     sent: float
     records: list[float]
     tokens: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One run of one layer."""
+
+    layer: str
+    workload: Workload
+    connections: int
+    asked: int
+    """Tokens, in each request."""
+    answers: Sequence[Timed]
+    """In the prompts' order."""
+    seconds: float
+    cpu: dict[str, float]
+    """What bench_cpu.measured found."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Of the answers."""
+        return [answer.text for answer in self.answers]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +212,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     lost: int
     """Tokens that were asked for and did not come."""
+    unproven: int
+    """Answers whose tokens are those that they say they have: there was no reference, or it has other words."""
     seconds: float
     ttft: tuple[float, float]
     """p50 and p99 of the time from a request to its first record."""
@@ -154,8 +233,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def generator(self) -> float:
-        """The share of a core that the load generator used."""
+        """The share of a core that the load generator used; it has one thread."""
         return self.cpu.get(GENERATOR, 0.0) / self.seconds
+
+    @property
+    def generator_bound(self) -> bool:
+        """Whether it was so busy that it may be what was measured."""
+        return self.generator > GENERATOR_LIMIT
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -164,31 +248,42 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def figures(
-    layer: str,
-    workload: Workload,
-    connections: int,
-    *,
-    asked: int,
-    answers: Sequence[Timed],
-    seconds: float,
-    cpu: dict[str, float],
-) -> Figures:
-    """The figures of answers to requests that asked for `asked` tokens each. `cpu` is what `measured` found."""
-    used = {role: spent for role, spent in cpu.items() if role != OTHERS}
+def arrived(answer: Timed, asked: int, reference: str | None) -> tuple[int, bool]:
+    """How many tokens an answer has, and whether its text proves it.
+
+    One whose text is the reference with pieces cut out has lost as large a share of the tokens, and one at least.
+    """
+    if reference is None:
+        return answer.tokens, False
+    if answer.text == reference:
+        return answer.tokens, True
+    rest = iter(reference)
+    if not all(character in rest for character in answer.text):
+        return answer.tokens, False
+    lost = -(-asked * (len(reference) - len(answer.text)) // len(reference))
+    return min(answer.tokens, asked - lost), True
+
+
+def figures(measured: Measured, references: Sequence[str] = (), repeat: int = 0) -> Figures:
+    """What a run comes to; `references` are texts for its prompts, as many as are known, from the first one on."""
+    answers, asked, cpu, counts = measured.answers, measured.asked, measured.cpu, measured.workload.counts
     first = [answer.records[0] - answer.sent for answer in answers if answer.records]
     gaps = [after - before for answer in answers for before, after in pairwise(answer.records)]
-    tokens = sum(answer.tokens for answer in answers)
+    pairs = zip_longest(answers, references[: len(answers)])
+    found = [(*arrived(answer, asked, reference), reference) for answer, reference in pairs]
     return Figures(
-        layer=layer,
-        workload=workload.name,
-        connections=connections,
+        layer=measured.layer,
+        workload=measured.workload.name,
+        connections=measured.connections,
         requests=len(answers),
-        tokens=tokens,
-        lost=asked * len(answers) - tokens,
-        seconds=seconds,
+        tokens=sum(tokens for tokens, _, _ in found),
+        # One that has more than it should makes up for nothing that another lacks.
+        lost=sum(max(0, asked - tokens) for tokens, _, _ in found),
+        unproven=sum(not proven and not (counts and reference is None) for _, proven, reference in found),
+        seconds=measured.seconds,
         ttft=(quantile(first, 0.5), quantile(first, 0.99)),
         gap=(quantile(gaps, 0.5), quantile(gaps, 0.99)),
-        cpu=used,
-        others=cpu.get(OTHERS, 0.0) / seconds,
+        cpu={role: spent for role, spent in cpu.items() if role != OTHERS},
+        repeat=repeat,
+        others=cpu.get(OTHERS, 0.0) / measured.seconds,
     )

@@ -26,6 +26,7 @@ from .generation import Conversation, Generation
 from .group import Group
 from .images import Image
 from .options import Settings
+from .startup import mark
 from .tokenizer import Tokenizer
 from .vllm_beam import BeamRuns, VllmRun
 from .vllm_chat import ChatSide
@@ -88,7 +89,10 @@ class VllmEngine:
         self._llm, self._stats = start_vllm(settings, self._typical)
         self._texts = Texts(self._llm, self._most)
         import vllm
+        import vllm.parser
 
+        # What conversations need of vLLM (ChatSide), as its own server does; the first request would wait for it.
+        mark("vLLM's parsers")
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend

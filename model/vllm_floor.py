@@ -1,7 +1,7 @@
 """vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor FD`, a job a line on standard input.
 
     {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true, "chat": false}
-      -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...]}
+      -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...], "texts": [its text, ...]}
 
 The first line of input is the Settings, as msgpack in base64; an empty object comes once the engine is up. AsyncLLM has
 its engine core in a process of its own, as in vLLM's own server; answers that are streamed come as deltas, others at
@@ -16,7 +16,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -51,11 +50,16 @@ class Floor:
             output_kind=RequestOutputKind.DELTA if job["stream"] else RequestOutputKind.FINAL_ONLY,
         )
         waiting = enumerate(job["prompts"])
-        times: list[list[float]] = []
+        times: list[list[float]] = [[] for _ in job["prompts"]]
+        pieces: list[list[str]] = [[] for _ in job["prompts"]]
         start = time.perf_counter()
-        render = self._rendered if job["chat"] else str
-        await asyncio.gather(*(self._connection(waiting, render, params, times) for _ in range(job["connections"])))
-        return {"seconds": time.perf_counter() - start, "times": times}
+
+        async def connection() -> None:
+            for number, prompt in waiting:
+                await self._answer((number, prompt, job["chat"]), params, times[number], pieces[number])
+
+        await asyncio.gather(*(connection() for _ in range(job["connections"])))
+        return {"seconds": time.perf_counter() - start, "times": times, "texts": ["".join(made) for made in pieces]}
 
     def _rendered(self, text: str) -> Any:
         """The prompt that a chat with one message becomes; the message itself where the model has no template."""
@@ -65,24 +69,19 @@ class Floor:
         rendered = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return {"prompt_token_ids": self._tokenizer.encode(rendered, add_special_tokens=False)}
 
-    async def _connection(
-        self,
-        waiting: Iterator[tuple[int, str]],
-        render: Callable[[str], Any],
-        params: Any,
-        times: list[list[float]],
-    ) -> None:
-        """One request after the other; notes for each when its outputs came, in seconds from its start."""
-        for number, prompt in waiting:
-            start = time.perf_counter()
-            came: list[float] = []
-            count = 0
-            async for output in self._llm.generate(render(prompt), params, f"{number}-{start}"):
-                came.append(time.perf_counter() - start)
-                count += len(output.outputs[0].token_ids)
-            if count != params.max_tokens:
-                raise RuntimeError(f"the engine alone gave {count} tokens of {params.max_tokens}")
-            times.append(came)
+    async def _answer(self, asked: tuple[int, str, bool], params: Any, came: list[float], made: list[str]) -> None:
+        """Notes when the request's outputs came, in seconds from its start, and their texts."""
+        start = time.perf_counter()
+        number, text, chat = asked
+        prompt = self._rendered(text) if chat else text
+        count = 0
+        async for output in self._llm.generate(prompt, params, f"{number}-{start}"):
+            came.append(time.perf_counter() - start)
+            (sequence,) = output.outputs
+            count += len(sequence.token_ids)
+            made.append(sequence.text)
+        if count != params.max_tokens:
+            raise RuntimeError(f"the engine alone gave {count} tokens of {params.max_tokens}")
 
     def close(self) -> None:
         """Ends the engine."""

@@ -16,17 +16,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from msgspec import structs
 
 from lmi.handler.bench_cpu import OTHERS, measured
 from lmi.handler.bench_load import Answered, run_load
-from lmi.handler.bench_report import idle_table, summary, table
+from lmi.handler.bench_report import idle_table, notes, ratios, summary, table, write_json
 from lmi.handler.bench_startup import stages_in, startup, startup_table
-from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Timed, figures, prompts, quantile
+from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
 from lmi.handler.cli import main
 from lmi.model.errors import OptionError
 
-from .endpoints import Host, model_directory
+from .endpoints import Host, Server, model_directory
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 LINE = b'{"token":{"id":1}}\n'
@@ -53,8 +52,14 @@ def test_times_of_records_that_arrive_together() -> None:
 def test_times_of_records_that_arrive_torn() -> None:
     sent = HEAD + chunk(LINE) + chunk(LINE)
     bytewise = Answered(0, 0.0, [(float(at), sent[at : at + 1]) for at in range(len(sent))])
-    ends = [sent.index(b'{"token":') + 8, sent.rindex(b'{"token":') + 8]
+    ends = [sent.index(b'{"token":{') + 9, sent.rindex(b'{"token":{') + 9]
     assert bytewise.times(TOKEN) == [float(end) for end in ends]
+
+
+def test_records_of_other_servers() -> None:
+    """TGI's lines begin with the index."""
+    lines = b'data:{"index":1,"token":{"id":2,"text":"\\"token\\":{"}}\n\n{"generated_text":"a", "token": {"id":3}}'
+    assert len(TOKEN.findall(lines)) == 2
 
 
 def test_a_chunk_that_has_only_a_role_is_not_the_first_text() -> None:
@@ -162,15 +167,22 @@ DONE = b"data: [DONE]\n\n"
         (CHAT_WHOLE, b"", 0),
     ],
 )
-def test_tokens_of_an_answer(tokens: Callable[[bytes, int], int], body: bytes, expected: int) -> None:
+def test_tokens_that_an_answer_says_it_has(tokens: Callable[[bytes, int], int], body: bytes, expected: int) -> None:
     assert tokens(body, 5) == expected
 
 
-def run(layer: str, rate: int, connections: int = 1, repeat: int = 0) -> Figures:
-    answers = [Timed(0.0, [0.5, 0.6, 0.8], rate - 1), Timed(0.0, [0.7], rate)]
-    cpu = {"engine core": 1.0, "load generator": 0.5, "others": 0.6}
-    made = figures(layer, WORKLOADS[0], connections, asked=rate, answers=answers, seconds=2.0, cpu=cpu)
-    return structs.replace(made, repeat=repeat)
+def run(layer: str, rate: int, connections: int = 1, repeat: int = 0, generator: float = 0.5) -> Figures:
+    answers = [Timed(0.0, [0.5, 0.6, 0.8], rate - 1, "a"), Timed(0.0, [0.7], rate, "b")]
+    made = Measured(
+        layer=layer,
+        workload=WORKLOADS[0],
+        connections=connections,
+        asked=rate,
+        answers=answers,
+        seconds=2.0,
+        cpu={"engine core": 1.0, "load generator": generator, "others": 0.6},
+    )
+    return figures(made, repeat=repeat)
 
 
 def test_figures() -> None:
@@ -225,6 +237,40 @@ def test_what_was_measured_once_is_compared_with_nothing() -> None:
     assert summary(both) == f"| ratio to engine alone, 64 connections | {name} |\n| --- | --- |\n| server | 0.90 |"
 
 
+def test_a_load_generator_that_is_too_busy_is_told_of(tmp_path: Path) -> None:
+    idle, busy = run("server", 100, 1, generator=1.6), run("server", 100, 64, generator=1.8)
+    assert (idle.generator_bound, busy.generator_bound) == (False, True)
+    (warning,) = [note for note in notes([idle, busy]) if note.startswith("WARNING")]
+    assert "used more than 85 % of the one core that it can use in 1 of 2 runs" in warning
+    assert warning.endswith(f"measured there: server, {WORKLOADS[0].name}, 64 connections (90 % at most).")
+    assert len(notes([idle])) == 1
+    write_json(tmp_path / "result.json", [idle, busy], {}, {})
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["generator_bound"] is True
+    assert result["ratios"] == ratios([idle, busy])
+    assert [(one["generator"], one["generator_bound"]) for one in result["runs"]] == [(0.8, False), (0.9, True)]
+
+
+def test_ratios_in_the_json() -> None:
+    rates = {"engine alone": {1: (100, 300, 200), 64: (1000,)}, "server": {1: (90, 150, 160), 64: (900,)}}
+    runs = [
+        run(layer, rate, number, at)
+        for layer, given in rates.items()
+        for number, several in given.items()
+        for at, rate in enumerate(several)
+    ]
+    alone, _, server, more = ratios(runs)
+    assert (alone["ratio"], alone["to"], alone["more_ttft"], alone["gap_ratio"]) == (1.0, "engine alone", 0.0, 1.0)
+    assert (server["layer"], server["workload"], server["connections"]) == ("server", WORKLOADS[0].name, 1)
+    assert server["ratio"] == pytest.approx(0.8, abs=0.001)
+    assert server["all"] == pytest.approx([0.9, 0.5, 0.8], abs=0.005)
+    assert "fewer_connections" not in server
+    assert more["ratio"] == pytest.approx(0.9, abs=0.001)
+    assert more["fewer_connections"] == 1
+    assert more["ratio_to_fewer_connections"] == pytest.approx(10, rel=0.01)
+    assert "ratio" not in ratios([run("engine alone", 100, 1), run("server", 90, 64)])[1]
+
+
 def test_cpu_time_of_processes() -> None:
     burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=subprocess.PIPE) as child:
@@ -271,16 +317,31 @@ def test_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
         (workload.name, number) for workload in WORKLOADS for number in (1, 4)
     ]
     assert all(one["lost"] == 0 and one["tokens"] == 12 * one["requests"] for one in runs)
+    assert all(one["unproven"] == 0 for one in runs)
     assert all(0 < one["ttft"][0] <= one["ttft"][1] for one in runs)
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
     assert done.stdout.count("| there |") == len(runs) + done.stdout.count("| rate at 4 connections to that at 1 |")
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("host", ["server"], indirect=True)
+def test_one_dialect_of_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
+    asked = ["--layers", "", "--url", f"{host.url}/v1/chat/completions", "--dialect", "openai", "--model", "demo"]
+    done = bench(*asked, "-o", str(tmp_path / "result"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [one["workload"] for one in result["runs"]] == ["chat stream", "chat stream", "chat whole", "chat whole"]
+    assert (result["lost"], result["unproven"]) == (0, 0)
+    # This path takes no other dialect.
+    assert bench(*asked[:4], "--dialect", "lmi").returncode == 1
+
+
+@pytest.mark.engine
 def test_a_host_tells_how_its_start_went(host: Host) -> None:
     log = host.log_text()
     ours, engines = stages_in(log, "ready after [^:]*: "), stages_in(log, "the engine's process: ")
-    assert list(ours) == ["imports, options", "code of the user's", "engine's process"]
+    before = [] if isinstance(host, Server) else ["djl_python"]
+    assert list(ours) == [*before, "imports, options", "code of the user's", "engine's process"]
     assert list(engines) == [
         "interpreter, imports of ours",
         "settings",
@@ -288,6 +349,7 @@ def test_a_host_tells_how_its_start_went(host: Host) -> None:
         "options",
         "vLLM's configuration",
         "vLLM's engine",
+        "vLLM's parsers",
         "tokenizer, templates",
     ]
     assert sum(engines.values()) == pytest.approx(ours["engine's process"], rel=0.2)
@@ -309,7 +371,7 @@ served.serve_forever()
 
 
 def test_start_up_by_stages(tmp_path: Path) -> None:
-    found = startup(lambda: [sys.executable, "-c", SERVER], tmp_path / "log")
+    found = startup([sys.executable, "-c", SERVER], tmp_path / "log")
     assert found.pop("total") - found.pop("server up") == pytest.approx(0.04)
     assert found.pop("spawn, messages") == pytest.approx(0.0)
     assert found == {
@@ -320,10 +382,42 @@ def test_start_up_by_stages(tmp_path: Path) -> None:
         "of it: weights": 0.25,
         "engine: tokenizer, templates": 0.0,
     }
-    starts = [{"server up": seconds, "total": 2.0} for seconds in (0.1, 0.3, 0.2)]
+    assert "host's own" in startup([sys.executable, "-c", SERVER], tmp_path / "log", ours=False)
+
+
+def test_start_up_of_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With totals and shares, as the local server's."""
+    host = shlex.join([sys.executable, "-c", SERVER])
+    main(["bench", "--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "there:"
+    assert [line.split(" | ")[0] for line in lines[4:]] == [
+        "| host: imports, options",
+        "| host: code of the user's",
+        "| spawn, messages",
+        "| engine: interpreter, imports of ours",
+        "| engine: vLLM's engine",
+        "| of it: weights",
+        "| engine: tokenizer, templates",
+        "| host's own",
+        "| total",
+        "| all of ours",
+    ]
+    starts = json.loads((tmp_path / "result.json").read_text())["starts"]["there"]
+    assert [start["total"] > 0 for start in starts] == [True, True]
+
+
+def test_what_is_ours_of_a_start() -> None:
+    starts = [
+        {"engine: import vllm": 1.0, "engine: tokenizer, templates": 0.04, "server up": seconds, "total": 2.0}
+        for seconds in (0.1, 0.3, 0.2)
+    ]
     assert startup_table(starts).splitlines()[2:] == [
-        "| server up | 0.20 | 10.0 | ours |",
+        "| engine: import vllm | 1.00 | 50.0 |  |",
+        "| engine: tokenizer, templates | 0.04 | 2.0 | ours |",
+        "| server up | 0.20 | 10.0 | **ours, above 2 %** |",
         "| total | 2.00 | 100.0 |  |",
+        "| all of ours | 0.24 | 12.0 |  |",
     ]
 
 
@@ -357,7 +451,7 @@ def test_the_engine_alone_and_the_core(demo_model: Path, tmp_path: Path) -> None
         for number in (1, 4)
         for layer in ("engine alone", "core, no host")
     ]
-    assert all(one["lost"] == 0 for one in result["runs"])
+    assert all((one["lost"], one["unproven"]) == (0, 0) for one in result["runs"])
     alone, core = result["runs"][-2:]
     assert set(alone["cpu"]) == {"engine front", "engine core"}
     assert {"host", "engine process"} <= set(core["cpu"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from lmi.handler.bench_cpu import own_memory
+from lmi.handler.bench_cpu import memory
 
 from ..djl.hosting import DjlHost, HostError
 from ..endpoints import Host, engine_process, model_directory, start
@@ -82,7 +82,7 @@ class Victim:
         sizes: dict[str, int] = {}
         for role, process in self.processes().items():
             with suppress(OSError):
-                sizes[role] = own_memory(process.pid)
+                _, sizes[role] = memory(process.pid)
         return sizes
 
     def alive(self) -> dict[str, int]:

@@ -46,7 +46,7 @@ class Report:
     after: dict[str, int]
     storm: Storm
     memory: list[tuple[float, dict[str, int]]] = field(default_factory=list[tuple[float, dict[str, int]]])
-    """When, and bytes by process (bench_cpu.own_memory)."""
+    """When, and bytes by process without files (bench_cpu.memory)."""
 
     def growth(self) -> dict[str, tuple[float, float]]:
         """Memory of each process when warm and at the end, as medians over a tenth of the time in between."""

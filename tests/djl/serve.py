@@ -1,15 +1,20 @@
 """A model directory behind the real DJL engine, as a command: `python -m tests.djl.serve MODEL_DIR MODE`.
 
-MODE is rolling, async or dynamic. Prints the URL, and ends with its standard input: a layer for `lmi bench --host`.
+MODE is rolling, async or dynamic. Prints how the start went, as the worker's log tells it, and the URL, and ends with
+its standard input: a layer for `lmi bench --host`.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 from ..endpoints import djl_host
+
+START = re.compile(r".*(?:ready after|the engine's process: |Loading weights took|init engine \().*")
+"""Lines that `lmi bench --startup` reads."""
 
 
 def main(model_dir: str, mode: str, *properties: str) -> None:
@@ -18,6 +23,7 @@ def main(model_dir: str, mode: str, *properties: str) -> None:
         pairs = dict(pair.split("=", 1) for pair in properties)
         running = djl_host(Path(model_dir), Path(folder) / "log", mode=mode, properties=pairs)
         try:
+            print(*START.findall(running.log_text()), sep="\n")
             print(running.url, flush=True)
             sys.stdin.read()
         finally:

@@ -1,0 +1,96 @@
+"""The order in which the bench measures, and what each answer is held against once it has come.
+
+    for each repeat, workload, number of connections:  the layers that are up, in turns --> Measured --> Figures
+
+The reference of an answer is the engine alone's text for the same prompt. Where the engine alone is not among the
+layers, each of them is asked once more, for the dialect's other form, and no clock runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ..model.errors import StartError
+from .bench_engines import FloorLayer
+from .bench_layers import Layer
+from .bench_work import Figures, Measured, Workload, figures, other_form, prompts
+
+__all__ = ["Turns"]
+
+Turn = tuple[int, str, int]
+"""Which repeat, workload and number of connections."""
+
+
+class Turns:
+    """The runs of layers that are up, in their order."""
+
+    def __init__(
+        self,
+        workloads: Sequence[Workload],
+        connections: Sequence[int],
+        arguments: argparse.Namespace,
+        layers: Sequence[Layer],
+        say: Callable[[str], None],
+    ) -> None:
+        """`layers` are all that there will be; `of` is then called with those that are up."""
+        self._workloads = workloads
+        self._connections = connections
+        self._tokens: int = arguments.tokens
+        self._rounds: int = arguments.rounds
+        self._repeat: int = arguments.repeat
+        self._say = say
+        self._total = len(layers) * self._repeat * len(workloads) * len(connections)
+        self._done = 0
+        self._begun = time.monotonic()
+        self._alone = any(isinstance(layer, FloorLayer) for layer in layers)
+        self._references: dict[Turn, list[str]] = {}
+        """The engine alone's texts."""
+
+    def of(self, layers: Sequence[Layer]) -> Iterator[Figures]:
+        """Warms each of them up, then measures them in turns."""
+        few = min(64, max(self._connections))
+        for layer in layers:
+            for number, workload in enumerate(self._workloads):
+                # What is compiled or allocated at first use is not measured.
+                layer.run(workload, prompts(few, 999_000 - 1000 * number), min(self._tokens, 20), few)
+        first = 0
+        for repeat in range(self._repeat):
+            for workload in self._workloads:
+                for connections in self._connections:
+                    requests = max(connections * self._rounds, min(connections * 6, 96))
+                    asked = prompts(requests, first)
+                    first += requests
+                    # In another order each time: whoever comes first gains or loses nothing by it.
+                    start = repeat % len(layers)
+                    turn = (*layers[start:], *layers[:start])
+                    found = [(layer, self._run(layer, workload, asked, connections)) for layer in turn]
+                    for layer, measured in found:
+                        if isinstance(layer, FloorLayer):
+                            self._references[repeat, workload.name, connections] = measured.texts
+                    for layer, measured in found:
+                        yield figures(measured, self._reference(layer, measured, asked, repeat), repeat)
+
+    def _run(self, layer: Layer, workload: Workload, asked: Sequence[str], connections: int) -> Measured:
+        run = layer.run(workload, asked, self._tokens, connections)
+        self._done += 1
+        left = (time.monotonic() - self._begun) / self._done * (self._total - self._done)
+        self._say(
+            f"[{self._done}/{self._total}, {left / 60:.0f} min left] {layer.name}: {workload.name}, "
+            f"{connections} connections: {figures(run).rate:,.0f} tokens/s"
+        )
+        return run
+
+    def _reference(self, layer: Layer, measured: Measured, asked: Sequence[str], repeat: int) -> Sequence[str]:
+        """Texts for the prompts; none where each token has come in a record of its own, or none can be had."""
+        workload = measured.workload
+        if self._alone:
+            return self._references[repeat, workload.name, measured.connections]
+        if workload.counts:
+            return ()
+        try:
+            return layer.run(other_form(workload), asked, self._tokens, measured.connections).texts
+        except StartError as refused:
+            self._say(f"nothing to compare the texts of {workload.name} with: {refused}")
+            return ()
