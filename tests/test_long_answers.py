@@ -324,7 +324,7 @@ async def test_an_answer_that_would_be_too_long_ends_alone(host: Host, request: 
     beside = {"inputs": plain.prompt, "parameters": {"max_new_tokens": 200}}
     asked = body(450)
     if request.node.callspec.params["host"] != "server":
-        asked["messages"][0]["content"] = "word " * 1000
+        asked["messages"][0]["content"] = "word " * 400
         asked |= {"prompt_logprobs": 20, "max_tokens": 1}
     async with client(host) as http:
         big, short = await asyncio.gather(http.post(asked), http.post(beside))

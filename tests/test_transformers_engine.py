@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from lmi.model.answer_size import TOKEN
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 from lmi.model.errors import (
     ContextError,
@@ -26,6 +27,7 @@ from lmi.model.errors import (
 )
 from lmi.model.events import Delta, Event, Failed, Started, Token
 from lmi.model.generation import Beams, Conversation, Generation, Guide, Sampling
+from lmi.model.long_prompt import PIECE
 from lmi.model.options import Settings, load_settings
 
 from . import backends
@@ -447,6 +449,88 @@ def test_a_prompt_that_cannot_be_computed_fails_alone(backend: Any, monkeypatch:
     (only,) = failed
     assert isinstance(only, Failed)
     assert "no luck" in only.message
+
+
+@pytest.mark.parametrize("kind", ["text", "messages"])
+def test_of_a_prompt_that_is_far_too_long_a_part_is_tokenized(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    long = "a " * 10_000_000
+    prompt: Any = long if kind == "text" else Conversation(messages=({"role": "user", "content": long},))
+    seen = watch(backend, monkeypatch)
+    with pytest.raises(
+        ContextError, match=r"^prompt: expected a prompt of at most 2047 tokens .*got more: 2000\d{4} c"
+    ):
+        backend.prepare(1, generation(prompt))
+    assert seen
+    assert max(seen) <= PIECE
+    assert sum(seen) <= 2 * PIECE
+
+
+def test_of_a_prompt_that_is_cut_the_end_is_tokenized(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question("plain")
+    ids = backend.prepare(1, generation("some words, " * 10_000 + asked.prompt, truncate=500)).prompt_ids
+    seen = watch(backend, monkeypatch)
+    assert backend.prepare(1, generation("some words, " * 1_000_000 + asked.prompt, truncate=500)).prompt_ids == ids
+    assert seen
+    assert max(seen) <= 8 * 500 + PIECE
+
+
+def watch(backend: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long the texts are that the tokenizer is given, from now on."""
+    seen: list[int] = []
+    kind = type(backend._loaded.tokenizer)
+    call = kind.__call__
+
+    def watching(self: Any, text: str, **named: Any) -> Any:
+        seen.append(len(text))
+        return call(self, text, **named)
+
+    monkeypatch.setattr(kind, "__call__", watching)
+    return seen
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_answer_that_becomes_too_long_ends_on_its_way(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    tokens, n, likely = 20, 2, 5
+    one = generation("Count up.", stream=stream, n=n, max_tokens=tokens, ignore_eos=True, logprobs=likely)
+    asked = question("plain")
+    most = n * tokens * (1 + likely) * TOKEN
+    for limit, ended in ((most, False), (most - 1, True)):
+        monkeypatch.setattr(backend, "_longest", limit)
+        events, beside = run(backend, one, generation(asked.prompt, stream=True, max_tokens=200))
+        assert text(beside) == asked.answer
+        assert isinstance(events[-1], Failed) is (ended and not stream)
+        if isinstance(events[-1], Failed):
+            assert "option.max_answer_bytes" in events[-1].message
+
+
+class Faulty:
+    """A splitter that is at fault."""
+
+    reasoning_tokens = 0
+
+    def feed(self, tokens: Any, *, ended: bool) -> Any:
+        raise KeyError("a fault")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_fault_of_a_splitter_ends_its_generation_alone(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    asked = question("long")
+    monkeypatch.setattr(backend._requests._chat, "splitter", lambda *_: Faulty())
+    talk = generation(asking("plain"), stream=stream, max_tokens=20, n=2)
+    beside, failed = run(backend, generation(asked.prompt, max_tokens=300), talk)
+    assert text(beside) == asked.answer
+    assert isinstance(failed[-1], Failed)
+    assert failed[-1].message == "the answer could not be decoded: 'a fault'"
+    assert not any(isinstance(event, Delta) for event in failed)
+    assert not backend._sequences
+    assert not backend._groups
+    assert not backend.busy
 
 
 def asking(kind: str, **fields: Any) -> Conversation:
