@@ -7,7 +7,7 @@ CompletionOutput -> OutputReader.read -> TextStream -> text, tokens;  OutputRead
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -149,8 +149,8 @@ class OutputReader:
         # vLLM can be told to end a sequence that repeats itself.
         return ("stop", None) if reason == "repetition" else ("abort", None)
 
-    def _top(self, entry: Mapping[int, Any], wanted: int, token_bytes: bool = False) -> tuple[TopToken, ...]:
-        """The `wanted` most likely tokens of a position."""
+    def _top(self, entry: Any, wanted: int, token_bytes: bool = False) -> tuple[TopToken, ...]:
+        """The `wanted` most likely tokens of a position; `entry` is vLLM's dictionary."""
         if not wanted:
             return ()
         best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi import formatters
-from lmi.formatters import Answer, Call, Request, body_size, receive
+from lmi.formatters import Answer, Call, Request, body_size, json_body, receive
 from lmi.formatters.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.fields import LARGEST_ID, read_ids
 from lmi.formatters.openai_chat import DOCUMENTS
@@ -42,7 +41,7 @@ def listed(one: bytes, count: int, before: bytes = b'{"messages":[', after: byte
 @pytest.mark.parametrize("path", ["/invocations", "/v1/chat/completions"])
 def test_seventy_megabytes_of_messages_are_not_read(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     decoded: list[int] = []
-    monkeypatch.setattr(formatters, "_decode", lambda body: decoded.append(len(body)))
+    monkeypatch.setattr(json_body, "_decode", lambda body: decoded.append(len(body)))
     body = listed(MESSAGE, SIZE // (len(MESSAGE) + 1))
     assert len(body) > 0.99 * SIZE
     assert f"the body: expected at most {STRINGS} strings, got " in refusal(body, path=path)

@@ -46,7 +46,7 @@ def test_every_number_is_told(bench: Bench) -> None:
     assert reported is not None
     line, metrics = reported
     assert line == (
-        "in 60 s: requests=4 aborted=1 failed=1 ok=1 refused=1 in_flight=1 running=5 waiting=2 kv_cache=0.250 "
+        "in 60 s: requests=4 aborted=1 failed=1 ok=1 refused=1 in_flight=1 running=5 waiting=2 tasks=0 kv_cache=0.250 "
         "prompt_tokens=7 generated_tokens=3 first_token=0.5000s inter_token=0.5000s total=1.5000s "
         "error_generation_failed=1 error_invalid_parameter=1 engine_deaths=1"
     )
@@ -62,6 +62,7 @@ def test_every_number_is_told(bench: Bench) -> None:
         "LmiInFlight.Count:1|#Level:Host|g",
         "LmiRunning.Count:5|#Level:Host|g",
         "LmiWaiting.Count:2|#Level:Host|g",
+        "LmiTasks.Count:0|#Level:Host|g",
         "LmiKvCacheUsage.Percent:25.000|#Level:Host|g",
         "LmiTimeToFirstToken.Milliseconds:500.000|#Level:Host|g",
         "LmiInterTokenLatency.Milliseconds:500.000|#Level:Host|g",
@@ -138,7 +139,7 @@ async def test_behind_djl(kind: str, demo_model: Path, tmp_path: Path) -> None:
         assert told["LmiTimeToFirstToken"] > 0
         assert told["LmiInterTokenLatency"] > 0
         text = host.log_text()
-        assert re.search(r"in 1 s: .*in_flight=\d+ running=\d+ waiting=\d+ kv_cache=\d", text)
+        assert re.search(r"in 1 s: .*in_flight=\d+ running=\d+ waiting=\d+ tasks=\d+ kv_cache=\d", text)
         assert re.search(r"first_token=\d\S+s inter_token=\d\S+s total=\d", text)
         assert re.search(r"in 1 s: .* error_invalid_parameter=1", text)
     finally:

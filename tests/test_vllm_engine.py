@@ -102,7 +102,8 @@ def test_what_is_not_streamed_is_built_once(backend: Any, monkeypatch: pytest.Mo
 
     built: list[list[int]] = []
     kinds: list[Any] = []
-    real, add = output_processor.CompletionOutput, backend._llm.add_request
+    theirs: Any = output_processor
+    real, add = theirs.CompletionOutput, backend._llm.add_request
 
     def build(*arguments: Any, **named: Any) -> Any:
         output = real(*arguments, **named)

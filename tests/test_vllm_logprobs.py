@@ -36,7 +36,8 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     from vllm.v1.engine import logprobs
 
     made: list[int] = []
-    real = logprobs.append_logprobs_for_next_position
+    theirs: Any = logprobs
+    real = theirs.append_logprobs_for_next_position
 
     def append(*arguments: Any) -> None:
         made.append(arguments[-1])
