@@ -207,7 +207,8 @@ class _Connection(uvicorns.HttpToolsProtocol):
         self._count(len(name) + len(value) + len(": \r\n"))
 
     def on_headers_complete(self) -> None:
-        self._count(len(self.parser.get_method()) + len("  HTTP/1.1\r\n\r\n"))
+        parser: Any = self.parser
+        self._count(len(parser.get_method()) + len("  HTTP/1.1\r\n\r\n"))
         self._advanced = True
         super().on_headers_complete()
 
