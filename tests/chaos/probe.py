@@ -47,6 +47,8 @@ def _serve(listener: socket.socket) -> None:
 
 def counts() -> dict[str, int]:
     """Tasks that have not ended, threads, descriptors, and objects that stand for an open request."""
+    # What a start has frozen is none of these otherwise.
+    gc.unfreeze()
     gc.collect()
     seen: Counter[str] = Counter()
     for found in gc.get_objects():
