@@ -16,6 +16,8 @@ from .djl import hosting
 from .djl.bench import HOSTS
 from .endpoints import model_directory
 
+pytestmark = pytest.mark.once
+
 CONNECTIONS = [1, 2]
 TOKENS = 16
 WORKER = {"java", "worker", "engine process"}

@@ -14,6 +14,7 @@ from .browser import Browser, program
 from .endpoints import Host
 
 pytestmark = [
+    pytest.mark.once,
     pytest.mark.engine,
     pytest.mark.skipif(program() is None, reason="chromium is not on PATH: Debian's package chromium"),
 ]

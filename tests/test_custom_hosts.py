@@ -20,6 +20,7 @@ from .djl import hosting
 from .endpoints import Host, Streamed, client, eventually, model_directory, start
 
 pytestmark = [
+    pytest.mark.once,
     pytest.mark.engine,
     pytest.mark.djl,
     pytest.mark.anyio,

@@ -17,7 +17,7 @@ from lmi.model.demo_model import question
 from .djl import hosting
 from .endpoints import Client, Host, Server, Streamed, client, eventually, model_directory, start
 
-pytestmark = [pytest.mark.engine, pytest.mark.djl]
+pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl]
 
 ASKED = [question(kind) for kind in ("plain", "unicode", "json", "long")]
 PLAIN = ASKED[0]

@@ -14,6 +14,8 @@ import pytest
 from .djl import hosting
 from .endpoints import model_directory, start
 
+pytestmark = pytest.mark.once
+
 LOOKING = """
 import gc, json
 from pathlib import Path

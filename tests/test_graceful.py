@@ -24,6 +24,8 @@ from lmi.model.options import settings_of
 from .custom.engine import ScriptedEngine
 from .endpoints import Server, Streamed, begun, client, engine_process, eventually, model_directory
 
+pytestmark = pytest.mark.once
+
 LONG = question("long")
 ENDLESS = question("endless").prompt
 

@@ -23,7 +23,7 @@ from lmi.model.demo_model import question
 from .djl import hosting
 from .endpoints import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
 
-pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
+pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
 ENDLESS = question("endless").prompt
 ASKED = question("plain")

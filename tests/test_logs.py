@@ -32,6 +32,8 @@ from .djl import hosting
 from .endpoints import Host, client, eventually, model_directory, start
 from .scripts import OURS, ROOT, run_python
 
+pytestmark = pytest.mark.once
+
 MARK = "zqxmark"
 """What a client sends, and what the log must not have."""
 

@@ -38,6 +38,8 @@ from .custom.engine import ScriptedEngine
 from .djl import hosting
 from .endpoints import Host, client, model_directory, start
 
+pytestmark = pytest.mark.once
+
 END = Finish("eos", generated_tokens=1)
 LONG = "\N{LATIN SMALL LETTER E WITH ACUTE}\N{GRINNING FACE}a" * 1000
 """Longer than a field of FEW bytes, and no piece of it may end at any byte."""

@@ -19,6 +19,8 @@ from .djl import hosting
 from .endpoints import Host, client, eventually, model_directory, start
 from .test_metrics import Bench, Clock
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:

@@ -24,6 +24,7 @@ from .endpoints import Client, Streamed, begun, client, djl_host, engine_process
 from .kills import CORE_APART, alive, ask, family, left_in, ping, well
 
 pytestmark = [
+    pytest.mark.once,
     pytest.mark.djl,
     pytest.mark.anyio,
     pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available())),

@@ -26,6 +26,8 @@ from ..djl import hosting
 from ..endpoints import Host, eventually
 from .hosts import Victim
 
+pytestmark = pytest.mark.once
+
 REQUESTS = 2000
 LIMIT, ENGINE_LIMIT = 2, 128
 """KiB that each of the second half may leave in the handler's process, and in the engine's."""

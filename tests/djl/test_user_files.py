@@ -15,6 +15,7 @@ from ..endpoints import Streamed, begun, client, djl_host, model_directory, with
 from . import hosting
 
 pytestmark = [
+    pytest.mark.once,
     pytest.mark.engine,
     pytest.mark.djl,
     pytest.mark.anyio,
