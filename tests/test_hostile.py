@@ -280,6 +280,7 @@ OTHERWISE = {
 """Options with which the document differs: other schemas, answers or errors."""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_schemathesis_with_other_options(demo_model: Path, tmp_path: Path, name: str) -> None:
     model = build_bert(tmp_path / "bert", layers=1) if name == "embeddings" else demo_model
