@@ -117,7 +117,9 @@ def _told(route: HttpRoute, method: str, own: Sequence[Format], settings: Settin
     pages = any(one.page for _, one in own_routes)
     if settings.dialect and (by_body or found) and not pages:
         (dialect,) = (known for known in dialects if settings.dialect == known.NAME)
-        return [(told, None) for told in _described(dialect)]
+        # A path that is its own means what it always does.
+        its = [(one.described or GUESSED, one) for known, one in own_routes if known is dialect]
+        return [*its] or [(told, None) for told in _described(dialect)]
     if by_body:
         found += [(told, None) for known in dialects for told in _described(known) if told.serves(settings)]
     return found
