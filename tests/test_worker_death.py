@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -129,42 +128,6 @@ async def test_async_without_retry_threshold_the_first_death_is_the_models_last(
         await eventually(failed, 30)
         response = await http.post({"inputs": "hello"})
         assert (response.status_code, "not ready" in response.json()["message"]) == (503, True)
-
-
-@pytest.mark.parametrize("failing", [1, 20], ids=["some fail", "all fail"])
-async def test_async_starts_that_fail_count_too(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
-    """Of a killed worker's successors: within retry_threshold others follow, beyond it the model is given up."""
-    starts = tmp_path / "starts"
-    monkeypatch.setenv("LMI_TEST_STARTS", str(starts))
-    host = start("async", retry_threshold="3")
-    starts.write_text("fail no luck\n" * failing)
-    psutil.Process(host.worker_pid).kill()
-    told: set[int] = set()
-    async with httpx.AsyncClient(base_url=host.url, timeout=2) as http:
-
-        async def settled() -> bool:
-            # One that comes between a failed start and the next waits for that.
-            with suppress(httpx.TimeoutException):
-                told.add((await http.post("/invocations", json={"inputs": "hello"})).status_code)
-            return 200 in told if failing == 1 else await ping(host) == 500
-
-        await eventually(settled, 90)
-        assert told <= {200, 400, 503}
-        assert "no luck" in host.log_text()
-        left = starts.read_text().count("fail")
-        if failing == 1:
-            assert left == 0
-            assert await ping(host) == 200
-            return
-        # The death is the first failure, and the fourth one is too much.
-        assert failing - left <= 3
-        response = await http.post("/invocations", json={"inputs": "hello"})
-        assert (response.status_code, "not ready" in response.json()["message"]) == (503, True)
-        await asyncio.sleep(2)
-        assert starts.read_text().count("fail") == left
-        assert await ping(host) == 500
 
 
 @pytest.mark.parametrize("threshold", ["0", "10"])
