@@ -15,7 +15,7 @@ from typing import Any
 
 from .beam import Prefix, Step
 from .beam_run import BeamRun, BeamTexts
-from .errors import GenerationError, UnsupportedError
+from .errors import GenerationError, ParameterError, UnsupportedError
 from .events import Event, Failed
 from .generation import Beams, Generation, Sampling
 from .vllm_splitter import Splitter
@@ -55,11 +55,6 @@ class BeamRuns:
         """Whether a search runs."""
         return bool(self._owners)
 
-    @property
-    def most(self) -> int:
-        """Log-probabilities that vLLM tells of a position at most."""
-        return self._most
-
     def prepare(
         self,
         number: int,
@@ -79,6 +74,9 @@ class BeamRuns:
                 f"each beam takes two), got {beams.width}",
                 beams.field,
             )
+        # Of other requests vLLM checks it itself; a search asks it for as many as it may.
+        if (likely := sampling.logprobs or 0) > self._most:
+            raise ParameterError.of("logprobs", likely, f"at most {self._most} (option.max_logprobs)")
         run.candidates = min(run.candidates, self._most, self._vocabulary)
         return VllmRun(run, prompt)
 

@@ -155,9 +155,6 @@ class VllmEngine:
         at_once = guided is not None and self._chat.guided_at_once(ids)
         beams = None
         if sampling.beams is not None:
-            # Others vLLM checks itself; a search asks it for as many as it may.
-            if (likely := sampling.logprobs or 0) > self._beams.most:
-                raise ParameterError.of("logprobs", likely, f"at most {self._beams.most} (option.max_logprobs)")
             shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
             beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
         width = sampling.beams.width if sampling.beams is not None else len(params)

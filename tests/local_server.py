@@ -117,3 +117,20 @@ def serving(folder: Path) -> Iterator[Make]:
     finally:
         for one in servers:
             one.close()
+
+
+def answer(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one answer, none of which may be missing."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = sock.recv(1 << 16)
+        assert part, data
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    while len(body) < int(headers["content-length"]):
+        part = sock.recv(1 << 16)
+        assert part, data
+        body += part
+    return int(status.split()[1]), headers, body

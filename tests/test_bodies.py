@@ -21,6 +21,7 @@ from lmi.handler.connections import BODIES, SMALL, Bodies
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
 
+from . import local_server
 from .local_server import Make, Running, serving, until
 
 MEGABYTE = 1 << 20
@@ -42,17 +43,8 @@ def head(length: int | None, path: str = "/invocations", *more: str) -> bytes:
 
 def answer(sock: socket.socket) -> tuple[int, dict[str, str], Any]:
     """Status, headers and document of the next answer."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        part = sock.recv(1 << 16)
-        assert part, data
-        data += part
-    start, _, body = data.partition(b"\r\n\r\n")
-    status, *lines = start.decode().split("\r\n")
-    headers = dict(line.lower().split(": ", 1) for line in lines)
-    while len(body) < int(headers["content-length"]):
-        body += sock.recv(1 << 16)
-    return int(status.split()[1]), headers, json.loads(body)
+    status, headers, body = local_server.answer(sock)
+    return status, headers, json.loads(body)
 
 
 def silent(sock: socket.socket, seconds: float = 0.3) -> bool:

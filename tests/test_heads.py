@@ -23,7 +23,7 @@ from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
 from lmi.model.options import settings_of
 
-from .local_server import Make, Running, serving, until
+from .local_server import Make, Running, answer, serving, until
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
 ALIVE = b'{"status":"Healthy"}'
@@ -33,23 +33,6 @@ ALIVE = b'{"status":"Healthy"}'
 def running(tmp_path: Path) -> Iterator[Make]:
     with serving(tmp_path) as make:
         yield make
-
-
-def answer(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of one answer, none of which may be missing."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        part = sock.recv(1 << 16)
-        assert part, data
-        data += part
-    head, _, body = data.partition(b"\r\n\r\n")
-    status, *lines = head.decode().split("\r\n")
-    headers = dict(line.lower().split(": ", 1) for line in lines)
-    while len(body) < int(headers["content-length"]):
-        part = sock.recv(1 << 16)
-        assert part, data
-        body += part
-    return int(status.split()[1]), headers, body
 
 
 def ended(sock: socket.socket) -> bool:

@@ -14,11 +14,23 @@ import httpx
 import openai
 import pytest
 
+from lmi.model.demo_answers import Question
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 
 from . import test_beam_hosts
 from .djl import hosting
-from .endpoints import Host, Streamed, begun, client, djl_host, engine_process, eventually, model_directory, start
+from .endpoints import (
+    Client,
+    Host,
+    Streamed,
+    begun,
+    client,
+    djl_host,
+    engine_process,
+    eventually,
+    model_directory,
+    start,
+)
 from .test_boto3 import SPOKEN, records
 from .test_same_text import BODIES, alone, same_texts
 
@@ -81,19 +93,25 @@ def test_the_log_names_the_engine(server: Host) -> None:
     assert "engine transformers" in server.log_text()
 
 
+async def sixteen(http: Client, max_new_tokens: int) -> tuple[list[Streamed], list[Question], list[asyncio.Task[Any]]]:
+    """So many streams that have begun, and what each was asked."""
+    running = [Streamed() for _ in range(16)]
+    asked = [question for question, _ in zip(itertools.cycle(QUESTIONS), running, strict=False)]
+    tasks: list[asyncio.Task[Any]] = [
+        asyncio.create_task(
+            http.stream(body(one.prompt, True, max_new_tokens=max_new_tokens, ignore_eos_token=True), streamed)
+        )
+        for one, streamed in zip(asked, running, strict=True)
+    ]
+    await begun(running, lines=3)
+    return running, asked, tasks
+
+
 @pytest.mark.anyio
 async def test_sixteen_streams_at_once(server: Host) -> None:
     """Each has its own right text, and all have begun before any has ended."""
     async with client(server) as http:
-        running = [Streamed() for _ in range(16)]
-        asked = [question for question, _ in zip(itertools.cycle(QUESTIONS), running, strict=False)]
-        tasks = [
-            asyncio.create_task(
-                http.stream(body(one.prompt, True, max_new_tokens=200, ignore_eos_token=True), streamed)
-            )
-            for one, streamed in zip(asked, running, strict=True)
-        ]
-        await begun(running, lines=3)
+        running, asked, tasks = await sixteen(http, max_new_tokens=200)
         refused = await http.post(body("x" * 9000))
         await asyncio.gather(*tasks)
     assert refused.status_code == 424
@@ -130,15 +148,7 @@ async def test_beams_beside_sixteen_streams(server: Host) -> None:
     parameters = {"num_beams": 4, "max_new_tokens": 40, "details": True, "length_penalty": 2, "early_stopping": "never"}
     async with client(server) as http:
         alone = (await http.post(body("Tell me", **parameters))).json()
-        running = [Streamed() for _ in range(16)]
-        asked = [question for question, _ in zip(itertools.cycle(QUESTIONS), running, strict=False)]
-        tasks = [
-            asyncio.create_task(
-                http.stream(body(one.prompt, True, max_new_tokens=300, ignore_eos_token=True), streamed)
-            )
-            for one, streamed in zip(asked, running, strict=True)
-        ]
-        await begun(running, lines=3)
+        running, asked, tasks = await sixteen(http, max_new_tokens=300)
         found = (await http.post(body("Tell me", **parameters))).json()
         assert min(len(streamed.lines) for streamed in running) < 300, "they had ended"
         await asyncio.gather(*tasks)
