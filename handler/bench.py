@@ -23,73 +23,20 @@ from pathlib import Path
 
 from ..model.errors import OptionError
 from ..model.options import load_settings
+from .bench_arguments import OURS
 from .bench_cpu import OTHERS
 from .bench_engines import CoreLayer, FloorLayer
 from .bench_layers import CommandLayer, Layer, UrlLayer
 from .bench_report import idle_table, notes, plot, summary, table, write_json
 from .bench_soak import Soak, soak
-from .bench_soak_report import LIMIT, report
+from .bench_soak_report import report
 from .bench_startup import startup, startup_table
 from .bench_turns import Turns
 from .bench_work import WORKLOADS, Figures, Workload
 
-__all__ = ["add_arguments", "bench"]
+__all__ = ["bench"]
 
-OURS = ("engine", "core", "server")
 SERVER = "local server"
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The command line of `lmi bench`."""
-    command.add_argument("model_dir", type=Path, nargs="?", help="what the engine, core and server layers serve")
-    command.add_argument("--layers", default=",".join(OURS), help="of engine, core, server; default: all of them")
-    command.add_argument(
-        "--host",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        help="a further layer: a command that starts a server, prints its http:// URL and ends with its standard input",
-    )
-    command.add_argument("--url", action="append", default=[], metavar="[NAME=]URL", help="a server that runs already")
-    command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="sent to every --url")
-    command.add_argument("--model", help="the field `model` of chat requests to every --url, for servers that need it")
-    command.add_argument("--dialect", choices=("lmi", "openai"), help="only the workloads of one dialect")
-    command.add_argument("--workload", action="append", default=[], help="only these: " + ", ".join(_names()))
-    command.add_argument("--connections", default="1,16,64,256")
-    command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
-    command.add_argument("--rounds", type=int, default=3, help="requests of each connection")
-    command.add_argument("--repeat", type=int, default=3, help="runs of everything; the tables show medians")
-    command.add_argument("--together", action="store_true", help="start all layers at once and let them take turns")
-    command.add_argument(
-        "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
-    )
-    command.add_argument(
-        "--startup",
-        type=int,
-        default=0,
-        metavar="N",
-        help="only this: start the local server and each --host N times, by stages",
-    )
-    command.add_argument(
-        "--soak",
-        type=int,
-        default=0,
-        metavar="N",
-        help="instead: N requests to each server, and what is left of them; fails if it is too much",
-    )
-    command.add_argument(
-        "--memory-limit",
-        type=float,
-        default=LIMIT,
-        metavar="KIB",
-        help=f"that a request of --soak may leave in a process; default: {LIMIT}. A short soak needs a higher one",
-    )
-    command.add_argument("-o", "--output", type=Path, help="writes OUTPUT.json and OUTPUT.png")
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
-
-
-def _names() -> list[str]:
-    return [workload.name for workload in WORKLOADS]
 
 
 def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -117,14 +64,15 @@ def _terminable() -> Iterator[None]:
 
 def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     connections = _numbers(arguments.connections)
+    names = [workload.name for workload in WORKLOADS]
     workloads = [
         workload
         for workload in WORKLOADS
         if arguments.dialect in (None, workload.dialect)
         and (not arguments.workload or workload.name in arguments.workload)
     ]
-    if not workloads or set(arguments.workload) - set(_names()):
-        raise OptionError(f"--workload: expected some of {', '.join(_names())}, got {arguments.workload}", "workload")
+    if not workloads or set(arguments.workload) - set(names):
+        raise OptionError(f"--workload: expected some of {', '.join(names)}, got {arguments.workload}", "workload")
     runs: list[Figures] = []
     idle: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:

@@ -10,12 +10,10 @@ from pathlib import Path
 import msgspec
 
 from ..model.errors import OptionError
+from .bench_arguments import LIMIT
 from .bench_soak import NOTHING, KiB, MiB, Soak
 
-__all__ = ["LIMIT", "report", "table", "verdict"]
-
-LIMIT = 0.5
-"""KiB that a request may leave in a process, over 90,000 requests (docs/robustness.md)."""
+__all__ = ["report", "table", "verdict"]
 
 COLUMNS = (
     "layer", "requests", "a second", "tokens lost", "process", "RSS when warm, MiB", "at the end", "RSS, KiB a request",

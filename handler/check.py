@@ -7,45 +7,23 @@ Everything that would keep the model from being served is an OptionError; what i
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from ..model.errors import OptionError, StartError
+from ..model.errors import OptionError
 from ..model.model_files import check_model
 from ..model.options import Settings, load_settings
 from .extensions import load_extensions
+from .preflight import require_directory
 
-__all__ = ["check", "require_directory", "require_port"]
+__all__ = ["check"]
 
 ENTRY_POINT = "lmi.handler"
-
-
-def require_directory(model_dir: Path) -> None:
-    """Raises OptionError where there is no model directory."""
-    if not model_dir.is_dir():
-        found = "a file" if model_dir.exists() else "nothing"
-        raise OptionError(f"{model_dir}: expected a model directory, found {found}")
-
-
-def require_port(host: str, port: int) -> None:
-    """Raises StartError where nobody can listen there, before an engine is started for nothing."""
-    try:
-        # Not told the port, which it would cut to 16 bits.
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found[:1]:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address[0], port, *address[2:]))
-    except (OSError, OverflowError) as error:
-        why = "another program listens there" if getattr(error, "errno", None) == errno.EADDRINUSE else error
-        raise StartError(f"--host {host} --port {port}: {why}") from None
 
 
 def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -37,31 +38,41 @@ def seconds(text: str) -> float:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
+    from ..model import startup
     from ..model.heap import freeze
     from ..model.options import load_settings
-    from .check import require_directory, require_port
+    from ..model.remote import RemoteEngine
     from .graceful import Ending
-    from .service import Service
+    from .preflight import has_code, require_directory, require_port
 
     require_directory(arguments.model_dir)
     require_port(arguments.host, arguments.port)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
-    service = Service(settings)
-    ending = Ending(service)
+    engine = RemoteEngine(settings)
+    ending = Ending(engine)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
-    # Beside the engine's start, which takes far longer.
-    Thread(target=import_module, args=(".listening", __package__), daemon=True).start()
-    try:
-        service.start()
-        print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
-        from .listening import http_server
+    with closing(engine):
+        if not has_code(settings):
+            # The rest is imported beside its start, which takes far longer. Code of the user's comes first: it may set
+            # the environment that the engine starts with.
+            startup.mark("imports, options")
+            startup.begin("engine's process")
+            engine.launch()
+        from .service import Service
 
-        api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
-        server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
-        freeze()
-        ending.run(server)
-    finally:
-        service.close()
+        service = Service(settings, engine)
+        Thread(target=import_module, args=(".listening", __package__), daemon=True).start()
+        try:
+            service.start()
+            print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
+            from .listening import http_server
+
+            api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
+            server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
+            freeze()
+            ending.run(server, service.stop)
+        finally:
+            service.close()
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -95,7 +106,7 @@ def demo_model(arguments: argparse.Namespace) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    from .bench import add_arguments
+    from .bench_arguments import add_arguments
 
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."

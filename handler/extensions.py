@@ -20,6 +20,7 @@ from ..model.options import Settings
 from .content_filter import ContentFilter
 from .custom import InputFormatter, OutputFormatter
 from .deferred import Prepared
+from .preflight import has_own_code
 from .user_code import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
 from .user_dialect import UserFormat, dialect_of, looks_like_dialect
 from .workers import Workers
@@ -119,7 +120,7 @@ def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
     """
     extensions = Extensions(settings)
     directory = Path(settings.model_dir)
-    if _has_code(settings, directory):
+    if has_own_code(settings):
         on_path(directory)
     _model_py(extensions, directory, handed)
     _options(extensions)
@@ -130,11 +131,6 @@ def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
     check_dialect(settings, extensions.dialects)
     return extensions
-
-
-def _has_code(settings: Settings, directory: Path) -> bool:
-    options = (settings.custom_formatter, settings.input_formatter, settings.content_filter)
-    return any(options) or (directory / "model.py").is_file() or any(directory.glob("*.dist-info/entry_points.txt"))
 
 
 def _model_py(extensions: Extensions, directory: Path, handed: Handed) -> None:

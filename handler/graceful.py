@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 from typing import Protocol
 
-from .service import Service
+from ..model.engine import Engine
 
 __all__ = ["Ending"]
 
@@ -33,16 +34,17 @@ class Server(Protocol):
 class Ending:
     """Takes this process' signals from its construction on. To be made on the main thread."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._server: Server | None = None
+        self._stop: Callable[[], None]
         self._asked = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
-    def run(self, server: Server) -> None:
-        """Serves until a signal comes."""
-        self._server = server
+    def run(self, server: Server, stop: Callable[[], None]) -> None:
+        """Serves until a signal comes, at which `stop` is called and the server told to end."""
+        self._server, self._stop = server, stop
         server.run()
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
@@ -51,11 +53,11 @@ class Ending:
         self._asked = True
         if self._server is None:
             raise SystemExit(0)
-        self._service.stop()
+        self._stop()
         self._server.should_exit = True
 
     def _end_now(self, number: int) -> None:
-        if process := self._service.engine.process_id:
+        if process := self._engine.process_id:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process, signal.SIGKILL)
         os._exit(128 + number)

@@ -24,10 +24,10 @@ from typing import Any, cast
 
 from ..model.errors import OptionError, RequestError, UserCodeError
 from ..model.logs import current
+from .preflight import GROUP
 from .workers import Abandoned, Workers
 
 __all__ = [
-    "GROUP",
     "Function",
     "decorated",
     "entry_points",
@@ -41,8 +41,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-GROUP = "lmi.dialects"
-"""The group of entry points that names dialects."""
 MODEL = "model"
 """The name of the module model.py, as DJL imports it."""
 

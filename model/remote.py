@@ -56,6 +56,8 @@ class RemoteEngine:
         self._lock = threading.Lock()
         self._link: Link | None = None
         self._starting: Link | None = None
+        self._launched = False
+        """Whether `start` finds a process that waits for it."""
         self._limit: float | None = None
         # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
         self._why_down = "the engine is not started"
@@ -92,13 +94,22 @@ class RemoteEngine:
         """Adds a listener."""
         self._listeners.append(listener)
 
-    def start(self) -> EngineInfo:
-        """Starts the engine's process and waits until it is ready; raises StartError."""
-        began = time.monotonic()
+    def launch(self) -> None:
+        """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            link = self._starting = Link(self._settings)
+            self._starting = Link(self._settings)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
+        self._launched = True
+
+    def start(self) -> EngineInfo:
+        """Starts the engine's process, if that is not done, and waits until it is ready; raises StartError."""
+        began = time.monotonic()
+        if not self._launched:
+            self.launch()
+        self._launched = False
+        link = self._starting
+        assert link is not None
         if self._closing.is_set():
             # It was not there yet when `close` looked.
             link.fail(UnavailableError("the server is shutting down"))

@@ -1,0 +1,93 @@
+"""The engine's process starts before the host imports what it needs itself, unless code of the user's is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmi.model.remote import RemoteEngine
+from lmi.model.settings import Settings
+
+FAULTS = Path(__file__).parent / "faults"
+
+SERVE = """
+import os, sys
+from lmi.handler import cli
+from lmi.model import startup
+from lmi.model.link import engine_environment
+from lmi.model.remote import RemoteEngine
+
+def launch(self):
+    print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_MODEL_PY"))
+    print("stages", *startup.stages(), sep="|")
+    raise SystemExit(0)
+
+RemoteEngine.launch = launch
+cli.main(["serve", sys.argv[1], "--port", "0"])
+"""
+"""Tells how far the host is when it would start the engine's process."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteEngine:
+    """One that comes up at once (tests/faults)."""
+    (tmp_path / "starts").touch()
+    monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
+    monkeypatch.syspath_prepend(str(FAULTS))
+    return RemoteEngine(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
+
+
+def launched(engine: RemoteEngine) -> int:
+    """The process of an engine that is not waited for yet."""
+    engine.launch()
+    link = engine._starting
+    assert link is not None
+    return link.process_id
+
+
+def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
+    process = launched(engine)
+    try:
+        assert not engine.healthy
+        engine.start()
+        assert engine.process_id == process
+    finally:
+        engine.close()
+
+
+def test_what_is_launched_only_is_ended(engine: RemoteEngine) -> None:
+    process = launched(engine)
+    os.kill(process, 0)
+    engine.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A model directory that is read, and no more."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
+    return directory
+
+
+def before_launch(directory: Path) -> list[str]:
+    """What SERVE prints."""
+    command = [sys.executable, "-c", SERVE, str(directory)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
+    return [line for line in done.stdout.splitlines() if line.startswith(("formatters", "stages"))]
+
+
+def test_the_local_server_launches_it_before_its_own_imports(directory: Path) -> None:
+    assert before_launch(directory) == ["formatters False set None", "stages|imports, options"]
+
+
+def test_code_of_the_users_goes_before_the_engine(directory: Path) -> None:
+    """It may set the environment that the engine starts with."""
+    (directory / "model.py").write_text("import os\nos.environ['SET_BY_MODEL_PY'] = 'yes'\n")
+    assert before_launch(directory) == ["formatters True set yes", "stages|imports, options|code of the user's"]
