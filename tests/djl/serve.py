@@ -7,6 +7,7 @@ its standard input: a layer for `lmi bench --host`.
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,8 @@ START = re.compile(r".*(?:ready after|the engine's process: |Loading weights too
 
 def main(model_dir: str, mode: str, *properties: str) -> None:
     """`properties` are pairs NAME=VALUE over those of serving.properties."""
+    # Its standard input's end is its own; `lmi bench` sends this too, and it must not break off what that began.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
     with tempfile.TemporaryDirectory() as folder:
         pairs = dict(pair.split("=", 1) for pair in properties)
         running = djl_host(Path(model_dir), Path(folder) / "log", mode=mode, properties=pairs)
