@@ -38,45 +38,46 @@ LINGER_SECONDS = 2.0
 """What comes after a refusal is dropped: a connection that is closed upon it takes the answer with it."""
 IDLE = 64
 """Connections beyond twice the requests that may be open: of who asks for health and metrics."""
+SPARE = 1024
+"""The fewest that are told that they are too many, if there are descriptors enough."""
 DESCRIPTORS = 192
 """That are kept for all else."""
 
 
-def room(settings: Settings) -> int:
-    """How many connections a server takes: two for each request that may be open, if there are descriptors enough.
+def room(settings: Settings) -> tuple[int, int]:
+    """How many connections a server takes, and how many beyond them are told that they are too many.
 
-    Clients keep connections for later, and those that are refused need one too. The soft limit of descriptors is raised
-    as far as that needs, and the hard one allows.
+    Two for each request that may be open, if there are descriptors enough: clients keep connections for later. As many
+    again are told, for whoever asks in bursts is to hear why. The soft limit of descriptors is raised as far as that
+    needs, and the hard one allows.
     """
     wanted = 2 * (settings.max_rolling_batch_size + settings.limits.max_queued_requests) + IDLE
-    needed = wanted + _spare(wanted) + DESCRIPTORS
+    spare = max(wanted, SPARE)
+    needed = wanted + spare + DESCRIPTORS
     soft, hard = (sys.maxsize if one == resource.RLIM_INFINITY else one for one in _limits())
     if soft < needed:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), _limits()[1]))
             soft = min(needed, hard)
-    if soft >= needed:
-        return wanted
     # At least half of them, however few there are.
-    most = max(soft - DESCRIPTORS, soft // 2) * 8 // 9
+    left = max(soft - DESCRIPTORS, soft // 2)
+    if left >= wanted + wanted // 16:
+        return wanted, min(spare, left - wanted)
+    most = left * 8 // 9
     log.warning("the limit of open files, %d, is room for %d connections, not for %d", soft, most, wanted)
-    return most
+    return most, left - most
 
 
 def _limits() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def _spare(most: int) -> int:
-    """How many connections beyond `most` are told that they are too many."""
-    return most // 16 + 4
-
-
 class Door:
     """Makes the protocol of each connection of one server: the `http` of uvicorn's configuration."""
 
-    def __init__(self, most: int, *, head_seconds: float = HEAD_SECONDS) -> None:
+    def __init__(self, most: int, spare: int = 4, *, head_seconds: float = HEAD_SECONDS) -> None:
         self.most = most
+        self.spare = spare
         self.head_seconds = head_seconds
         self._waiting: dict[_Connection, float] = {}
         """Until when a head must be there. All have the same time, so that the oldest is the next."""
@@ -92,7 +93,7 @@ class Door:
 
     def crammed(self, connections: int) -> bool:
         """Whether it cannot even be told so."""
-        return connections > self.most + _spare(self.most)
+        return connections > self.most + self.spare
 
     def wait(self, one: _Connection) -> None:
         """Begins the time in which a head must come, unless it has begun."""

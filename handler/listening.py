@@ -37,7 +37,7 @@ def http_server(service: Service, host: str, port: int, *, api_key: str | None, 
         log_level="warning",
         log_config=None,
         # uvicorn calls it as it does its own classes.
-        http=Door(room(service.settings)),  # type: ignore[arg-type]
+        http=Door(*room(service.settings)),  # type: ignore[arg-type]
         ws="none",
     )
     return _Server(config, service, grace)

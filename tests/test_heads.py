@@ -313,7 +313,7 @@ def test_far_too_many_connections(running: Make) -> None:
 
 
 def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Twice the requests that may be open; with few descriptors, what these allow."""
+    """Twice the requests that may be open, and as many that are refused; with few descriptors, what these allow."""
     options = {"max_rolling_batch_size": "100", "max_queued_requests": "400"}
     settings = settings_of(options, model_dir=str(tmp_path))
     limits = [300, 20000]
@@ -326,24 +326,27 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     monkeypatch.setattr(resource, "getrlimit", lambda which: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
     with caplog.at_level(logging.WARNING):
-        assert room(settings) == 1064
+        assert room(settings) == (1064, 1064)
         ((soft, hard),) = set_to
-        assert 1064 < soft < 1500
+        assert 2 * 1064 < soft < 2500
         assert hard == 20000
         limits[:] = [soft, 20000]
-        assert room(settings) == 1064
+        assert room(settings) == (1064, 1064)
         limits[:] = [300, resource.RLIM_INFINITY]
         monkeypatch.setattr(resource, "setrlimit", lambda which, both: set_to.append(both))
-        assert room(settings) == 1064
+        assert room(settings) == (1064, 1064)
         assert len(set_to) == 2
+        limits[:] = [1500, 1500]
+        assert room(settings) == (1064, 1500 - 192 - 1064)
         assert not caplog.records
         limits[:] = [1024, 1024]
-        assert room(settings) == 739
+        assert room(settings) == (739, 93)
         (record,) = caplog.records
     assert record.getMessage() == "the limit of open files, 1024, is room for 739 connections, not for 1064"
     limits[:] = [100, 100]
-    most = room(settings)
-    assert most == 44
-    door = http_protocol.Door(most)
-    assert door.crowded(most + 1)
-    assert not door.crowded(most)
+    assert room(settings) == (44, 6)
+    small = settings_of({"max_rolling_batch_size": "8", "max_queued_requests": "8"}, model_dir=str(tmp_path))
+    limits[:] = [resource.RLIM_INFINITY, resource.RLIM_INFINITY]
+    assert room(small) == (96, 1024)
+    door = http_protocol.Door(44, 6)
+    assert (door.crowded(44), door.crowded(45), door.crammed(50), door.crammed(51)) == (False, True, False, True)
