@@ -80,6 +80,7 @@ class Storm:
     faults: Sequence[Fault] = ()
     expected: dict[int, Seen] = field(default_factory=dict[int, Seen])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    began: float = 0.0
     calm: float = 0.0
     """When the last fault was over, or the storm began."""
 
@@ -101,7 +102,7 @@ class Storm:
 
     async def rage(self, seconds: float) -> None:
         """Lets all clients loose for so long at least, and until every fault is over."""
-        began = self.calm = time.monotonic()
+        began = self.began = self.calm = time.monotonic()
         running = [asyncio.create_task(self._client(number)) for number in range(self.clients)]
         try:
             for fault in sorted(self.faults, key=lambda one: one.share):
@@ -212,8 +213,14 @@ class Storm:
             lost = outcome.result in ("cut", "error") and not limited and not self.excused(outcome)
             if never or lost:
                 place = f"{outcome.client}, {outcome.manner}, {outcome.name}"
-                found.append(f"{place}: {outcome.result}, status {outcome.got.status}: {outcome.said[:600]}")
+                said = outcome.said[:600] or self._times(outcome.got)
+                found.append(f"{place}: {outcome.result}, status {outcome.got.status}: {said}")
         return found
+
+    def _times(self, got: Got) -> str:
+        """When a request without an answer was sent, in seconds of the storm, and what struck when."""
+        struck = (f"{one.name} {one.began - self.began:.2f} to {one.ended - self.began:.2f}" for one in self.faults)
+        return f"sent at {got.sent - self.began:.2f}, ended at {got.ended - self.began:.2f}; {', '.join(struck)}"
 
     def table(self) -> str:
         """Markdown: what became of the requests."""
