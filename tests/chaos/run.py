@@ -131,9 +131,9 @@ def main() -> None:
             victim.stop()
     print(report.text())
     wrong = report.wrong()
-    number = Counter(DIGITS.sub("#", line) for line in wrong)
-    for kind, example in list({DIGITS.sub("#", line): line for line in wrong}.items())[:50]:
-        print(f"WRONG, {number[kind]} times, such as: {example}")
+    examples = {DIGITS.sub("#", line): line for line in wrong}
+    for kind, number in Counter(DIGITS.sub("#", line) for line in wrong).most_common(50):
+        print(f"WRONG, {number} times, such as: {examples[kind]}")
     raise SystemExit(f"{len(wrong)} things went wrong" if wrong else 0)
 
 

@@ -81,6 +81,7 @@ class Storm:
     expected: dict[int, Seen] = field(default_factory=dict[int, Seen])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
     began: float = 0.0
+    """When the storm began."""
     calm: float = 0.0
     """When the last fault was over, or the storm began."""
 
