@@ -14,6 +14,7 @@ import psutil
 from lmi.handler.bench_cpu import memory
 
 from ..djl.hosting import DjlHost, HostError
+from ..djl.lockout import locked_out
 from ..endpoints import Host, engine_process, model_directory, start
 from . import probe
 from .storm import Fault
@@ -108,7 +109,7 @@ class Victim:
             found.append(Fault("the rolling batch is reset", 0.25, self._told("fail")))
             found.append(Fault("the worker is killed within a call", 0.35, self._told("die")))
         if self.kind == "async":
-            found.append(Fault("the worker is killed", 0.3, self._kill_worker))
+            found.append(Fault("the worker is killed", 0.3, self._kill_worker, locks=self._locked_out))
         return found
 
     async def _kill_engine(self) -> None:
@@ -116,6 +117,9 @@ class Victim:
 
     async def _kill_worker(self) -> None:
         psutil.Process(self.host.worker_pid).kill()
+
+    async def _locked_out(self) -> bool:
+        return isinstance(self.host, DjlHost) and locked_out(await asyncio.to_thread(self.host.thread_dump))
 
     def _told(self, name: str) -> Callable[[], Awaitable[None]]:
         """Tells the user's handle; returns once it has heard."""

@@ -77,7 +77,8 @@ class Report:
         lines = [f"Host {self.kind}, {self.clients} clients, {self.seconds:.0f} s, seed {self.seed}:", ""]
         lines += [self.storm.table(), ""]
         for fault in self.storm.faults:
-            lines.append(f"- {fault.name}: served again after {fault.ended - fault.began:.1f} s")
+            locked = ", and DJL's threads have locked each other out" if fault.locked else ""
+            lines.append(f"- {fault.name}: served again after {fault.ended - fault.began:.1f} s{locked}")
         for role, (warm, end) in self.growth().items():
             lines.append(f"- {role}: {warm / MiB:.1f} MiB when warm, {end / MiB:.1f} MiB at the end")
             some = self.memory[:: max(1, len(self.memory) // 20)]

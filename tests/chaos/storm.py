@@ -65,8 +65,16 @@ class Fault:
     """When: this share of the time has passed."""
     strike: Callable[[], Awaitable[None]]
     began: float = 0.0
+    locks: Callable[[], Awaitable[bool]] | None = None
+    """Whether the host's own threads have locked each other out by now; None: this fault cannot make them."""
+    locked: bool = False
+    """That they had, once the host served again."""
     ended: float = 0.0
     """When the host served again."""
+
+    def forgets(self, got: Got) -> bool:
+        """Whether it is the request that was being handed over at the strike: a host that is locked never ends it."""
+        return self.locked and self.began - 5 < got.sent < self.began + 1
 
 
 @dataclass
@@ -128,6 +136,7 @@ class Storm:
             good_since = (good_since or got.ended) if (got.end, got.status) == ("whole", 200) else 0.0
         await wire.close()
         fault.ended = time.monotonic()
+        fault.locked = fault.locks is not None and await fault.locks()
 
     async def _client(self, number: int) -> None:
         rng = random.Random(f"{self.seed}/{number}")
@@ -208,7 +217,13 @@ class Storm:
     def wrong(self) -> list[str]:
         """What should not have happened, in words."""
         found: list[str] = []
+        forgotten: set[str] = set()
         for outcome in self.outcomes:
+            by = [fault.name for fault in self.faults if outcome.result == "hang" and fault.forgets(outcome.got)]
+            # It is one at most that a host hands over.
+            if by and forgotten.isdisjoint(by):
+                forgotten.update(by)
+                continue
             never = outcome.result in ("wrong", "hang", "accepted")
             limited = outcome.result == "error" and any(limit in outcome.said for limit in LIMITS)
             lost = outcome.result in ("cut", "error") and not limited and not self.excused(outcome)

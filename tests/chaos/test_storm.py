@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ..djl.lockout import locked_out
 from .answers import Seen
 from .cases import KINDS, pool
 from .storm import Fault, Outcome, Result, Storm
@@ -99,6 +100,41 @@ def test_what_a_fault_excuses(result: Result, said: str, during: bool, after: bo
         made.faults = [Fault("a fault", 0.0, _strike, began=10.0, ended=20.0)]
         made.outcomes = [Outcome("client", "ask", "LMI stream", result, Got(sent, sent + 2), said)]
         assert (made.wrong() == []) == allowed, sent
+
+
+def test_what_a_host_that_is_locked_forgets() -> None:
+    """One request, that which was being handed over when the fault struck."""
+
+    def wrong(locked: bool, *sent: float) -> int:
+        made = storm()
+        made.faults = [Fault("the worker is killed", 0.0, _strike, began=10.0, ended=40.0, locked=locked)]
+        made.outcomes = [Outcome("client", "ask", "Azure", "hang", Got(when, when + 180)) for when in sent]
+        return len(made.wrong())
+
+    assert wrong(True, 9.9) == wrong(True, 10.5) == 0
+    assert wrong(False, 9.9) == wrong(True, 4.0) == wrong(True, 12.0) == 1
+    assert wrong(True, 9.8, 9.9) == 1
+
+
+LOCKED = """\
+"Thread-5" #133 daemon prio=5 waiting for monitor entry
+\tat ai.djl.python.engine.PyProcess.stopPythonProcess(PyProcess.java:323)
+\t- waiting to lock <0x00000000e7356d90> (a ai.djl.python.engine.PyProcess)
+\tat ai.djl.python.engine.PyProcess.restartPythonWorkerAsyncMode(PyProcess.java:153)
+
+"worker" #5305 daemon prio=10 in Object.wait()
+\tat ai.djl.python.engine.Connection.disconnect(Connection.java:388)
+\tat ai.djl.python.engine.PyProcess.stopPythonProcess(PyProcess.java:346)
+\t- locked <0x00000000e7356d90> (a ai.djl.python.engine.PyProcess)
+"""
+"""As Java 17 prints it, in extracts."""
+
+
+def test_threads_that_lock_each_other_out() -> None:
+    assert locked_out(LOCKED)
+    # Another worker's; or one that only waits until the connection is closed.
+    assert not locked_out(LOCKED.replace("e7356d90", "e7000000", 1))
+    assert not locked_out(LOCKED.partition("\n\n")[2])
 
 
 @pytest.mark.parametrize("host", ["server", "rolling"])

@@ -210,6 +210,19 @@ class DjlHost:
     def log_tail(self, lines: int = 60) -> str:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
+    def thread_dump(self, timeout: float = 10.0) -> str:
+        """What each of Java's threads does now, as the JVM tells it on SIGQUIT; raises HostError if it does not."""
+        with self.log.open(encoding="utf-8", errors="replace") as log:
+            log.seek(0, os.SEEK_END)
+            self._process.send_signal(signal.SIGQUIT)
+            dump, deadline = "", time.monotonic() + timeout
+            while "JNI global refs" not in dump:
+                if time.monotonic() > deadline:
+                    raise HostError(f"no dump of Java's threads within {timeout} s")
+                time.sleep(0.05)
+                dump += log.read()
+        return dump
+
     def stop(self) -> None:
         """End Java, the worker and all that they started; may be called twice."""
         with suppress(ProcessLookupError):

@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 from .hosting import DjlHost, HostError, available, built, djl_python_path
+from .lockout import locked_out
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
@@ -312,6 +313,11 @@ class TestAsync:
         assert response.text == "back"
         assert asynchronous.worker_pid != before
         assert httpx.get(f"{asynchronous.url}/ping", trust_env=False).status_code == 200
+
+    def test_java_tells_what_its_threads_do(self, asynchronous: DjlHost) -> None:
+        dump = asynchronous.thread_dump()
+        assert "lmi.testhost.Worker.run" in dump
+        assert not locked_out(dump)
 
 
 def test_adapters(start: Start) -> None:
