@@ -45,7 +45,9 @@ class Ending:
     def run(self, server: Server, stop: Callable[[], None]) -> None:
         """Serves until a signal comes, at which `stop` is called and the server told to end."""
         self._server, self._stop = server, stop
-        server.run()
+        # A signal's SystemExit is lost where Python cannot raise, as in a finalizer; the signal is not.
+        if not self._asked:
+            server.run()
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self._asked:

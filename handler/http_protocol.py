@@ -75,7 +75,7 @@ def _limits() -> tuple[int, int]:
 class Door:
     """Makes the protocol of each connection of one server: the `http` of uvicorn's configuration."""
 
-    def __init__(self, most: int, spare: int = 4, *, head_seconds: float = HEAD_SECONDS) -> None:
+    def __init__(self, most: int, spare: int, *, head_seconds: float = HEAD_SECONDS) -> None:
         self.most = most
         self.spare = spare
         self.head_seconds = head_seconds

@@ -186,7 +186,7 @@ class LocalServer:
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
         if whole:
             try:
-                with self._reading.during(http.scope):
+                with (self._reading if refused is None else self._dropping).during(http.scope):
                     request = replace(request, body=await read_body(http, most, self.bodies))
             except (TooLargeError, OverloadedError) as error:
                 refused, whole = refused or error, False

@@ -201,6 +201,9 @@ class RemoteEngine:
         for link in {self._link, self._starting}:
             if link is not None:
                 link.cause = UnavailableError("the server is shutting down")
+                if link is not self._link:
+                    # Nothing runs on it, and one that still loads takes long to see that it is to end.
+                    link.fail(link.cause)
                 link.end()
 
     def _receive(self, link: Link) -> None:

@@ -46,7 +46,7 @@ class Running:
         **options: str,
     ) -> None:
         self.engine = ScriptedEngine()
-        self.door = Door(most, head_seconds=head_seconds)
+        self.door = Door(most, 4, head_seconds=head_seconds)
         self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
         self.service.start()
         app = application(self.service, key)

@@ -246,6 +246,19 @@ def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: 
     until(lambda: not server.connections)
 
 
+def test_a_small_body_of_a_refused_request_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read before the refusal; one that never comes holds a connection no longer than the rest of a large one."""
+    monkeypatch.setattr(server_module, "DROPPING", 0.3)
+    server = running(**ONE)
+    body = body_of(1000)
+    with server.connect() as first, server.connect() as second:
+        first.sendall(head(len(body)) + body)
+        until(lambda: len(server.engine.generations) == 1)
+        second.sendall(head(10))
+        assert ended(second)
+        until(lambda: server.connections == 1)
+
+
 def test_who_asks_before_sending_is_told_at_once(running: Make) -> None:
     """Else told to go on."""
     server = running(**ONE)

@@ -17,12 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
-from lmi.handler import http_protocol
+from lmi.handler import http_protocol, listening
 from lmi.handler.http_protocol import HEAD_BYTES, HEADERS, room
+from lmi.handler.service import Service
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
 from lmi.model.options import settings_of
 
+from .custom.engine import ScriptedEngine
 from .local_server import Make, Running, answer, serving, until
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
@@ -348,5 +350,8 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     small = settings_of({"max_rolling_batch_size": "8", "max_queued_requests": "8"}, model_dir=str(tmp_path))
     limits[:] = [resource.RLIM_INFINITY, resource.RLIM_INFINITY]
     assert room(small) == (96, 1024)
-    door = http_protocol.Door(44, 6)
+    monkeypatch.setattr(listening, "room", lambda _settings: (44, 6))
+    service = Service(small, ScriptedEngine())
+    door = listening.http_server(service, "127.0.0.1", 0, api_key=None, grace=1.0).config.http
+    assert isinstance(door, http_protocol.Door)
     assert (door.crowded(44), door.crowded(45), door.crammed(50), door.crammed(51)) == (False, True, False, True)

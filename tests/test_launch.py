@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from lmi.model.link import Link
 from lmi.model.remote import RemoteEngine
 from lmi.model.settings import Settings
 
@@ -22,7 +24,7 @@ from lmi.model.link import engine_environment
 from lmi.model.remote import RemoteEngine
 
 def launch(self):
-    print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_MODEL_PY"))
+    print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
     print("stages", *startup.stages(), sep="|")
     raise SystemExit(0)
 
@@ -41,16 +43,16 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteEngine:
     return RemoteEngine(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
 
 
-def launched(engine: RemoteEngine) -> int:
-    """The process of an engine that is not waited for yet."""
+def launched(engine: RemoteEngine) -> Link:
+    """An engine's process that is not waited for yet."""
     engine.launch()
     link = engine._starting
     assert link is not None
-    return link.process_id
+    return link
 
 
 def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
-    process = launched(engine)
+    process = launched(engine).process_id
     try:
         assert not engine.healthy
         engine.start()
@@ -60,11 +62,13 @@ def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
 
 
 def test_what_is_launched_only_is_ended(engine: RemoteEngine) -> None:
-    process = launched(engine)
-    os.kill(process, 0)
+    """At once: it is not asked to, for it may be importing for seconds."""
+    link = launched(engine)
+    os.kill(link.process_id, 0)
     engine.close()
+    assert link._process.returncode == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
+        os.kill(link.process_id, 0)
 
 
 @pytest.fixture
@@ -76,10 +80,12 @@ def directory(tmp_path: Path) -> Path:
     return directory
 
 
-def before_launch(directory: Path) -> list[str]:
-    """What SERVE prints."""
+def before_launch(directory: Path, packages: Path | None = None) -> list[str]:
+    """What SERVE prints, with `packages` installed."""
     command = [sys.executable, "-c", SERVE, str(directory)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
+    paths = os.pathsep.join(filter(None, [packages and str(packages), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths} if paths else None
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120, env=environment)
     return [line for line in done.stdout.splitlines() if line.startswith(("formatters", "stages"))]
 
 
@@ -89,5 +95,18 @@ def test_the_local_server_launches_it_before_its_own_imports(directory: Path) ->
 
 def test_code_of_the_users_goes_before_the_engine(directory: Path) -> None:
     """It may set the environment that the engine starts with."""
-    (directory / "model.py").write_text("import os\nos.environ['SET_BY_MODEL_PY'] = 'yes'\n")
+    (directory / "model.py").write_text("import os\nos.environ['SET_BY_USER'] = 'yes'\n")
     assert before_launch(directory) == ["formatters True set yes", "stages|imports, options|code of the user's"]
+
+
+def test_an_installed_dialect_goes_before_the_engine(directory: Path, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    (packages / "theirs-1.0.dist-info").mkdir(parents=True)
+    (packages / "theirs-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (packages / "theirs-1.0.dist-info" / "entry_points.txt").write_text("[lmi.dialects]\ntheirs = theirs:Toy\n")
+    toy = (Path(__file__).parent / "custom" / "toy.py").read_text()
+    (packages / "theirs.py").write_text(f"{toy}\n\nimport os\n\nos.environ['SET_BY_USER'] = 'yes'\n")
+    assert before_launch(directory, packages) == [
+        "formatters True set yes",
+        "stages|imports, options|code of the user's",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -119,7 +120,13 @@ class Victim:
         psutil.Process(self.host.worker_pid).kill()
 
     async def _locked_out(self) -> bool:
-        return isinstance(self.host, DjlHost) and locked_out(await asyncio.to_thread(self.host.thread_dump))
+        assert isinstance(self.host, DjlHost)
+        try:
+            return locked_out(await asyncio.to_thread(self.host.thread_dump))
+        except HostError as error:
+            # Then nothing is excused.
+            print(error, file=sys.stderr)
+            return False
 
     def _told(self, name: str) -> Callable[[], Awaitable[None]]:
         """Tells the user's handle; returns once it has heard."""

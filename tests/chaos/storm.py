@@ -74,7 +74,7 @@ class Fault:
 
     def forgets(self, got: Got) -> bool:
         """Whether it is the request that was being handed over at the strike: a host that is locked never ends it."""
-        return self.locked and self.began - 5 < got.sent < self.began + 1
+        return self.locked and not got.status and self.began - 2 < got.sent < self.began + 1
 
 
 @dataclass

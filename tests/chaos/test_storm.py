@@ -105,15 +105,17 @@ def test_what_a_fault_excuses(result: Result, said: str, during: bool, after: bo
 def test_what_a_host_that_is_locked_forgets() -> None:
     """One request, that which was being handed over when the fault struck."""
 
-    def wrong(locked: bool, *sent: float) -> int:
+    def wrong(locked: bool, *sent: float, status: int = 0) -> int:
         made = storm()
         made.faults = [Fault("the worker is killed", 0.0, _strike, began=10.0, ended=40.0, locked=locked)]
-        made.outcomes = [Outcome("client", "ask", "Azure", "hang", Got(when, when + 180)) for when in sent]
+        made.outcomes = [Outcome("client", "ask", "Azure", "hang", Got(when, when + 180, status)) for when in sent]
         return len(made.wrong())
 
     assert wrong(True, 9.9) == wrong(True, 10.5) == 0
     assert wrong(False, 9.9) == wrong(True, 4.0) == wrong(True, 12.0) == 1
     assert wrong(True, 9.8, 9.9) == 1
+    # An answer that has begun is closed in the end, by DJL too.
+    assert wrong(True, 9.9, status=200) == 1
 
 
 LOCKED = """\

@@ -20,12 +20,12 @@ START = re.compile(r".*(?:ready after|the engine's process: |Loading weights too
 
 def main(model_dir: str, mode: str, *properties: str) -> None:
     """`properties` are pairs NAME=VALUE over those of serving.properties."""
-    # Its standard input's end is its own; `lmi bench` sends this too, and it must not break off what that began.
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
     with tempfile.TemporaryDirectory() as folder:
         pairs = dict(pair.split("=", 1) for pair in properties)
         running = djl_host(Path(model_dir), Path(folder) / "log", mode=mode, properties=pairs)
         try:
+            # It ends with its standard input; `lmi bench` sends this too, and it must not break off what that began.
+            signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
             print(*START.findall(running.log_text()), sep="\n")
             print(running.url, flush=True)
             sys.stdin.read()

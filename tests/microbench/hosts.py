@@ -206,7 +206,7 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
     try:
         from lmi.handler.http_protocol import Door
 
-        made = Door(SEQUENCES)
+        made = Door(SEQUENCES, SEQUENCES)
     except ImportError:  # an older commit (compare.py)
         from uvicorn.protocols.http import auto
 
