@@ -71,6 +71,10 @@ def serve(arguments: argparse.Namespace) -> None:
             server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
             freeze()
             ending.run(server, service.stop)
+        except LmiError:
+            # Code of the user's that was loading when a signal came is said to have failed.
+            if not ending.asked:
+                raise
         finally:
             service.close()
 

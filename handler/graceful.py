@@ -38,7 +38,8 @@ class Ending:
         self._engine = engine
         self._server: Server | None = None
         self._stop: Callable[[], None]
-        self._asked = False
+        self.asked = False
+        """Whether a signal has come."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
@@ -46,13 +47,13 @@ class Ending:
         """Serves until a signal comes, at which `stop` is called and the server told to end."""
         self._server, self._stop = server, stop
         # A signal's SystemExit is lost where Python cannot raise, as in a finalizer; the signal is not.
-        if not self._asked:
+        if not self.asked:
             server.run()
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
-        if self._asked:
+        if self.asked:
             self._end_now(number)
-        self._asked = True
+        self.asked = True
         if self._server is None:
             raise SystemExit(0)
         self._stop()

@@ -195,6 +195,39 @@ async def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     assert await ended(server, family) == 128 + signal.SIGTERM
 
 
+LOADS_LONG = """
+import time
+from pathlib import Path
+
+Path(__file__).with_name("loading").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.anyio
+async def test_a_signal_while_code_of_the_users_loads(tmp_path: Path) -> None:
+    """The status is 0, and that code is not what ended it."""
+    (tmp_path / "serving.properties").write_text("engine=Python\n")
+    (tmp_path / "model.py").write_text(LOADS_LONG)
+    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(tmp_path), "--port", "0"]
+    with (tmp_path / "log").open("w") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+
+        async def loading() -> bool:
+            return (tmp_path / "loading").exists()
+
+        await eventually(loading)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        said = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("lmi: ")]
+        assert [line.partition(" for ")[0] for line in said] == ["lmi: starting the engine"]
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
 @pytest.mark.engine
 @pytest.mark.anyio
 async def test_while_the_engine_starts_a_signal_ends_it_at_once(demo_model: Path, tmp_path: Path) -> None:
