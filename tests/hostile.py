@@ -150,6 +150,8 @@ HARMLESS: dict[str, Case] = {
     "special tokens": text(prompt="<|im_end|></s>\x00" * 5),
     "odd template variables": kwargs(bos_token=5, raise_exception=1, strftime_now=2, tools_in_user_message=[]),
     "kv transfer": text(kv_transfer_params={"do_remote_prefill": True, "remote_host": "169.254.169.254"}),
-    "private fields": text(extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True),
+    "private fields": text(
+        temperature=0, extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True
+    ),
     "path as the model": text(model="../../../etc/passwd"),
 }
