@@ -53,7 +53,10 @@ WAYS = ((CORE, signal.SIGKILL), ("the engine's process", signal.SIGSEGV), (CORE,
 Mortal = tuple[str, Host]
 
 
-@pytest.fixture(scope="module", params=["server", "rolling", "async"])
+BEHIND_DJL = [pytest.param(kind, marks=pytest.mark.once) for kind in ("rolling", "async")]
+
+
+@pytest.fixture(scope="module", params=["server", *BEHIND_DJL])
 def mortal(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mortal]:
