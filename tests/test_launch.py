@@ -83,8 +83,10 @@ def directory(tmp_path: Path) -> Path:
 def before_launch(directory: Path, packages: Path | None = None) -> list[str]:
     """What SERVE prints, with `packages` installed."""
     command = [sys.executable, "-c", SERVE, str(directory)]
-    paths = os.pathsep.join(filter(None, [packages and str(packages), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": paths} if paths else None
+    environment = dict(os.environ)
+    if packages is not None:
+        before = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(packages), *before]))
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120, env=environment)
     return [line for line in done.stdout.splitlines() if line.startswith(("formatters", "stages"))]
 
