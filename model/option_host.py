@@ -21,6 +21,7 @@ HOST_OPTIONS: tuple[Option, ...] = (
     _host("maxWorkers", "The most workers.", "gpu.maxWorkers", "cpu.maxWorkers", "nc.maxWorkers"),
     _host("job_queue_size", "How many requests may wait in the host."),
     _host("batch_size", "Size of dynamic batches.", "max_dynamic_batch_size"),
+    _host("batchifier", "How Java joins a batch; it writes `stack` where batch_size is above 1."),
     _host("max_batch_delay", "Milliseconds that a dynamic batch waits."),
     _host("max_idle_time", "Seconds after which an idle worker ends."),
     _host("predict_timeout", "Seconds that one call of the handler may take."),

@@ -254,6 +254,8 @@ def test_options_of_the_transformers_engine() -> None:
         ({"rolling_batch": "disable"}, True),
         ({"rolling_batch": "disable", "batch_size": "8"}, True),
         ({"rolling_batch": "auto", "batch_size": "8"}, True),
+        # What DJL Serving 0.36 adds to a model with dynamic batches (ModelInfo.load).
+        ({"rolling_batch": "disable", "batch_size": "8", "batchifier": "stack"}, True),
         ({"max_dynamic_batch_size": "8"}, True),
         ({"batch_size": "1"}, False),
         ({"rolling_batch": "disable", "async_mode": "true"}, False),
