@@ -153,7 +153,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class WholeReply(_Reply):
-    """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/ranking.py)."""
+    """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/search/best_of.py)."""
 
     top: bool = False
     """Whether the likeliest tokens in each one's place are shown."""

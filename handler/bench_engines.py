@@ -20,8 +20,8 @@ import msgspec
 from ..formatters import Answer, Request
 from ..model.errors import LmiError, StartError
 from ..model.options import Settings
-from ..model.process_group import APART
-from ..model.remote import RemoteEngine
+from ..model.process.client import RemoteEngine
+from ..model.process.group import APART
 from .bench_cpu import measured
 from .bench_process import end, tail
 from .bench_work import Measured, Timed, Workload

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..model.errors import StartError
-from ..model.process_group import APART
+from ..model.process.group import APART
 from .bench_cpu import measured
 from .bench_load import Answered, run_load
 from .bench_process import end, tail

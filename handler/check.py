@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..model.errors import OptionError
-from ..model.model_files import check_model
 from ..model.options import Settings, load_settings
+from ..model.options.model_dir import check_model
 from .extensions import load_extensions
 from .preflight import require_directory
 
@@ -110,7 +110,7 @@ def _arguments(settings: Settings) -> list[str]:
 
 
 def _of_transformers(settings: Settings) -> list[str]:
-    from ..model.transformers_options import transformers_arguments
+    from ..model.transformers.options import transformers_arguments
 
     arguments = transformers_arguments(settings)
     given = [f"{name}={value}" for name, value in arguments.given.items()]
@@ -125,7 +125,7 @@ def _of_vllm(settings: Settings) -> list[str]:
         return [f"vLLM is not installed here: not checked whether it knows {names}"]
     from vllm import __version__
 
-    from ..model.vllm_options import engine_arguments
+    from ..model.vllm.options import engine_arguments
 
     arguments = engine_arguments(settings)
     lines = [f"vLLM {__version__}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]

@@ -41,7 +41,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from ..model import startup
     from ..model.heap import freeze
     from ..model.options import load_settings
-    from ..model.remote import RemoteEngine
+    from ..model.process.client import RemoteEngine
     from .graceful import Ending
     from .preflight import has_code, require_directory, require_port
 

@@ -25,7 +25,7 @@ from ..formatters.base import Reply
 from ..model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
 from ..model.events import Delta, Event, Failed, Finish, Token
 from ..model.generation import Conversation, Generation
-from ..model.logs import content_is_shown, current
+from ..model.log import content_is_shown, current
 from .guarded import broken_off
 from .user_code import Function
 from .workers import Workers

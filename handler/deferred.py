@@ -26,7 +26,7 @@ from ..formatters import Answer, Call
 from ..model.engine import Engine
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Delta, Event, Failed
-from ..model.logs import set_current
+from ..model.log import set_current
 from .admission import Admission
 from .exchange import Exchange, Given
 from .guarded import broken_off

@@ -16,10 +16,10 @@ from functools import partial
 
 from ..formatters import Call
 from ..formatters.base import JSON, encode
-from ..model.answer_size import size_of, too_long
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed, Started
+from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
 from .metrics import Meter
 

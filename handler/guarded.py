@@ -12,7 +12,7 @@ from ..formatters import Answer
 from ..formatters.base import Reply, line_record
 from ..model.errors import LmiError, UserCodeError
 from ..model.events import Event, Failed
-from ..model.logs import current
+from ..model.log import current
 from .user_code import shown
 
 __all__ = ["GuardedReply", "broken_off", "plain_end"]

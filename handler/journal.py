@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..formatters import Answer, Request
+from ..model.log import fault
 from ..model.log_filters import tidy
-from ..model.logs import fault
 
 if TYPE_CHECKING:
     from .exchange import Exchange

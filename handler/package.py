@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from .. import formatters, model
 from ..model.errors import LmiError
-from ..model.properties import read_properties
+from ..model.options.properties import read_properties
 
 __all__ = ["PackageError", "Progress", "package"]
 

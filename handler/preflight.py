@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 from ..model.errors import OptionError, StartError
-from ..model.settings import Settings
+from ..model.options.settings import Settings
 
 __all__ = ["GROUP", "has_code", "has_own_code", "require_directory", "require_port"]
 

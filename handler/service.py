@@ -13,9 +13,9 @@ from ..formatters import Answer, Format, Request, receive, refusal
 from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import LmiError, TooLargeError, UnavailableError
-from ..model.logs import show_content
+from ..model.log import show_content
 from ..model.options import Settings
-from ..model.remote import RemoteEngine
+from ..model.process.client import RemoteEngine
 from .admission import Admission
 from .deferred import Deferred
 from .exchange import Exchange

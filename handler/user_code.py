@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ..model.errors import OptionError, RequestError, UserCodeError
-from ..model.logs import current
+from ..model.log import current
 from .preflight import GROUP
 from .workers import Abandoned, Workers
 

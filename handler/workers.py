@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ..model.errors import LmiError, UserCodeError
-from ..model.logs import current
+from ..model.log import current
 from .user_loop import UserLoop
 
 __all__ = ["Abandoned", "Owner", "Workers"]

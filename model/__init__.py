@@ -2,9 +2,15 @@
 
 generation.py, events.py, errors.py    the values that everything speaks in
 engine.py                              the Engine and Backend protocols, the table of backends
-remote.py, wire.py, engine_process.py  an engine in a process of its own, and its rebuilding
-vllm_engine.py ...                     one backend: vLLM
-text.py, tokenizer.py                  from token ids to exact text
-options.py, option_table.py ...        `option.*` as typed settings
+auto.py                                vLLM where it has the model, else transformers
+options/                               `option.*` as typed settings
+process/                               an engine in a process of its own, its death and its rebuilding
+text/                                  from token ids to exact text, and the limits of both
+search/                                best of n, beam search
+media/                                 images: fetched, checked
+vllm/                                  the backend on vLLM
+transformers/                          the backend on transformers, for models that vLLM does not have
+log.py, log_filters.py                 what is logged, and what is not
+startup.py, heap.py                    the stages of a start; memory that goes back to the system
 demo_model.py ...                      a small model to try everything with
 """

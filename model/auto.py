@@ -8,10 +8,10 @@ from typing import Any
 
 from .engine import Backend
 from .errors import one_line
-from .option_engine import FOR_TRANSFORMERS
 from .options import Settings
-from .transformers_engine import TransformersEngine
-from .transformers_options import ONLY_HERE
+from .options.engine import FOR_TRANSFORMERS
+from .transformers.engine import TransformersEngine
+from .transformers.options import ONLY_HERE
 
 __all__ = ["first_that_runs", "refusal"]
 
@@ -30,7 +30,7 @@ def first_that_runs(settings: Settings) -> Backend:
     """A backend for the model; raises what its start raises."""
     why = refusal(settings)
     if why is None:
-        from .vllm_engine import VllmEngine
+        from .vllm.engine import VllmEngine
 
         if ignored := [name for name in sorted({*ONLY_HERE, *FOR_TRANSFORMERS}) if _given(settings, name)]:
             log.warning("without effect on vLLM: %s", ", ".join(f"option.{name}" for name in ignored))
@@ -52,7 +52,7 @@ def refusal(settings: Settings) -> str | None:
         return "it is not installed"
     from vllm import EngineArgs
 
-    from .vllm_options import engine_arguments
+    from .vllm.options import engine_arguments
 
     arguments: dict[str, Any] = engine_arguments(settings)
     try:

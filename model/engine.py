@@ -5,8 +5,8 @@
     Engine.abort(ticket)            --- Abort ----> Backend.abort
     sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
 
-A host knows `Engine` only (model/remote.py implements it for every backend). A backend is one file in this folder and
-one line in ENGINES; it needs to know nothing of processes, threads or dialects.
+A host knows `Engine` only (model/process/client.py implements it for every backend). A backend is one file in this
+folder and one line in ENGINES; it needs to know nothing of processes, threads or dialects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from .errors import LmiError
 from .events import Event
 from .generation import Generation
-from .images import Image
+from .media.images import Image
 from .options import Settings
 
 __all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink", "limits", "load_backend"]
@@ -173,10 +173,10 @@ class Backend(Protocol):
 
 
 ENGINES = {
-    "vllm": "lmi.model.vllm_engine:VllmEngine",
-    "transformers": "lmi.model.transformers_engine:TransformersEngine",
-    "auto": "lmi.model.fallback:first_that_runs",
-    "vllm-embedding": "lmi.model.vllm_embedding:VllmEmbedding",
+    "vllm": "lmi.model.vllm.engine:VllmEngine",
+    "transformers": "lmi.model.transformers.engine:TransformersEngine",
+    "auto": "lmi.model.auto:first_that_runs",
+    "vllm-embedding": "lmi.model.vllm.embedding:VllmEmbedding",
 }
 """Name to "module:class" of a Backend, or function that returns one. The module is imported in the engine's process."""
 

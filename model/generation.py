@@ -105,7 +105,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n: int = 1
     """How many sequences."""
     best_of: int | None = None
-    """How many to generate for the n likeliest of them (model/ranking.py); above n, and not streamed. None: n."""
+    """How many to generate for the n likeliest of them (model/search/best_of.py); above n, and not streamed. None:
+    n."""
     beams: Beams | None = None
     """Beam search, whose n best sequences come, best first: not streamed, greedy, and without penalties, logit_bias,
     bad_words, guide and best_of."""

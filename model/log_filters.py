@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection, Mapping
 from types import FrameType, TracebackType
 
-from .logs import FORM, JsonFormatter, content_is_shown, text_of, trace
+from .log import FORM, JsonFormatter, content_is_shown, text_of, trace
 
 __all__ = ["Tidy", "Withheld", "configure", "tidy", "withhold", "withhold_in_children"]
 

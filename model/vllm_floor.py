@@ -32,7 +32,7 @@ class Floor:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        from .vllm_options import engine_arguments
+        from .vllm.options import engine_arguments
 
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
         self._tokenizer: Any = self._llm.get_tokenizer()

@@ -166,7 +166,7 @@ def start(kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] |
 def engine_process(host: Host) -> psutil.Process:
     """The engine's process of a host."""
     children = psutil.Process(host.worker_pid).children()
-    (engine,) = [child for child in children if "lmi.model.engine_process" in " ".join(child.cmdline())]
+    (engine,) = [child for child in children if "lmi.model.process.worker" in " ".join(child.cmdline())]
     return engine
 
 

@@ -90,9 +90,9 @@ def copy(demo: Path, target: Path) -> Path:
 def main(demo: Path, folder: Path) -> None:
     """Tries them all."""
     from lmi.model.engine import load_backend
-    from lmi.model.model_files import check_model
     from lmi.model.options import load_settings
-    from lmi.model.start_errors import start_error
+    from lmi.model.options.model_dir import check_model
+    from lmi.model.process.start_errors import start_error
 
     fast = {name.removeprefix("option."): value for name, value in FAST.items()}
     for number, (name, (change, options)) in enumerate(FAULTS.items()):

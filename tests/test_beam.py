@@ -1,4 +1,4 @@
-"""Beam search by itself (model/beam.py): made-up models, all of whose sequences can be counted out."""
+"""Beam search by itself (model/search/beam.py): made-up models, all of whose sequences can be counted out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.beam import BeamSearch, Prefix, Step, candidates_needed
 from lmi.model.generation import Beams
+from lmi.model.search.beam import BeamSearch, Prefix, Step, candidates_needed
 
 END = 0
 

@@ -13,7 +13,7 @@ from lmi.formatters import Answer, Call, Request, receive
 from lmi.model.errors import GenerationError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import Settings
-from lmi.model.ranking import ranked
+from lmi.model.search.best_of import ranked
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model", rolling_batch="disable")
 STREAMING = Settings(

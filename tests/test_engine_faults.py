@@ -23,7 +23,7 @@ from lmi.model.errors import GenerationError, MemoryShortError, StartError, Unav
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation
 from lmi.model.options import Settings
-from lmi.model.remote import PAUSES, RemoteEngine
+from lmi.model.process.client import PAUSES, RemoteEngine
 
 FAULTS = Path(__file__).parent / "faults"
 LONG = 60.0
@@ -203,7 +203,7 @@ def test_submitting_never_waits_for_a_stopped_engine(make: Make) -> None:
 
 
 def test_a_stopped_engine_can_be_closed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.model.link.PATIENCE", 1.0)
+    monkeypatch.setattr("lmi.model.process.child.PATIENCE", 1.0)
     engine = make()
     engine.start()
     process = psutil.Process(engine.process_id)
@@ -276,8 +276,8 @@ def test_while_it_is_rebuilt_requests_are_told_so_at_once(make: Make, starts: Pa
 def test_a_rebuild_that_takes_too_long_is_a_failed_try(
     make: Make, starts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmi.model.remote.REBUILD_LIMIT", 8.0)
-    monkeypatch.setattr("lmi.model.remote.REBUILD_FACTOR", 0.0)
+    monkeypatch.setattr("lmi.model.process.client.REBUILD_LIMIT", 8.0)
+    monkeypatch.setattr("lmi.model.process.client.REBUILD_FACTOR", 0.0)
     starts.write_text("up\nsleep 3600\nup\n")
     engine = make(pauses=[0.0])
     engine.start()
@@ -326,7 +326,7 @@ def test_the_engine_ends_with_its_host(starts: Path, temporary: Path, moment: st
     if moment == "starting":
         starts.write_text("sleep 3600\n")
     code = (
-        "from lmi.model.options import Settings; from lmi.model.remote import RemoteEngine; import time\n"
+        "from lmi.model.options import Settings; from lmi.model.process.client import RemoteEngine; import time\n"
         "engine = RemoteEngine(Settings(model_dir='/m', model_id='a-hub/id', model_name='m')); engine.start()\n"
         "print('up', flush=True); time.sleep(3600)\n"
     )

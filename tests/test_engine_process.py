@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from lmi.model.engine import EngineInfo, EngineStats
-from lmi.model.engine_process import EngineProcess, RequestIds
 from lmi.model.errors import ParameterError
 from lmi.model.events import Event, Failed
 from lmi.model.generation import Generation
-from lmi.model.image_rules import ImageRules
-from lmi.model.images import Image
-from lmi.model.wire import Channel, FromEngine, Stats, ToEngine
+from lmi.model.media.images import Image
+from lmi.model.options.image_rules import ImageRules
+from lmi.model.process.messages import Channel, FromEngine, Stats, ToEngine
+from lmi.model.process.worker import EngineProcess, RequestIds
 
 
 class Noting:

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from lmi.model.errors import OptionError
-from lmi.model.fetching import Fetcher
-from lmi.model.image_rules import ImageRules
-from lmi.model.images import Budget
+from lmi.model.media.fetch import Fetcher
+from lmi.model.media.images import Budget
+from lmi.model.media.url_policy import MediaError, Target, allowed, public
 from lmi.model.options import settings_of
-from lmi.model.targets import MediaError, Target, allowed, public
+from lmi.model.options.image_rules import ImageRules
 
 from .pictures import Site, png, serving
 

@@ -24,8 +24,8 @@ from lmi.formatters import FORMATS, Answer, Call, Format, Request, openai, recei
 from lmi.handler.headers import headers_of
 from lmi.model.errors import GenerationError, PayloadError
 from lmi.model.generation import Conversation, Generation
-from lmi.model.remote import RemoteEngine
-from lmi.model.wire import Channel, FromEngine
+from lmi.model.process.client import RemoteEngine
+from lmi.model.process.messages import Channel, FromEngine
 
 from .fuzz.bodies import SETTINGS, hostile_request, raw_request
 from .fuzz.oracle import check

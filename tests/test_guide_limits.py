@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.model.guide_limits import check_grammar, check_regex, check_schema
+from lmi.model.text.grammar_limits import check_grammar, check_regex, check_schema
 
 COUNTS = "counts within counts"
 EMPTY = "repeats what may be empty"

@@ -13,10 +13,10 @@ from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
 from lmi.model.events import Event
 from lmi.model.generation import Conversation, Generation, Prompt, Sampling
-from lmi.model.image_rules import ImageRules
-from lmi.model.images import Budget, Image, check_image, data_url_bytes, image_parts
-from lmi.model.intake import Intake
-from lmi.model.targets import MediaError
+from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
+from lmi.model.media.url_policy import MediaError
+from lmi.model.options.image_rules import ImageRules
+from lmi.model.process.prepare import Intake
 
 from .pictures import Site, bomb, data_url, png, serving
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lmi.model.link import Link
-from lmi.model.remote import RemoteEngine
-from lmi.model.settings import Settings
+from lmi.model.options.settings import Settings
+from lmi.model.process.child import Link
+from lmi.model.process.client import RemoteEngine
 
 FAULTS = Path(__file__).parent / "faults"
 

@@ -24,9 +24,9 @@ from lmi.handler.watch import Watch
 from lmi.model.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError
 from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.generation import Generation, Sampling
-from lmi.model.in_flight import InFlight
 from lmi.model.options import settings_of
-from lmi.model.vllm_sampling import room
+from lmi.model.process.token_budget import InFlight
+from lmi.model.vllm.sampling import room
 
 from .custom.engine import ScriptedEngine
 

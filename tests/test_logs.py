@@ -21,7 +21,8 @@ from lmi.handler.headers import request_id_of
 from lmi.handler.plain import PlainBatch
 from lmi.handler.server import application
 from lmi.handler.service import Service
-from lmi.model import log_filters, logs
+from lmi.model import log as logs
+from lmi.model import log_filters
 from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
 from lmi.model.events import Delta, Failed, Finish, Started

@@ -27,12 +27,12 @@ from lmi.handler.plain import Chunks, PlainBatch, Whole
 from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
 from lmi.handler.slices import FIELD, next_slice, slices
-from lmi.model.answer_size import TOKEN, check_size, may_reach
 from lmi.model.demo_model import question
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
+from lmi.model.text.response_limit import TOKEN, check_size, may_reach
 
 from .custom.engine import ScriptedEngine
 from .djl import hosting

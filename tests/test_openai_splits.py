@@ -108,7 +108,7 @@ def broken_characters(draw: st.DrawFn) -> list[Token]:
     pending = b""
     for number, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
         pending += raw[start:stop]
-        # A decoder gives out text when no part of a character is left over (model/tokenizer.py).
+        # A decoder gives out text when no part of a character is left over (model/text/tokenizer.py).
         try:
             text, pending = pending.decode(), b""
         except UnicodeDecodeError:

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from lmi.model.errors import OptionError
-from lmi.model.option_table import OPTIONS, find, options_table
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
+from lmi.model.options.table import OPTIONS, find, options_table
 
 ROOT = Path(__file__).parent.parent
 

@@ -22,8 +22,8 @@ from lmi.model.engine import Backend, limits, load_backend
 from lmi.model.errors import LmiError, ParameterError
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
-from lmi.model.ranking import ranked
-from lmi.model.tokenizer import Tokenizer
+from lmi.model.search.best_of import ranked
+from lmi.model.text.tokenizer import Tokenizer
 
 from .endpoints import model_directory
 

@@ -1,4 +1,4 @@
-"""The best of several sequences (model/ranking.py): which, in which order, and what is told of the others."""
+"""The best of several sequences (model/search/best_of.py): which, in which order, and what is told of the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lmi.model.errors import GenerationError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.generation import Generation, Sampling
-from lmi.model.ranking import Ranking, ranked
+from lmi.model.search.best_of import Ranking, ranked
 
 from .answers import feed
 from .openai_answers import call, reply

@@ -22,10 +22,10 @@ from lmi.model.engine import EngineInfo
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Event, Failed
 from lmi.model.generation import Generation, Sampling
-from lmi.model.link import Link
 from lmi.model.options import settings_of
-from lmi.model.remote import RemoteEngine
-from lmi.model.wire import Abort, Add, Channel, FromEngine, ToEngine
+from lmi.model.process.child import Link
+from lmi.model.process.client import RemoteEngine
+from lmi.model.process.messages import Abort, Add, Channel, FromEngine, ToEngine
 
 
 class Nobody:

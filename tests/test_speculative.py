@@ -18,7 +18,7 @@ from lmi.model.demo_model import QUESTIONS, question
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
-from lmi.model.remote import RemoteEngine
+from lmi.model.process.client import RemoteEngine
 
 from .djl import hosting
 from .endpoints import Host, Server, Streamed, client, model_directory, start

@@ -213,7 +213,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def test_a_cause_is_never_many_lines() -> None:
-    from lmi.model.start_errors import start_error
+    from lmi.model.process.start_errors import start_error
 
     def fail() -> Any:
         try:

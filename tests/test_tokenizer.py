@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.tokenizer import Tokenizer
+from lmi.model.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.engine
 

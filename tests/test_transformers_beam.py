@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from lmi.model.beam import BeamSearch, Step
 from lmi.model.errors import RequestError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Beams, Generation, Sampling
+from lmi.model.search.beam import BeamSearch, Step
 
 from .test_transformers_rolling import MODELS, NEW, WORDS, build, rolling, row
 
@@ -65,10 +65,10 @@ class Engine:
     def __init__(self, model: Any, demo_model: Path, refusing: int = 1 << 20, **limits: int) -> None:
         from transformers import AutoTokenizer
 
-        from lmi.model.beam_run import BeamTexts
-        from lmi.model.tokenizer import Tokenizer
-        from lmi.model.transformers_beam import BeamRuns
-        from lmi.model.vllm_outputs import OutputReader
+        from lmi.model.search.beam_run import BeamTexts
+        from lmi.model.text.outputs import OutputReader
+        from lmi.model.text.tokenizer import Tokenizer
+        from lmi.model.transformers.beam import BeamRuns
 
         tokenizer = Tokenizer(AutoTokenizer.from_pretrained(demo_model))
         ends = frozenset([END])
@@ -77,7 +77,7 @@ class Engine:
         self.beams = BeamRuns(self.batch, texts, most=limits.get("most", 64), budget=refusing, words=WORDS)
 
     def prepare(self, number: int, asked: Asked, **sampling: Any) -> Any:
-        from lmi.model.transformers_requests import Prepared
+        from lmi.model.transformers.requests import Prepared
 
         ours = Sampling(n=asked.beams.width, beams=asked.beams, logprobs=0, **sampling)
         one = Generation(request_id="test", prompt=tuple(asked.prompt), sampling=ours, tokens=True)
@@ -191,7 +191,7 @@ def test_a_prefix_that_splits_takes_its_cache_along(
     model: Any, demo_model: Path, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompt is computed once, and after it one token a row and step."""
-    from lmi.model.transformers_forward import Forward
+    from lmi.model.transformers.forward import Forward
 
     computed: list[tuple[int, int]] = []
     forward = Forward.__call__
@@ -252,7 +252,7 @@ def test_an_aborted_search_leaves_nothing_behind(model: Any, demo_model: Path, a
 def test_a_prompt_that_cannot_be_computed_again_fails_its_search_alone(
     model: Any, demo_model: Path, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lmi.model.transformers_forward import Prompts
+    from lmi.model.transformers.forward import Prompts
 
     engine = Engine(model, demo_model, budget=4096)
     advance = Prompts.advance

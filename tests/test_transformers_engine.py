@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.answer_size import TOKEN
 from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 from lmi.model.errors import (
     ContextError,
@@ -27,8 +26,9 @@ from lmi.model.errors import (
 )
 from lmi.model.events import Delta, Event, Failed, Started, Token
 from lmi.model.generation import Beams, Conversation, Generation, Guide, Sampling
-from lmi.model.long_prompt import PIECE
 from lmi.model.options import Settings, load_settings
+from lmi.model.text.prompt_limits import PIECE
+from lmi.model.text.response_limit import TOKEN
 
 from . import backends
 from .backends import PICK, run
@@ -59,7 +59,7 @@ def settings(model_dir: Path, **overrides: str) -> Settings:
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.transformers_engine import TransformersEngine
+    from lmi.model.transformers.engine import TransformersEngine
 
     engine = TransformersEngine(settings(model_dir))
     yield engine
@@ -70,7 +70,7 @@ def backend(model_dir: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def vllm(model_dir: Path) -> Iterator[Any]:
     """The same model and options on vLLM."""
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     engine = VllmEngine(settings(model_dir, rolling_batch="vllm"))
     yield engine
@@ -229,7 +229,7 @@ def test_conversations_are_rendered_as_vllm_does(backend: Any, vllm: Any) -> Non
 
 
 def test_the_table_has_every_field_of_sampling() -> None:
-    from lmi.model import transformers_engine
+    from lmi.model.transformers import engine as transformers_engine
 
     table = str(transformers_engine.__doc__)
     assert [name for name in Sampling.__struct_fields__ if not re.search(rf"\b{name}\b", table)] == []
@@ -288,7 +288,7 @@ def test_shares_are_those_of_the_parameters(backend: Any) -> None:
     import torch
     from transformers.generation.logits_process import TypicalLogitsWarper
 
-    from lmi.model.transformers_sampler import Chooser, choose
+    from lmi.model.transformers.sampler import Chooser, choose
 
     torch.manual_seed(1)
     typical: Any = TypicalLogitsWarper(0.5)
@@ -433,7 +433,7 @@ def test_a_bad_request_harms_only_itself(backend: Any) -> None:
 
 
 def test_a_prompt_that_cannot_be_computed_fails_alone(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmi.model.transformers_forward import Prompts
+    from lmi.model.transformers.forward import Prompts
 
     advance = Prompts.advance
 
@@ -673,8 +673,8 @@ def foreign(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_fallback_for_an_architecture_that_vllm_does_not_have(
     foreign: Path, model_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    from lmi.model.auto import refusal
     from lmi.model.engine import load_backend
-    from lmi.model.fallback import refusal
 
     assert refusal(settings(model_dir, rolling_batch="auto", backend="auto")) is None
     assert refusal(settings(model_dir, rolling_batch="auto", backend="auto", attn_implementation="eager")) is None
@@ -726,9 +726,9 @@ def test_what_vllm_does_not_have_is_told_where_it_is_chosen(
     model_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With backend=auto; a choice of vLLM alone refuses it, as any name that is wrong."""
-    from lmi.model import vllm_engine
-    from lmi.model.fallback import first_that_runs
-    from lmi.model.vllm_options import engine_arguments
+    from lmi.model.auto import first_that_runs
+    from lmi.model.vllm import engine as vllm_engine
+    from lmi.model.vllm.options import engine_arguments
 
     monkeypatch.setattr(vllm_engine, "VllmEngine", engine_arguments)
     auto = {"rolling_batch": "auto", "backend": "auto"}
@@ -748,7 +748,7 @@ def test_half_precision(model_dir: Path, name: str) -> None:
     """The weights' type on a CPU too: the answers are the same, alone and together, drawn by a seed, with log_probs."""
     import torch
 
-    from lmi.model.transformers_engine import TransformersEngine
+    from lmi.model.transformers.engine import TransformersEngine
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
     engine: Any = TransformersEngine(settings(model_dir, dtype=name))
@@ -765,7 +765,7 @@ def test_half_precision(model_dir: Path, name: str) -> None:
 
 
 def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) -> None:
-    from lmi.model.transformers_engine import TransformersEngine
+    from lmi.model.transformers.engine import TransformersEngine
 
     small = {"kv_cache_memory_bytes": "64K", "max_model_len": "2048"}
     refusals: list[tuple[Path, dict[str, str], type[Exception], str]] = [
@@ -791,7 +791,7 @@ def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) ->
 def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], package: str) -> None:
     import importlib.util
 
-    from lmi.model.transformers_engine import TransformersEngine
+    from lmi.model.transformers.engine import TransformersEngine
 
     if importlib.util.find_spec(package) is not None:
         pytest.skip(f"{package} is installed")
@@ -800,7 +800,7 @@ def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], 
 
 
 def test_a_slow_tokenizer_without_vllm(backend: Any) -> None:
-    from lmi.model.tokenizer import Tokenizer, _window_stream
+    from lmi.model.text.tokenizer import Tokenizer, _window_stream
 
     tokenizer = backend._loaded.tokenizer
     for kind in ("unicode", "plain", "json"):
@@ -819,7 +819,7 @@ def test_without_vllm_parsers_are_refused_and_conversations_go_on(
 ) -> None:
     import importlib.util
 
-    from lmi.model.transformers_chat import Chat
+    from lmi.model.transformers.chat import Chat
 
     find = importlib.util.find_spec
     talk = asking("plain")

@@ -9,7 +9,7 @@ import pytest
 
 from lmi.model.errors import OptionError
 from lmi.model.options import load_settings, settings_of
-from lmi.model.transformers_options import Arguments, transformers_arguments
+from lmi.model.transformers.options import Arguments, transformers_arguments
 
 
 def arguments(**properties: str) -> Arguments:

@@ -66,15 +66,15 @@ def known(model: Any) -> list[tuple[list[int], list[int]]]:
 
 
 def rolling(model: Any, **limits: int) -> Any:
-    from lmi.model.transformers_forward import Forward
-    from lmi.model.transformers_rolling import Rolling
+    from lmi.model.transformers.forward import Forward
+    from lmi.model.transformers.scheduler import Rolling
 
     return Rolling(Forward(model), **{"most": 64, "budget": 1 << 20, "least": 128, "piece": 2048, **limits})
 
 
 def row(number: int, prompt: list[int], group: object = None) -> Any:
-    from lmi.model.transformers_batch import Row
-    from lmi.model.transformers_sampler import Chooser
+    from lmi.model.transformers.batch import Row
+    from lmi.model.transformers.sampler import Chooser
 
     return Row(number, group or object(), list(prompt), len(prompt), Chooser(temperature=0.0))
 
@@ -134,7 +134,7 @@ def test_rows_that_made_room_go_on_where_they_were(model: Any, known: list[tuple
 def test_a_shared_prompt_is_computed_once(
     model: Any, known: list[tuple[list[int], list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lmi.model.transformers_forward import Prompts
+    from lmi.model.transformers.forward import Prompts
 
     widths: list[int] = []
     advance = Prompts.advance
@@ -210,7 +210,7 @@ def test_rows_that_follow_others(model: Any, known: list[tuple[list[int], list[i
     """More of them than before, then fewer, beside a row of another length."""
     import torch
 
-    from lmi.model.transformers_batch import Row
+    from lmi.model.transformers.batch import Row
 
     prompt, answer = known[3]
     other = row(0, prompt)

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model import vllm_typical
 from lmi.model.errors import OptionError, UnsupportedError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import Settings, load_settings
-from lmi.model.remote import RemoteEngine
-from lmi.model.vllm_typical import ARGUMENT, Typical
+from lmi.model.process.client import RemoteEngine
+from lmi.model.vllm import typical as vllm_typical
+from lmi.model.vllm.typical import ARGUMENT, Typical
 
 from . import backends
 from .backends import deltas
@@ -47,7 +47,7 @@ def decided(wanted: str, vllm: Any) -> Typical:
     return typical
 
 
-V1 = "lmi.model.vllm_typical:V1"
+V1 = "lmi.model.vllm.typical:V1"
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) 
     for wanted in ("auto", "true"):
         made = config(second=True, asynchronous=True, speculative=True)
         assert not decided(wanted, made).why_not
-        assert made.model_config.logits_processors == ["lmi.model.vllm_typical:V2"]
+        assert made.model_config.logits_processors == ["lmi.model.vllm.typical:V2"]
 
 
 @pytest.mark.engine
@@ -136,7 +136,7 @@ def test_vllm_goes_back_to_its_first_runner(demo_model: Path, monkeypatch: pytes
         typical.decide(made)
         chosen[wanted] = (bool(made.use_v2_model_runner), typical.why_not, made.model_config.logits_processors)
     if vllm_typical._has_second_interface():
-        second = (True, "", ["lmi.model.vllm_typical:V2"])
+        second = (True, "", ["lmi.model.vllm.typical:V2"])
         assert chosen == {"auto": second, "true": second}
     else:
         refused = f"{NO_INTERFACE}; option.enable_typical_p=true goes back to V1"
@@ -194,7 +194,7 @@ def test_like_transformers(mass: float, masked: bool) -> None:
     import torch
     from transformers import TypicalLogitsWarper
 
-    from lmi.model.vllm_typical import keep_typical
+    from lmi.model.vllm.typical import keep_typical
 
     logits = torch.randn(6, 500, generator=torch.Generator().manual_seed(3)) * torch.arange(1, 7).unsqueeze(1)
     if masked:
@@ -223,7 +223,7 @@ def test_the_first_runners_processor_follows_its_requests() -> None:
     import torch
     from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
-    from lmi.model import vllm_typical
+    from lmi.model.vllm import typical as vllm_typical
 
     processor = vllm_typical.V1(None, torch.device("cpu"), False)
     logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(5))
@@ -252,13 +252,13 @@ def test_the_second_runners_processor() -> None:
     import numpy as np
     import torch
 
-    from lmi.model import vllm_typical
+    from lmi.model.vllm import typical as vllm_typical
 
     if not vllm_typical._has_second_interface():
         pytest.skip("this vLLM's model runner V2 takes no logits processors")
     made = config(second=True, asynchronous=True, speculative=True)
     assert not decided("auto", made).why_not
-    assert made.model_config.logits_processors == ["lmi.model.vllm_typical:V2"]
+    assert made.model_config.logits_processors == ["lmi.model.vllm.typical:V2"]
     processor: Any = vllm_typical.V2(None, SimpleNamespace(max_num_reqs=8, device=torch.device("cpu")))
     asked = [params(0.3, 2.0), params(None), params(0.3, 0.0), params(0.6)]
     assert [processor.add_request(slot, one) for slot, one in zip((5, 1, 2, 7), asked, strict=True)] == [
@@ -290,7 +290,7 @@ def test_the_second_runners_processor() -> None:
 
 @pytest.fixture(scope="module")
 def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     model_dir = model_directory(demo_model, tmp_path_factory.mktemp("typical") / "model", {})
     engine = VllmEngine(load_settings(model_dir, environment={}, overrides={}))

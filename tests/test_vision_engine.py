@@ -14,7 +14,7 @@ import pytest
 from lmi.model.errors import ContextError, ParameterError, UnsupportedError
 from lmi.model.events import Delta
 from lmi.model.generation import Conversation, Generation, Sampling
-from lmi.model.images import Image
+from lmi.model.media.images import Image
 from lmi.model.options import Settings, load_settings
 
 from . import vision_model
@@ -36,7 +36,7 @@ def settings(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Sett
 
 @pytest.fixture(scope="module")
 def backend(settings: Settings) -> Iterator[Any]:
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     engine = VllmEngine(settings)
     yield engine
@@ -88,7 +88,7 @@ def test_where_images_stand(
     backend: Any, settings: Settings, template: str | None, content_format: Any, content: str
 ) -> None:
     """By the template where it takes parts, else before the text; each is as many tokens as its own shape asks for."""
-    from lmi.model.vllm_chat import ChatSide
+    from lmi.model.vllm.chat import ChatSide
 
     given = msgspec.structs.replace(settings, chat_template=template, chat_template_content_format=content_format)
     chat = ChatSide(backend._llm, given)

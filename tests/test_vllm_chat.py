@@ -36,7 +36,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     # Several tokens a step where streamed: the split must not show.
     engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
@@ -211,7 +211,7 @@ def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
 
 
 def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
-    from lmi.model.vllm_chat import ChatSide
+    from lmi.model.vllm.chat import ChatSide
 
     settings = load_settings(model_dir, environment={}, overrides={"tool_call_parser": ""})
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
@@ -220,7 +220,7 @@ def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
 
 @pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
 def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: Path, option: str) -> None:
-    from lmi.model.vllm_chat import ChatSide
+    from lmi.model.vllm.chat import ChatSide
 
     settings = load_settings(model_dir, environment={}, overrides={option: "nonsense"})
     with pytest.raises(OptionError, match=option):

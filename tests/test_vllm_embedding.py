@@ -45,7 +45,7 @@ class Model:
 def model(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
-    from lmi.model.vllm_embedding import VllmEmbedding
+    from lmi.model.vllm.embedding import VllmEmbedding
 
     folder = tmp_path_factory.mktemp("embedding")
     bert = request.param == "bert"
@@ -239,7 +239,7 @@ def test_a_generation_is_refused(model: Model) -> None:
 def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
     import torch
 
-    from lmi.model.vllm_embedding import vector_of
+    from lmi.model.vllm.embedding import vector_of
 
     with pytest.raises(GenerationError, match=message):
         vector_of(SimpleNamespace(outputs=SimpleNamespace(data=torch.tensor(numbers))))

@@ -12,15 +12,15 @@ import msgspec
 import psutil
 import pytest
 
-from lmi.model.answer_size import TOKEN
 from lmi.model.demo_model import question
 from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
-from lmi.model.long_prompt import PIECE
 from lmi.model.options import Settings, load_settings
-from lmi.model.remote import RemoteEngine
-from lmi.model.vllm_splitter import Part
+from lmi.model.process.client import RemoteEngine
+from lmi.model.text.parsers import Part
+from lmi.model.text.prompt_limits import PIECE
+from lmi.model.text.response_limit import TOKEN
 
 from .backends import deltas, run
 from .endpoints import model_directory
@@ -42,7 +42,7 @@ def settings(model_dir: Path, **overrides: str) -> Settings:
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
     """Three tokens a step where streamed, to see that nothing depends on their number."""
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     engine = VllmEngine(settings(model_dir, stream_interval="3"))
     yield engine
@@ -425,7 +425,7 @@ def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
 
 def test_a_pause_after_each_step_while_all_waits_for_a_grammar(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As vLLM's core pauses in a process of its own; never where a step computes something, streamed or not."""
-    from lmi.model import vllm_setup
+    from lmi.model.vllm import start as vllm_setup
 
     pauses: list[float] = []
     monkeypatch.setattr(vllm_setup, "time", SimpleNamespace(sleep=pauses.append))

@@ -16,8 +16,8 @@ from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Failed, Started, Token
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
 from lmi.model.options import load_settings
-from lmi.model.ranking import ranked
-from lmi.model.remote import RemoteEngine
+from lmi.model.process.client import RemoteEngine
+from lmi.model.search.best_of import ranked
 
 from . import backends
 from .backends import deltas
@@ -34,7 +34,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.vllm_engine import VllmEngine
+    from lmi.model.vllm.engine import VllmEngine
 
     engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
     yield engine
@@ -184,7 +184,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
 def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Guide) -> None:
-    from lmi.model.vllm_guide import structured_outputs
+    from lmi.model.vllm.structured import structured_outputs
 
     if guide.grammar == "":
         with pytest.raises(ParameterError, match=r"^guided_grammar: it cannot be compiled: it is empty"):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lmi.model import vllm_engine
 from lmi.model.demo_model import question
 from lmi.model.events import Event
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
-from lmi.model.vllm_logprobs import keep_chosen_only
+from lmi.model.vllm import engine as vllm_engine
+from lmi.model.vllm.logprobs import keep_chosen_only
 
 from .backends import deltas, run
 from .endpoints import model_directory

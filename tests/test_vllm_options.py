@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lmi.model.errors import OptionError
-from lmi.model.option_table import OPTIONS, find
 from lmi.model.options import Settings, load_settings, settings_of
+from lmi.model.options.table import OPTIONS, find
 
 pytestmark = pytest.mark.engine
 
@@ -20,7 +20,7 @@ def settings(**properties: str) -> Settings:
 
 
 def arguments(**properties: str) -> dict[str, Any]:
-    from lmi.model.vllm_options import engine_arguments
+    from lmi.model.vllm.options import engine_arguments
 
     return engine_arguments(settings(**properties))
 
@@ -161,7 +161,7 @@ def test_all_faults_in_one_message() -> None:
 
 
 def test_a_users_own_bare_keys_are_ignored(tmp_path: Path) -> None:
-    from lmi.model.vllm_options import engine_arguments
+    from lmi.model.vllm.options import engine_arguments
 
     tmp_path.joinpath("serving.properties").write_text("mine=1\nseed=5")
     taken = engine_arguments(load_settings(tmp_path, environment={}, overrides={}))

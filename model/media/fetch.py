@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from .image_rules import ImageRules
-from .targets import MediaError, Target, allowed, public
+from ..options.image_rules import ImageRules
+from .url_policy import MediaError, Target, allowed, public
 
 __all__ = ["Fetcher"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-from .errors import ParameterError
-from .generation import Conversation
-from .targets import MediaError
+from ..errors import ParameterError
+from ..generation import Conversation
+from .url_policy import MediaError
 
 __all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
 

@@ -3,9 +3,9 @@
     serving.properties, OPTION_*, --set --load_settings--> properties
     DJL's init call --------------------------------------> properties --settings_of--> Settings
 
-What the table of options (model/option_table.py) knows is judged here. Other names may be arguments of the engine: they
-go to `Settings.engine_arguments` as they are, and the engine's process judges them (model/vllm_options.py); only names
-that are all but one of the table's are refused here already. One OptionError tells all faults of a configuration.
+What the table of options (model/options/table.py) knows is judged here. Other names may be arguments of the engine:
+they go to `Settings.engine_arguments` as they are, and the engine's process judges them (model/vllm/options.py); only
+names that are all but one of the table's are refused here already. One OptionError tells all faults of a configuration.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from .engine import ON_TRANSFORMERS, ON_VLLM, check_mpi, engine_of, host_number, model_of
+from .faults import refuse, shown
 from .image_rules import image_rules
-from .option_engine import ON_TRANSFORMERS, ON_VLLM, check_mpi, engine_of, host_number, model_of
-from .option_faults import refuse, shown
-from .option_limits import limits_of
-from .option_row import Option
-from .option_rules import value_of
-from .option_table import OPTIONS, find, options_table
+from .limits import limits_of
 from .properties import bare_names, gather, read_properties
+from .row import Option
+from .rules import value_of
 from .settings import Settings
 from .speculation import speculative_config
+from .table import OPTIONS, find, options_table
 from .tasks import task_of
 
 __all__ = ["Settings", "load_settings", "options_table", "read_properties", "settings_of"]

@@ -1,8 +1,8 @@
-"""The rows of DJL Serving's own options, which it reads and passes on (model/option_table.py)."""
+"""The rows of DJL Serving's own options, which it reads and passes on (model/options/table.py)."""
 
 from __future__ import annotations
 
-from .option_row import Option
+from .row import Option
 
 __all__ = ["HOST_OPTIONS"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .option_faults import shown
+from .faults import shown
 
 __all__ = ["FOR_TRANSFORMERS", "ON_TRANSFORMERS", "ON_VLLM", "check_mpi", "engine_of", "host_number", "model_of"]
 

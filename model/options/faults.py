@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .errors import SHOWN, OptionError
+from ..errors import SHOWN, OptionError
 
 __all__ = ["refuse", "shown"]
 

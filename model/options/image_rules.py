@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import SHOWN
+from ..errors import SHOWN
 
 __all__ = ["LARGEST_IMAGES", "MOST_PIXELS", "ImageRules", "image_rules"]
 

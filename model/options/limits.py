@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .option_row import Kind, Option
+from .row import Kind, Option
 
 __all__ = ["LIMIT_OPTIONS", "Limits", "limits_of"]
 

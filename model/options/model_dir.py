@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from .errors import OptionError
+from ..errors import OptionError
 from .settings import Settings
 
 __all__ = ["check_model"]

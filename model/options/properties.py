@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from .errors import OptionError
+from ..errors import OptionError
 
 __all__ = ["bare_names", "gather", "read_properties"]
 

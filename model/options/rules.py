@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .option_row import Option
+from .row import Option
 
 __all__ = ["value_of"]
 

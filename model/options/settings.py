@@ -1,4 +1,4 @@
-"""What a model directory's configuration says, once it is read (model/options.py)."""
+"""What a model directory's configuration says, once it is read (model/options/__init__.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from .image_rules import ImageRules
-from .option_limits import Limits
+from .limits import Limits
 
 __all__ = ["Settings"]
 

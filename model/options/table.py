@@ -10,10 +10,10 @@ its type.
 
 from __future__ import annotations
 
+from .djl import HOST_OPTIONS
 from .image_rules import LARGEST_IMAGES, MOST_PIXELS
-from .option_host import HOST_OPTIONS
-from .option_limits import LIMIT_OPTIONS
-from .option_row import Kind, Option
+from .limits import LIMIT_OPTIONS
+from .row import Kind, Option
 
 __all__ = ["OPTIONS", "find", "options_table"]
 

@@ -17,12 +17,12 @@ import tempfile
 import threading
 from pathlib import Path
 
-from .engine import EngineStats, Sink
-from .errors import LmiError, UnavailableError
+from ..engine import EngineStats, Sink
+from ..errors import LmiError, UnavailableError
+from ..options.settings import Settings
+from .group import APART, end_group
 from .last_words import ending
-from .process_group import APART, end_group
-from .settings import Settings
-from .wire import Abort, Channel, FromEngine, Setup
+from .messages import Abort, Channel, FromEngine, Setup
 
 __all__ = ["SCRATCH", "Link", "engine_environment"]
 
@@ -41,7 +41,7 @@ class Link:
         ours, theirs = socket.socketpair()
         # For sockets, whose paths may not be long.
         self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
-        command = [sys.executable, "-m", "lmi.model.engine_process", str(theirs.fileno())]
+        command = [sys.executable, "-m", "lmi.model.process.worker", str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

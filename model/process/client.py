@@ -5,8 +5,8 @@
                                                +-- pause-+--> lost   (after too many tries in a row that failed)
 
 The host's process must survive its engine (a worker that exits is not reliably restarted by DJL), so the engine has a
-process of its own (model/link.py), and nothing it does can end this one. While it is rebuilt, requests are answered at
-once with the reason.
+process of its own (model/process/child.py), and nothing it does can end this one. While it is rebuilt, requests are
+answered at once with the reason.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import time
 from collections.abc import Sequence
 from itertools import count
 
-from .engine import EngineInfo, EngineStats, Listener, Sink
-from .errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
-from .events import Delta, Event, Failed
-from .generation import Generation
-from .link import Link
-from .options import Settings
-from .ranking import ranked
-from .wire import Add, Broken, Ready, Stats, Step
+from ..engine import EngineInfo, EngineStats, Listener, Sink
+from ..errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
+from ..events import Delta, Event, Failed
+from ..generation import Generation
+from ..options import Settings
+from ..search.best_of import ranked
+from .child import Link
+from .messages import Add, Broken, Ready, Stats, Step
 
 __all__ = ["RemoteEngine"]
 

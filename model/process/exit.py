@@ -9,9 +9,9 @@ import socket
 import threading
 from typing import NoReturn
 
+from .child import SCRATCH
+from .group import end_others
 from .last_words import in_good_order
-from .link import SCRATCH
-from .process_group import end_others
 
 __all__ = ["closing", "end_now", "end_with_host", "terminated", "watch_host"]
 

@@ -16,10 +16,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from .engine import EngineInfo, EngineStats
-from .events import Event
-from .generation import Generation
-from .options import Settings
+from ..engine import EngineInfo, EngineStats
+from ..events import Event
+from ..generation import Generation
+from ..options import Settings
 
 __all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Stats", "Step", "ToEngine"]
 

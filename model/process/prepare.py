@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from .engine import Backend
-from .errors import ParameterError, UnsupportedError
-from .fetching import Fetcher
-from .generation import Conversation, Generation
-from .image_rules import ImageRules
-from .images import Budget, Image, ImagePart, check_image, data_url_bytes, image_parts, is_data_url
-from .targets import MediaError
+from ..engine import Backend
+from ..errors import ParameterError, UnsupportedError
+from ..generation import Conversation, Generation
+from ..media.fetch import Fetcher
+from ..media.images import Budget, Image, ImagePart, check_image, data_url_bytes, image_parts, is_data_url
+from ..media.url_policy import MediaError
+from ..options.image_rules import ImageRules
 
 __all__ = ["Intake"]
 

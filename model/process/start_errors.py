@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import MemoryShortError, StartError, one_line
+from ..errors import MemoryShortError, StartError, one_line
 from .output_tail import says_nothing
 
 __all__ = ["start_error"]

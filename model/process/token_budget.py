@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .errors import OverloadedError, ParameterError
-from .events import Delta, Event, Failed
+from ..errors import OverloadedError, ParameterError
+from ..events import Delta, Event, Failed
 
 __all__ = ["InFlight"]
 

@@ -1,6 +1,7 @@
-"""The engine's process: `python -m lmi.model.engine_process FD`, FD being one end of a socket pair (model/remote.py).
+"""The engine's process: `python -m lmi.model.process.worker FD`, FD being one end of a socket pair
+(model/process/client.py).
 
-    intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, intake.py)
+    intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, prepare.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
 The process ends when the backend is beyond use, and when the host goes away, whatever state either is in, and takes
@@ -22,22 +23,22 @@ from typing import Any
 
 from msgspec import structs
 
-from . import startup
+from .. import startup
+from ..engine import Backend, EngineStats, load_backend
+from ..errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
+from ..events import Event, Failed
+from ..heap import freeze, keep_trimmed
+from ..log import cause, show_content
+from ..log_filters import configure, withhold
+from ..options.image_rules import ImageRules
+from ..options.model_dir import check_model
 from .crash import crash_at_once, crash_at_once_too
-from .engine import Backend, EngineStats, load_backend
-from .engine_end import closing, end_now, end_with_host, terminated, watch_host
-from .errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
-from .events import Event, Failed
-from .heap import freeze, keep_trimmed
-from .image_rules import ImageRules
-from .in_flight import InFlight
-from .intake import Intake
+from .exit import closing, end_now, end_with_host, terminated, watch_host
 from .last_words import in_good_order, speak_through
-from .log_filters import configure, withhold
-from .logs import cause, show_content
-from .model_files import check_model
+from .messages import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
+from .prepare import Intake
 from .start_errors import start_error
-from .wire import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
+from .token_budget import InFlight
 
 __all__ = ["EngineProcess", "main"]
 
@@ -198,7 +199,7 @@ def main() -> None:
     startup.mark("interpreter, imports of ours")
     configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A background process of a terminal's session (link.py), which may not be stopped for what it logs (stty tostop).
+    # A background process of a terminal's session (child.py), which may not be stopped for what it logs (stty tostop).
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, terminated)
     sock = socket.socket(fileno=int(sys.argv[1]))

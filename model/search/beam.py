@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .generation import Beams
+from ..generation import Beams
 
 __all__ = ["BeamSearch", "Follow", "Hypothesis", "Prefix", "Step", "candidates_needed"]
 

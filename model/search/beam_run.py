@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..errors import UnsupportedError
+from ..events import Delta, Event, Finish
+from ..generation import Beams, Generation, Sampling
+from ..text.outputs import Output, OutputReader, Request
+from ..text.parsers import Splitter, split
+from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
-from .errors import UnsupportedError
-from .events import Delta, Event, Finish
-from .generation import Beams, Generation, Sampling
 from .stops import Stops
-from .tokenizer import Tokenizer
-from .vllm_outputs import Output, OutputReader, Request
-from .vllm_splitter import Splitter, split
 
 __all__ = ["BeamRun", "BeamTexts"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
-from .engine import Sink
-from .events import Delta, Event, Finish
-from .generation import Generation
+from ..engine import Sink
+from ..events import Delta, Event, Finish
+from ..generation import Generation
 
 __all__ = ["Ranking", "ranked"]
 

@@ -1,6 +1,7 @@
 """Stop strings where a sequence has many continuations at once: a beam's text, one token further.
 
-TextStream (text.py) goes one way only. Here the state of a prefix is a value, so that several can go on from it.
+TextStream (text/detokenizer.py) goes one way only. Here the state of a prefix is a value, so that several can go on
+from it.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..generation import Sampling
+from ..text.tokenizer import WINDOW, Tokenizer
 from .beam import Prefix
-from .generation import Sampling
-from .tokenizer import WINDOW, Tokenizer
 
 __all__ = ["Stops"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from .events import Token, TopToken
+from ..events import Token, TopToken
 
 __all__ = ["Decode", "TextStream"]
 

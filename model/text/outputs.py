@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from .events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
-from .generation import Sampling
-from .text import TextStream
+from ..events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
+from ..generation import Sampling
+from .detokenizer import TextStream
 from .tokenizer import Tokenizer
 
 __all__ = ["Output", "OutputReader", "Request", "SequenceText"]
@@ -122,7 +122,7 @@ class OutputReader:
         known: Any = completion.logprobs
         entries: Sequence[Any] = known if ids and known else ()
         for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
-            # A number where nothing else is wanted (vllm_logprobs.py), unless vLLM has gone its own way.
+            # A number where nothing else is wanted (model/vllm/logprobs.py), unless vLLM has gone its own way.
             logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob
             special = token_id in special_ids

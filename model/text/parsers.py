@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .events import CallDelta, Delta, Token
+from ..events import CallDelta, Delta, Token
 
 __all__ = ["Part", "Reasoning", "Splitter", "split"]
 

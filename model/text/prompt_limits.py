@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .errors import ContextError
+from ..errors import ContextError
 
 __all__ = ["PIECE", "Count", "check_text", "first", "last", "most_tokens", "shortened"]
 

@@ -6,9 +6,9 @@ make much of little: 128 sequences of 2,000 tokens with 20 likely tokens each ar
 
 from __future__ import annotations
 
-from .errors import ParameterError
-from .events import Delta, Event, Started, Token
-from .generation import Generation
+from ..errors import ParameterError
+from ..events import Delta, Event, Started, Token
+from ..generation import Generation
 
 __all__ = ["TOKEN", "check_size", "may_reach", "size_of", "too_long", "weight"]
 

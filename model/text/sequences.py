@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from .answer_size import too_long, weight
-from .generation import Generation
-from .vllm_outputs import OutputReader
+from ..generation import Generation
+from .outputs import OutputReader
+from .response_limit import too_long, weight
 
 __all__ = ["Group"]
 

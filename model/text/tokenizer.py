@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-from .text import Decode
+from .detokenizer import Decode
 
 __all__ = ["Tokenizer"]
 

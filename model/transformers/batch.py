@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .transformers_forward import Prompts
-from .transformers_sampler import Chooser, LogProb, likely
+from .forward import Prompts
+from .sampler import Chooser, LogProb, likely
 
 __all__ = ["Batch", "Entry", "Row", "lengths", "read_prefill", "units"]
 

@@ -15,15 +15,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .beam import Prefix, Step
-from .beam_run import BeamRun, BeamTexts
-from .errors import GenerationError, LmiError, ParameterError, UnsupportedError
-from .events import Event, Failed
-from .generation import Beams, Sampling
-from .transformers_batch import Row
-from .transformers_requests import Prepared
-from .transformers_rolling import Rolling
-from .vllm_outputs import Output
+from ..errors import GenerationError, LmiError, ParameterError, UnsupportedError
+from ..events import Event, Failed
+from ..generation import Beams, Sampling
+from ..search.beam import Prefix, Step
+from ..search.beam_run import BeamRun, BeamTexts
+from ..text.outputs import Output
+from .batch import Row
+from .requests import Prepared
+from .scheduler import Rolling
 
 __all__ = ["BeamRuns", "RowsRun"]
 

@@ -12,7 +12,7 @@ transformers has continuous batching of its own (`generate_batch`), up to 5.23 w
 requests, no penalties, no top tokens and no look at the logits in between; hence this. It stands on the forward pass
 and on the cache's layers only, which all decoder models share. A model whose cache is more than keys and values of
 every token (recurrent states, say), or whose positions depend on the longest row, runs its sequences one by one
-(`Solo`, transformers_solo.py).
+(`Solo`, solo.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .transformers_forward import Forward, Prompts, new_cache, ropes
-from .transformers_solo import Solo
+from .forward import Forward, Prompts, new_cache, ropes
+from .solo import Solo
 
 __all__ = ["Rows", "Together", "rows_of"]
 

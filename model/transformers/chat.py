@@ -1,7 +1,7 @@
 """Conversations on the transformers engine: the tokenizer's own chat template, and vLLM's parsers if installed.
 
     Conversation --render--> prompt ids
-    Conversation --ChatSide.request (model/vllm_chat.py)--> what vLLM's parsers need, where any is needed
+    Conversation --ChatSide.request (model/vllm/chat.py)--> what vLLM's parsers need, where any is needed
 
 Without vLLM, options that name a parser are refused at start, and tool calls by request.
 """
@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from .errors import OptionError, ParameterError, RequestError, UnsupportedError
-from .generation import Conversation
-from .options import Settings
-from .vllm_chat import ChatSide, chat_template
-from .vllm_splitter import Splitter
+from ..errors import OptionError, ParameterError, RequestError, UnsupportedError
+from ..generation import Conversation
+from ..options import Settings
+from ..text.parsers import Splitter
+from ..vllm.chat import ChatSide, chat_template
 
 __all__ = ["Chat"]
 

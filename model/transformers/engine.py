@@ -1,7 +1,7 @@
 """transformers as a backend: for models that vLLM does not run, on a CPU or on GPUs.
 
     Generation --prepare--> prompt ids, a Chooser for each sequence --add--> rows of the rolling batch
-    Row --step--> ids --OutputReader (model/vllm_outputs.py), text.py--> Started, Delta
+    Row --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
 
 What it does with each field of Sampling (tests/test_transformers_engine.py has an effect of each):
 
@@ -9,7 +9,7 @@ What it does with each field of Sampling (tests/test_transformers_engine.py has 
 | --- | --- |
 | temperature, top_p, top_k, min_p, typical_p | as vLLM; typical_p as transformers |
 | repetition_penalty, presence_penalty, frequency_penalty | as vLLM: the first counts the prompt, the others do not |
-| best_of | as vLLM: so many sequences are asked of any engine, and ranked by model/ranking.py |
+| best_of | as vLLM: so many sequences are asked of any engine, and ranked by model/search/best_of.py |
 | seed, n | sequence i draws with seed + i, alone or in any batch; the prompt of n sequences is computed once |
 | max_tokens, min_tokens, truncate | as vLLM |
 | stop, include_stop, stop_token_ids, ignore_eos | as vLLM |
@@ -29,23 +29,23 @@ from typing import ClassVar
 
 import msgspec
 
-from .beam_run import BeamTexts
-from .engine import EngineInfo, EngineStats
-from .errors import GenerationError, LmiError, UnsupportedError
-from .events import Delta, Event, Failed, Finish, Token
-from .generation import Generation, Sampling
-from .group import Group
-from .images import Image
-from .options import Settings
-from .tokenizer import Tokenizer
-from .transformers_batch import Entry, Row
-from .transformers_beam import BeamRuns
-from .transformers_load import load
-from .transformers_options import transformers_arguments
-from .transformers_requests import Prepared, Requests
-from .transformers_rolling import Rolling
-from .vllm_outputs import Output, OutputReader, SequenceText
-from .vllm_splitter import Splitter, split
+from ..engine import EngineInfo, EngineStats
+from ..errors import GenerationError, LmiError, UnsupportedError
+from ..events import Delta, Event, Failed, Finish, Token
+from ..generation import Generation, Sampling
+from ..media.images import Image
+from ..options import Settings
+from ..search.beam_run import BeamTexts
+from ..text.outputs import Output, OutputReader, SequenceText
+from ..text.parsers import Splitter, split
+from ..text.sequences import Group
+from ..text.tokenizer import Tokenizer
+from .batch import Entry, Row
+from .beam import BeamRuns
+from .load import load
+from .options import transformers_arguments
+from .requests import Prepared, Requests
+from .scheduler import Rolling
 
 __all__ = ["TransformersEngine"]
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import StartError
+from ..errors import StartError
 
 __all__ = ["Forward", "Prompts", "device_is_lost", "new_cache", "ropes", "short_of_memory"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import MemoryShortError, OptionError, StartError
-from .options import Settings
-from .transformers_cache import rows_of
-from .transformers_forward import Forward, ropes
-from .transformers_options import Arguments
+from ..errors import MemoryShortError, OptionError, StartError
+from ..options import Settings
+from .cache import rows_of
+from .forward import Forward, ropes
+from .options import Arguments
 
 __all__ = ["Loaded", "load"]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from .option_faults import refuse, shown
-from .option_table import OPTIONS
-from .options import Settings
+from ..options import Settings
+from ..options.faults import refuse, shown
+from ..options.table import OPTIONS
 
 __all__ = ["ONLY_HERE", "Arguments", "transformers_arguments"]
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .answer_size import check_size
-from .errors import ParameterError, RequestError, UnsupportedError
-from .generation import Conversation, Generation, Sampling, nth_seed
-from .long_prompt import most_tokens, shortened
-from .options import Settings
-from .transformers_chat import Chat
-from .transformers_guide import Guides
-from .transformers_load import Loaded
-from .transformers_options import Arguments
-from .transformers_sampler import Chooser, bad_words, defaulted
-from .vllm_sampling import room
-from .vllm_splitter import Splitter
+from ..errors import ParameterError, RequestError, UnsupportedError
+from ..generation import Conversation, Generation, Sampling, nth_seed
+from ..options import Settings
+from ..text.parsers import Splitter
+from ..text.prompt_limits import most_tokens, shortened
+from ..text.response_limit import check_size
+from ..vllm.sampling import room
+from .chat import Chat
+from .load import Loaded
+from .options import Arguments
+from .sampler import Chooser, bad_words, defaulted
+from .structured import Guides
 
 if TYPE_CHECKING:
-    from .transformers_beam import RowsRun
+    from .beam import RowsRun
 
 __all__ = ["Prepared", "Requests"]
 

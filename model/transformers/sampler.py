@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .generation import Sampling
+from ..generation import Sampling
 
 __all__ = ["Chooser", "Guided", "LogProb", "bad_words", "choose", "defaulted", "likeliest", "likely"]
 
@@ -25,7 +25,7 @@ COLDEST = 1e-2
 
 
 class Guided(Protocol):
-    """What says which tokens may come next (model/transformers_guide.py)."""
+    """What says which tokens may come next (model/transformers/structured.py)."""
 
     @property
     def complete(self) -> bool:
@@ -43,7 +43,7 @@ class Guided(Protocol):
 
 @dataclass(slots=True)
 class LogProb:
-    """A word's log-probability at some position, as model/vllm_outputs.py reads it."""
+    """A word's log-probability at some position, as model/text/outputs.py reads it."""
 
     logprob: float
     rank: int | None = None

@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from .engine import EngineStats
-from .errors import GenerationError
-from .transformers_batch import Batch, Row, lengths, read_prefill, units
-from .transformers_cache import rows_of
-from .transformers_forward import Forward, device_is_lost, short_of_memory
-from .transformers_sampler import choose, likeliest
+from ..engine import EngineStats
+from ..errors import GenerationError
+from .batch import Batch, Row, lengths, read_prefill, units
+from .cache import rows_of
+from .forward import Forward, device_is_lost, short_of_memory
+from .sampler import choose, likeliest
 
 __all__ = ["Rolling"]
 

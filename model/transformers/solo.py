@@ -1,6 +1,6 @@
 """Rows whose caches are of any kind, each by itself: for models whose sequences cannot be computed together.
 
-It is a pass for each row, and the rolling batch (transformers_rolling.py) sees no difference.
+It is a pass for each row, and the rolling batch (scheduler.py) sees no difference.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from .transformers_forward import Forward, Prompts, new_cache
+from .forward import Forward, Prompts, new_cache
 
 __all__ = ["Solo"]
 

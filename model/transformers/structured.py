@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .errors import ParameterError, UnsupportedError, one_line
-from .generation import Guide
-from .guide_limits import check_grammar, check_regex, check_schema
+from ..errors import ParameterError, UnsupportedError, one_line
+from ..generation import Guide
+from ..text.grammar_limits import check_grammar, check_regex, check_schema
 
 __all__ = ["Guides", "Match"]
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .beam import Prefix, Step
-from .beam_run import BeamRun, BeamTexts
-from .errors import GenerationError, ParameterError, UnsupportedError
-from .events import Event, Failed
-from .generation import Beams, Generation, Sampling
-from .vllm_splitter import Splitter
+from ..errors import GenerationError, ParameterError, UnsupportedError
+from ..events import Event, Failed
+from ..generation import Beams, Generation, Sampling
+from ..search.beam import Prefix, Step
+from ..search.beam_run import BeamRun, BeamTexts
+from ..text.parsers import Splitter
 
 __all__ = ["BeamRuns", "VllmRun"]
 

@@ -1,6 +1,6 @@
 """Conversations on vLLM: the model's chat template, and the parsers that its answers are split by.
 
-Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter (vllm_splitter.py)
+Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --splitter--> Splitter (text/parsers.py)
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError, ParameterError, UnsupportedError
-from .events import Token
-from .generation import Conversation
-from .images import Image
-from .options import Settings
-from .vllm_images import ImageSide, numbered, processor_faults, with_pictures
-from .vllm_prompt import tokenize_params
-from .vllm_splitter import Reasoning, Splitter
+from ..errors import OptionError, ParameterError, UnsupportedError
+from ..events import Token
+from ..generation import Conversation
+from ..media.images import Image
+from ..options import Settings
+from ..text.parsers import Reasoning, Splitter
+from .images import ImageSide, numbered, processor_faults, with_pictures
+from .prompt import tokenize_params
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine

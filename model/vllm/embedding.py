@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from .engine import EngineInfo, EngineStats
-from .errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
-from .events import Delta, Event, Failed, Finish, Started
-from .generation import Embedding, Generation
-from .images import Image
-from .long_prompt import check_text, first, last, most_tokens
-from .options import Settings
-from .vllm_prompt import tokenize_params
-from .vllm_sampling import check_prompt
-from .vllm_setup import client_errors, start_vllm
+from ..engine import EngineInfo, EngineStats
+from ..errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
+from ..events import Delta, Event, Failed, Finish, Started
+from ..generation import Embedding, Generation
+from ..media.images import Image
+from ..options import Settings
+from ..text.prompt_limits import check_text, first, last, most_tokens
+from .prompt import tokenize_params
+from .sampling import check_prompt
+from .start import client_errors, start_vllm
 
 if TYPE_CHECKING:
     from vllm import PoolingParams

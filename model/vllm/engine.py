@@ -1,7 +1,7 @@
 """vLLM as a backend: runs in the engine's process, on vLLM 0.23.0 (the LMI container's) and later.
 
     Generation --prepare--> prompt ids, SamplingParams --add--> one vLLM request for each sequence
-    RequestOutput --step--> ids --vllm_outputs.py, text.py--> Started, Delta
+    RequestOutput --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
 
 vLLM is asked for token ids only (`detokenize=False`): text, stop strings and each token's exact piece are made by
 TextStream, once instead of twice. n sequences are n requests with seeds of their own, which is what vLLM makes of them
@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from .answer_size import check_size, may_reach
-from .beam_run import BeamTexts
-from .engine import EngineInfo, EngineStats
-from .errors import GenerationError, LmiError, ParameterError, RequestError
-from .events import Delta, Event, Failed, Finish, Token
-from .generation import Conversation, Generation
-from .group import Group
-from .images import Image
-from .options import Settings
-from .startup import mark
-from .tokenizer import Tokenizer
-from .vllm_beam import BeamRuns, VllmRun
-from .vllm_chat import ChatSide
-from .vllm_guide import structured_outputs, template_errors
-from .vllm_logprobs import keep_chosen_only
-from .vllm_outputs import OutputReader, SequenceText
-from .vllm_prompt import Texts, refused
-from .vllm_sampling import LIMITS, check_ids, room, sampling_params
-from .vllm_setup import client_errors, eos_ids, start_vllm
-from .vllm_splitter import Splitter, split
-from .vllm_typical import Typical
+from ..engine import EngineInfo, EngineStats
+from ..errors import GenerationError, LmiError, ParameterError, RequestError
+from ..events import Delta, Event, Failed, Finish, Token
+from ..generation import Conversation, Generation
+from ..media.images import Image
+from ..options import Settings
+from ..search.beam_run import BeamTexts
+from ..startup import mark
+from ..text.outputs import OutputReader, SequenceText
+from ..text.parsers import Splitter, split
+from ..text.response_limit import check_size, may_reach
+from ..text.sequences import Group
+from ..text.tokenizer import Tokenizer
+from .beam import BeamRuns, VllmRun
+from .chat import ChatSide
+from .logprobs import keep_chosen_only
+from .prompt import Texts, refused
+from .sampling import LIMITS, check_ids, room, sampling_params
+from .start import client_errors, eos_ids, start_vllm
+from .structured import structured_outputs, template_errors
+from .typical import Typical
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .errors import ParameterError, one_line
-from .images import Image
+from ..errors import ParameterError, one_line
+from ..media.images import Image
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine

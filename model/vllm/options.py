@@ -17,11 +17,11 @@ import os
 import typing
 from typing import Any
 
-from .errors import one_line
-from .option_faults import refuse, shown
-from .option_table import OPTIONS
-from .options import Settings
-from .transformers_options import ONLY_HERE
+from ..errors import one_line
+from ..options import Settings
+from ..options.faults import refuse, shown
+from ..options.table import OPTIONS
+from ..transformers.options import ONLY_HERE
 
 __all__ = ["engine_arguments"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from .errors import ParameterError
-from .generation import Generation
-from .images import Image
-from .long_prompt import most_tokens, shortened
-from .vllm_sampling import room
+from ..errors import ParameterError
+from ..generation import Generation
+from ..media.images import Image
+from ..text.prompt_limits import most_tokens, shortened
+from .sampling import room
 
 __all__ = ["Texts", "refused", "tokenize_params"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import ContextError, ParameterError
-from .generation import Generation, nth_seed
+from ..errors import ContextError, ParameterError
+from ..generation import Generation, nth_seed
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

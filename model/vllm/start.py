@@ -11,16 +11,16 @@ from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from .crash import crash_at_once
-from .last_words import end_at_once, ending
-from .link import SCRATCH
-from .log_filters import withhold_in_children
-from .options import Settings
-from .output_tail import OutputTail, says_nothing
-from .startup import mark
-from .vllm_seeds import EXTENSION, keep_seeds
-from .vllm_stats import VllmStats, core_has_own_process
-from .vllm_typical import Typical
+from ..log_filters import withhold_in_children
+from ..options import Settings
+from ..process.child import SCRATCH
+from ..process.crash import crash_at_once
+from ..process.last_words import end_at_once, ending
+from ..process.output_tail import OutputTail, says_nothing
+from ..startup import mark
+from .seeds import EXTENSION, keep_seeds
+from .stats import VllmStats, core_has_own_process
+from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
@@ -41,7 +41,7 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    from .vllm_options import engine_arguments
+    from .options import engine_arguments
 
     mark("import vllm")
     if SCRATCH in os.environ:

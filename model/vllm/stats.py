@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from .engine import EngineStats
+from ..engine import EngineStats
 
 __all__ = ["VllmStats", "core_has_own_process"]
 

@@ -11,9 +11,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from .errors import ParameterError, one_line
-from .generation import Conversation, Guide
-from .guide_limits import check_grammar, check_regex, check_schema
+from ..errors import ParameterError, one_line
+from ..generation import Conversation, Guide
+from ..text.grammar_limits import check_grammar, check_regex, check_schema
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError, UnsupportedError
-from .generation import Sampling
-from .options import Settings
+from ..errors import OptionError, UnsupportedError
+from ..generation import Sampling
+from ..options import Settings
 
 if TYPE_CHECKING:
     import torch

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
 
-from lmi.model.process_group import APART
+from lmi.model.process.group import APART
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11

@@ -15,7 +15,7 @@ from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import MemoryShortError
 from lmi.model.events import Delta, Event, Finish, Started, Token
 from lmi.model.generation import Generation
-from lmi.model.images import Image
+from lmi.model.media.images import Image
 from lmi.model.options import Settings
 
 FOREVER = 3600.0

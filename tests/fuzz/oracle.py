@@ -12,7 +12,7 @@ from lmi.formatters import Answer, Call, Request, receive, route_of
 from lmi.formatters.base import JSON, JSON_LINES, SSE
 from lmi.model.errors import RequestError
 from lmi.model.generation import Conversation, Generation
-from lmi.model.images import image_parts
+from lmi.model.media.images import image_parts
 from lmi.model.options import Settings
 
 __all__ = ["BrokenRuleError", "check"]

@@ -24,10 +24,10 @@ from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.generation import Generation
-from lmi.model.link import Link
 from lmi.model.options import Settings
-from lmi.model.remote import RemoteEngine
-from lmi.model.wire import Channel, FromEngine, Step, ToEngine
+from lmi.model.process.child import Link
+from lmi.model.process.client import RemoteEngine
+from lmi.model.process.messages import Channel, FromEngine, Step, ToEngine
 
 from .standin import StandInCore, backend, numbers, settings_of
 

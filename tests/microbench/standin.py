@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from lmi.model.demo_model import question
 from lmi.model.options import Settings, load_settings
-from lmi.model.vllm_engine import VllmEngine
+from lmi.model.vllm.engine import VllmEngine
 
 __all__ = ["StandInCore", "backend", "settings_of"]
 

@@ -1,0 +1,10 @@
+"""From token ids to exact text, for every backend.
+
+tokenizer.py          a tokenizer, asked for pieces of text
+detokenizer.py        ids to text as they come, stop strings held back
+outputs.py            what an engine gives for a sequence, read into events; sequences.py: of all n of a request
+parsers.py            an answer split into reasoning, tool calls and content
+response_limit.py     how long an answer may be
+prompt_limits.py      how long a prompt may be
+grammar_limits.py     what a grammar may repeat
+"""

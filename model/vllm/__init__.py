@@ -1,0 +1,9 @@
+"""The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions.
+
+engine.py                  generation: a Backend (model/engine.py); embedding.py: models that embed
+start.py, options.py       vLLM's arguments and its start
+prompt.py, chat.py, images.py, structured.py     a request's prompt, conversation, pictures, grammar
+sampling.py, typical.py    its parameters
+beam.py                    steps the beam search of model/search
+stats.py, logprobs.py, seeds.py     vLLM's private parts that are used
+"""
