@@ -283,12 +283,14 @@ FORMATTED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("returned", "text"), FORMATTED, ids=str)
+@pytest.mark.parametrize(("returned", "text"), FORMATTED, ids=[text for _, text in FORMATTED])
 def test_what_may_be_returned(returned: Any, text: str) -> None:
     assert text_of(returned, Function(str, "f", WORKERS)) == text
 
 
-@pytest.mark.parametrize("returned", [None, 5, b"bytes", {"a": object()}, {1, 2}], ids=repr)
+@pytest.mark.parametrize(
+    "returned", [None, 5, b"bytes", {"a": object()}, {1, 2}], ids=["nothing", "int", "bytes", "no JSON", "set"]
+)
 def test_what_may_not_be_returned(returned: Any) -> None:
     with pytest.raises(
         UserCodeError, match=r"^f returned .*, expected a dict, a str or an object with model_dump_json"
@@ -391,7 +393,9 @@ def test_the_payload_decides_the_dialect() -> None:
     assert call.generations[0].prompt_field == "messages"
 
 
-@pytest.mark.parametrize("returned", [None, "text", [], {"inputs": object()}], ids=repr)
+@pytest.mark.parametrize(
+    "returned", [None, "text", [], {"inputs": object()}], ids=["nothing", "text", "list", "no JSON"]
+)
 def test_a_payload_has_to_be_json(returned: Any) -> None:
     answer = read(lambda payload: returned, b"{}")
     assert isinstance(answer, Answer)

@@ -20,7 +20,7 @@ SERVE = """
 import os, sys
 from lmi.handler import cli
 from lmi.model import startup
-from lmi.model.link import engine_environment
+from lmi.model.process.child import engine_environment
 from lmi.model.remote import RemoteEngine
 
 def launch(self):
