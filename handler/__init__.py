@@ -1,11 +1,17 @@
 """The hosts. `handle` is the entry point that DJL Serving calls: `option.entryPoint=lmi.handler`.
 
-    rolling batch    Java calls handle again and again with every open request      rolling.py
-    async            Java awaits handle once a request                              asynchronous.py
-    local server     `lmi serve MODEL_DIR`                                          server.py
+service.py        what all hosts share: a request in, an exchange with the engine out
+exchange.py       one request under way: events in, records out
+admission.py, watch.py     what is taken on, and for how long
+headers.py        HTTP headers and custom attributes, in and out
+preflight.py      what is looked at before anything starts
+djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
+server/           the local server, `lmi serve MODEL_DIR`
+telemetry/        metrics and the log's lines about requests
+user_code/        model.py, formatters, dialects and content filters of users
+commands/         the command `lmi`
 
-djl.py is the only module that uses DJL's Python package. Importing this package loads neither torch nor vLLM: DJL
-allows a worker two minutes until it has started.
+Importing this package loads neither torch nor vLLM: DJL allows a worker two minutes until it has started.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ def handle(inputs: Any) -> Any:
 
         # Until here djl_python has come by itself, and has waited for Java.
         mark("djl_python")
-        from .djl import worker
+        from .djl.worker import worker
 
         _worker = worker()
     return _worker.handle(inputs)

@@ -212,4 +212,4 @@ def serve_command(model_dir: Path, overrides: dict[str, str]) -> list[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    return [sys.executable, "-m", "lmi.handler.cli", "serve", str(model_dir), "--port", port, *options]
+    return [sys.executable, "-m", "lmi.handler.commands.cli", "serve", str(model_dir), "--port", port, *options]

@@ -80,7 +80,7 @@ ROLES = (
     ("engine_process", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),
-    ("lmi.handler.cli serve", "server"),
+    ("lmi.handler.commands.cli serve", "server"),
 )
 """What a process's command contains, and what it is called."""
 

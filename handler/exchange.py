@@ -21,7 +21,7 @@ from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
-from .metrics import Meter
+from .telemetry.metrics import Meter
 
 __all__ = ["Exchange", "Given"]
 

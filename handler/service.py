@@ -17,11 +17,11 @@ from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import RemoteEngine
 from .admission import Admission
-from .deferred import Deferred
 from .exchange import Exchange
-from .extensions import NONE, Extensions, Handed, load_extensions
-from .journal import Journal
-from .metrics import Meter, Metrics
+from .telemetry.metrics import Meter, Metrics
+from .telemetry.request_log import Journal
+from .user_code.exchange import Deferred
+from .user_code.extensions import NONE, Extensions, Handed, load_extensions
 from .watch import Watch
 
 __all__ = ["Service"]

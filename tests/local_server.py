@@ -15,9 +15,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from lmi.handler.connections import Bodies
-from lmi.handler.http_protocol import HEAD_SECONDS, Door
-from lmi.handler.server import LocalServer, application
+from lmi.handler.server.app import LocalServer, application
+from lmi.handler.server.bodies import Bodies
+from lmi.handler.server.http_protocol import HEAD_SECONDS, Door
 from lmi.handler.service import Service
 from lmi.model.options import settings_of
 

@@ -22,7 +22,7 @@ from lmi.handler.bench_load import Answered, run_load
 from lmi.handler.bench_report import idle_table, notes, ratios, summary, table, write_json
 from lmi.handler.bench_startup import stages_in, startup, startup_table
 from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
-from lmi.handler.cli import main
+from lmi.handler.commands.cli import main
 from lmi.model.errors import OptionError
 
 from .endpoints import Host, Server, model_directory

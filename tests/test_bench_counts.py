@@ -22,7 +22,7 @@ from lmi.handler.bench_work import (
     figures,
     other_form,
 )
-from lmi.handler.cli import main
+from lmi.handler.commands.cli import main
 
 from .bench_server import faulty
 

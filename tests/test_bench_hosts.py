@@ -83,7 +83,7 @@ def test_a_local_server_of_which_one_dialect_is_asked(demo_model: Path, tmp_path
     directory = model_directory(demo_model, tmp_path / "model", {})
     output = tmp_path / "result"
     arguments = ["bench", str(directory), "--layers", "server", "--dialect", "openai", *SMALL, "-o", str(output)]
-    done = run("lmi.handler.cli", *arguments)
+    done = run("lmi.handler.commands.cli", *arguments)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert [(one["layer"], one["workload"], one["connections"]) for one in result["runs"]] == [

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from lmi.handler import server as server_module
-from lmi.handler.connections import BODIES, SMALL, Bodies
+from lmi.handler.server import app as server_module
+from lmi.handler.server.bodies import BODIES, SMALL, Bodies
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
 

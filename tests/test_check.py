@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.check import check
+from lmi.handler.commands.check import check
 from lmi.model.errors import OptionError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler import server as server_module
+from lmi.handler.server import app as server_module
 from lmi.model.events import Delta, Finish, Started
 
 from .local_server import Make, serving, until

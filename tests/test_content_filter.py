@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lmi.formatters import FORMATS, Call, Request
-from lmi.handler.content_filter import ContentFilter, FilteredReply
-from lmi.handler.workers import Workers
+from lmi.handler.user_code.content_filter import ContentFilter, FilteredReply
+from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import ContentFilterError, LmiError, UnsupportedError
 from lmi.model.events import CallDelta, Delta, Event, Finish, Started, Token
 from lmi.model.options import Settings

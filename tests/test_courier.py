@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lmi.formatters import Request
-from lmi.handler import courier
-from lmi.handler.courier import TRACKING_ID, Courier
+from lmi.handler.djl import async_mode as courier
+from lmi.handler.djl.async_mode import TRACKING_ID, Courier
+from lmi.handler.djl.frames import Frame, frame_of_exchange
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import Frame, frame_of_exchange
 from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.errors import UnavailableError

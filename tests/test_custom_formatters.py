@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Hooks, Request, lmi, openai, receive, tgi
 from lmi.formatters.base import Payload, Reply
-from lmi.handler.custom import InputFormatter, OutputFormatter
-from lmi.handler.custom_response import Response, text_of
-from lmi.handler.user_code import Function
-from lmi.handler.workers import Workers
+from lmi.handler.user_code.djl_formatters import InputFormatter, OutputFormatter
+from lmi.handler.user_code.loading import Function
+from lmi.handler.user_code.pool import Workers
+from lmi.handler.user_code.response_formatter import Response, text_of
 from lmi.model.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import Settings

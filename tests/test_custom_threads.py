@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from lmi.formatters import Answer, Request
-from lmi.handler.asynchronous import AsyncService
-from lmi.handler.courier import Courier
-from lmi.handler.deferred import Deferred, merged
+from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl.frames import NOTHING
+from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import NOTHING
-from lmi.handler.plain import PlainBatch, Whole
-from lmi.handler.rolling import RollingBatch
-from lmi.handler.workers import Workers
+from lmi.handler.server.streams import AsyncService
+from lmi.handler.user_code.exchange import Deferred, merged
+from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
 

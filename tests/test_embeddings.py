@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Request, receive
 from lmi.formatters.base import Reply
-from lmi.handler.extensions import load_extensions
+from lmi.handler.user_code.extensions import load_extensions
 from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
 from lmi.model.events import Delta, Event, Failed, Finish, Started
 from lmi.model.generation import Embedding

@@ -15,12 +15,12 @@ import pytest
 
 from lmi.formatters import Answer, Request
 from lmi.formatters.base import Reply
-from lmi.handler.asynchronous import AsyncService
-from lmi.handler.courier import Courier
+from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl.frames import Frame
+from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import Frame
-from lmi.handler.plain import PlainBatch, Whole
-from lmi.handler.rolling import RollingBatch
+from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import settings_of

@@ -11,9 +11,9 @@ import pytest
 
 from lmi.formatters import Answer, Request
 from lmi.handler import exchange as exchange_module
-from lmi.handler import frames as frames_module
+from lmi.handler.djl import frames as frames_module
+from lmi.handler.djl.frames import NOTHING, Frame, frame_of_exchange
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import NOTHING, Frame, frame_of_exchange
 from lmi.handler.service import Service
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Delta, Failed, Finish, Started, Token

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from lmi.formatters import Answer, Request
-from lmi.handler.server import application
+from lmi.handler.server.app import application
 from lmi.handler.service import Service
 from lmi.model.demo_model import question
 from lmi.model.options import settings_of

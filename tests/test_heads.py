@@ -1,5 +1,5 @@
 """Heads of requests, and connections: what uvicorn holds without a limit. On bare sockets; the limits are
-handler/http_protocol.py's.
+handler/server/http_protocol.py's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from lmi.handler import listening
-from lmi.handler.http_protocol import HEAD_BYTES, HEADERS, room
+from lmi.handler.server import run as listening
+from lmi.handler.server.http_protocol import HEAD_BYTES, HEADERS, room
 from lmi.handler.service import Service
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started

@@ -17,7 +17,7 @@ LAYERS = ("model", "formatters", "handler")
 HEAVY = {"vllm", "torch", "transformers"}
 """Seconds to import, and not there on every machine: inside functions only."""
 HOST = "djl_python"
-HOST_FILES = {"handler/djl.py", "handler/custom.py"}
+HOST_FILES = {"handler/djl/worker.py", "handler/user_code/djl_formatters.py"}
 
 
 def violations(path: str, source: str) -> list[str]:
@@ -123,23 +123,23 @@ def test_each_layer_is_checked() -> None:
         ("formatters/lmi.py", "from ..handler import djl", "formatters imports handler"),
         ("formatters/lmi.py", "def f():\n    from ..handler.djl import decode", "formatters imports handler"),
         ("formatters/lmi.py", "import_module('..handler.djl', __package__)", "formatters imports handler"),
-        ("handler/cli.py", "import lmi.model.events", "absolute import of lmi.model.events"),
-        ("handler/cli.py", "from lmi.model import events", "absolute import of lmi.model"),
-        ("handler/cli.py", "from lmi import model", "absolute import of lmi"),
-        ("handler/cli.py", "importlib.import_module('lmi.model')", "absolute import of lmi.model"),
-        ("handler/cli.py", "import model", "absolute import of model"),
-        ("handler/cli.py", "from formatters.base import Format", "absolute import of formatters.base"),
-        ("handler/cli.py", "from ...tests import fakes", "leaves lmi"),
-        ("handler/cli.py", "from ..tests import fakes", "is of no layer"),
+        ("handler/commands/cli.py", "import lmi.model.events", "absolute import of lmi.model.events"),
+        ("handler/commands/cli.py", "from lmi.model import events", "absolute import of lmi.model"),
+        ("handler/commands/cli.py", "from lmi import model", "absolute import of lmi"),
+        ("handler/commands/cli.py", "importlib.import_module('lmi.model')", "absolute import of lmi.model"),
+        ("handler/commands/cli.py", "import model", "absolute import of model"),
+        ("handler/commands/cli.py", "from formatters.base import Format", "absolute import of formatters.base"),
+        ("handler/commands/cli.py", "from ...tests import fakes", "leaves lmi"),
+        ("handler/commands/cli.py", "from ..tests import fakes", "is of no layer"),
         ("model/vllm/engine.py", "import vllm", "imports vllm at module level"),
         ("model/vllm/engine.py", "from vllm.engine import arg_utils", "imports vllm at module level"),
         ("model/vllm/engine.py", "class A:\n    import torch.nn as nn", "imports torch at module level"),
         ("model/vllm/engine.py", "try:\n    import transformers\nexcept ImportError: ...", "imports transformers at"),
         ("model/vllm/engine.py", "if TYPE_CHECKING:\n    pass\nelse:\n    import vllm", "imports vllm at module level"),
         ("model/vllm/engine.py", "torch = __import__('torch')", "imports torch at module level"),
-        ("handler/rolling.py", "from djl_python import Output", "names djl_python"),
-        ("handler/rolling.py", "def f():\n    import djl_python.inputs", "names djl_python"),
-        ("handler/rolling.py", "import sys\nOutput = sys.modules['djl_python.outputs']", "names djl_python"),
+        ("handler/djl/rolling_batch.py", "from djl_python import Output", "names djl_python"),
+        ("handler/djl/rolling_batch.py", "def f():\n    import djl_python.inputs", "names djl_python"),
+        ("handler/djl/rolling_batch.py", "import sys\nOutput = sys.modules['djl_python.outputs']", "names djl_python"),
         ("model/djl.py", "import djl_python", "names djl_python"),
     ],
 )
@@ -155,16 +155,16 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
         ("model/events.py", "from .errors import LmiError"),
         ("model/parts/deep.py", "from ..errors import LmiError\nfrom ...model import events"),
         ("formatters/lmi.py", "from ..model.events import Delta\nfrom . import base"),
-        ("handler/cli.py", "from .. import formatters, model\nfrom ..model import engine"),
+        ("handler/commands/cli.py", "from .. import formatters, model\nfrom ..model import engine"),
         ("model/vllm/engine.py", "def load():\n    import torch\n    from vllm import LLMEngine"),
         ("model/vllm/engine.py", "if TYPE_CHECKING:\n    from vllm import LLMEngine"),
         ("model/vllm/engine.py", "class A:\n    def load(self):\n        import transformers"),
         ("model/vllm/engine.py", "import vllm_metrics"),
-        ("handler/djl.py", "from djl_python.inputs import Input"),
-        ("handler/custom.py", "def f():\n    import djl_python"),
-        ("handler/rolling.py", '"""What djl_python sends, said in prose."""'),
-        ("handler/check.py", "ours = not entry.startswith('djl_python')"),
-        ("handler/rolling.py", "from __future__ import annotations"),
+        ("handler/djl/worker.py", "from djl_python.inputs import Input"),
+        ("handler/user_code/djl_formatters.py", "def f():\n    import djl_python"),
+        ("handler/djl/rolling_batch.py", '"""What djl_python sends, said in prose."""'),
+        ("handler/commands/check.py", "ours = not entry.startswith('djl_python')"),
+        ("handler/djl/rolling_batch.py", "from __future__ import annotations"),
     ],
 )
 def test_what_is_allowed_is_let_pass(path: str, source: str) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from lmi.formatters import Answer, Request
+from lmi.handler.djl.frames import frame_of_answer
+from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
-from lmi.handler.frames import frame_of_answer
 from lmi.handler.headers import headers_of
-from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
 from lmi.handler.watch import Watch
 from lmi.model.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError

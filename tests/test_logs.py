@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 from lmi.formatters import Answer, Request
+from lmi.handler.djl.dynamic_batch import PlainBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import request_id_of
-from lmi.handler.plain import PlainBatch
-from lmi.handler.server import application
+from lmi.handler.server.app import application
 from lmi.handler.service import Service
 from lmi.model import log as logs
 from lmi.model import log_filters

@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Request
-from lmi.handler import frames as frames_module
-from lmi.handler import plain as plain_module
-from lmi.handler import slices as slices_module
-from lmi.handler.courier import Courier
+from lmi.handler.djl import dynamic_batch as plain_module
+from lmi.handler.djl import frames as frames_module
+from lmi.handler.djl import slices as slices_module
+from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.djl.slices import FIELD, next_slice, slices
 from lmi.handler.exchange import Exchange
-from lmi.handler.plain import Chunks, PlainBatch, Whole
-from lmi.handler.rolling import RollingBatch
 from lmi.handler.service import Service
-from lmi.handler.slices import FIELD, next_slice, slices
 from lmi.model.demo_model import question
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken

@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Request
-from lmi.handler import asynchronous, exchange
-from lmi.handler.asynchronous import AsyncService
-from lmi.handler.server import application
+from lmi.handler import exchange
+from lmi.handler.server import streams as asynchronous
+from lmi.handler.server.app import application
+from lmi.handler.server.streams import AsyncService
 from lmi.handler.service import Service
 from lmi.model.events import Delta, Event, Finish, Started, Token
 from lmi.model.options import settings_of

@@ -13,13 +13,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmi.formatters import Answer, Request
-from lmi.handler import metrics as counted
+from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.exchange import Exchange
-from lmi.handler.exposition import Exposition
-from lmi.handler.metrics import Histogram
-from lmi.handler.reporter import Reporter
-from lmi.handler.server import application
+from lmi.handler.server.app import application
 from lmi.handler.service import Service
+from lmi.handler.telemetry import metrics as counted
+from lmi.handler.telemetry.metrics import Histogram
+from lmi.handler.telemetry.prometheus import Exposition
 from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, UnavailableError
 from lmi.model.events import Delta, Failed, Finish, Started, Token

@@ -16,8 +16,8 @@ import pytest
 
 from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
-from lmi.handler.metrics import Meter
 from lmi.handler.service import Service
+from lmi.handler.telemetry.metrics import Meter
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Event, Failed

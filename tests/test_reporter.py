@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from lmi.formatters import Request
-from lmi.handler import metrics as counted
-from lmi.handler.reporter import Reporter
+from lmi.handler.djl.metrics_log import Reporter
+from lmi.handler.telemetry import metrics as counted
 from lmi.model.engine import EngineStats
 from lmi.model.errors import GenerationError
 from lmi.model.events import Failed, Started

@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from lmi.formatters import Request
-from lmi.handler import rolling
-from lmi.handler.frames import NOTHING, Frame
-from lmi.handler.rolling import RollingBatch
+from lmi.handler.djl import rolling_batch as rolling
+from lmi.handler.djl.frames import NOTHING, Frame
+from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.events import Delta, Finish, Started, Token
 from lmi.model.options import settings_of

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from lmi.handler import workers as workers_module
 from lmi.handler.exchange import Exchange
-from lmi.handler.workers import Workers
+from lmi.handler.user_code import pool as workers_module
+from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import LmiError, TimeLimitError, UserCodeError
 from lmi.model.events import Delta, Finish, Started
 

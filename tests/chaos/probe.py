@@ -19,7 +19,8 @@ from pathlib import Path
 __all__ = ["ask", "start"]
 
 KINDS = ("Exchange", "Deferred", "Stream", "_Open")
-"""Of ours, one for each open request (handler/exchange.py, deferred.py, asynchronous.py, rolling.py)."""
+"""Of ours, one for each open request (handler/exchange.py, user_code/exchange.py, server/streams.py,
+djl/rolling_batch.py)."""
 
 
 def _name(pid: int) -> str:

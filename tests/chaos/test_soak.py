@@ -20,7 +20,7 @@ from lmi.handler.bench_layers import UrlLayer
 from lmi.handler.bench_soak import Held, KiB, Sample, Soak, soak
 from lmi.handler.bench_soak_report import report, table, verdict
 from lmi.handler.bench_work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
-from lmi.handler.cli import main
+from lmi.handler.commands.cli import main
 from lmi.model.errors import OptionError
 
 from ..djl import hosting

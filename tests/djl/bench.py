@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lmi.handler import cli
+from lmi.handler.commands import cli
 
 from ..endpoints import model_directory
 from . import hosting

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.package import package
+from lmi.handler.commands.package import package
 from lmi.model.demo_model import question
 
 from ..endpoints import Streamed, begun, client, djl_host, model_directory, without_lmi
@@ -61,7 +61,7 @@ async def test_reset_rollingbatch_aborts_what_was_running(demo_model: Path, tmp_
     (directory / "model.py").write_text(
         "from pathlib import Path\n"
         "from lmi.handler import handle as lmi_handle\n"
-        "from lmi.handler.djl import worker\n"
+        "from lmi.handler.djl.worker import worker\n"
         "spoil, seen = Path('spoil'), Path('seen')\n"
         "def handle(inputs):\n"
         "    reset = inputs.get_property('reset_rollingbatch')\n"

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from lmi.handler.server import application
+from lmi.handler.server.app import application
 
 from ..djl.hosting import djl_python_path
 from .path import SEQUENCES, TOKENS, TokenPath, requests_of
@@ -58,7 +58,7 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     use_djl_python()
     from djl_python import Input
 
-    from lmi.handler.djl import output_of_batch, requests_of_batch
+    from lmi.handler.djl.worker import output_of_batch, requests_of_batch
 
     sink = Null()
     built = 0
@@ -117,7 +117,7 @@ def _message(properties: dict[str, str], content: Sequence[tuple[str, bytes]]) -
 
 def async_mode(path: TokenPath, kind: str) -> dict[str, float]:
     """Microseconds a token of the event loop and the courier, which writes whole messages."""
-    from lmi.handler.courier import Courier
+    from lmi.handler.djl.async_mode import Courier
 
     sink = Null()
 
@@ -204,7 +204,7 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
 
     made: Any
     try:
-        from lmi.handler.http_protocol import Door
+        from lmi.handler.server.http_protocol import Door
 
         made = Door(SEQUENCES, SEQUENCES)
     except ImportError:  # an older commit (compare.py)

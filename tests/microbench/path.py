@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from lmi.formatters import Request
 from lmi.handler.bench_work import WORKLOADS, prompts
-from lmi.handler.rolling import RollingBatch
+from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.generation import Generation

@@ -1,0 +1,148 @@
+"""`lmi check`: what start-up would say of a model directory, without starting an engine.
+
+    options --> code of the user's --> dialect --> entry point --> files of the model --> arguments of the engine
+
+Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from ...model.errors import OptionError
+from ...model.options import Settings, load_settings
+from ...model.options.model_dir import check_model
+from ..preflight import require_directory
+from ..user_code.extensions import load_extensions
+
+__all__ = ["check"]
+
+ENTRY_POINT = "lmi.handler"
+
+
+def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
+    """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
+
+    Reads the environment as the container does. Raises OptionError for what start-up would refuse.
+    """
+    require_directory(model_dir)
+    settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
+    own = _own_code(settings)
+    mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
+    if settings.rolling_batch == "disable":
+        mode = "async mode" if settings.async_mode else "dynamic batches"
+    return [
+        f"options: good; {settings.engine}, {mode}",
+        *(f"note: {note}" for note in settings.notes),
+        _entry_point(settings),
+        *own,
+        check_model(settings),
+        *_arguments(settings),
+    ]
+
+
+def _own_code(settings: Settings) -> list[str]:
+    """Code of the user's, loaded as start-up does; the container alone may have what it imports."""
+    before = list(sys.path)
+    try:
+        extensions = load_extensions(settings)
+    except OptionError as error:
+        cause = error.__cause__
+        if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").partition(".")[0] != "djl_python":
+            raise
+        return [f"note: not checked, as it needs djl_python, which only the container has: {error.message}"]
+    finally:
+        sys.path[:] = before
+    found = [
+        ("input formatter", extensions.input),
+        ("output formatter", extensions.output),
+        ("content filter", extensions.filter),
+    ]
+    kinds = [kind for kind, one in found if one]
+    kinds += [f"dialect {dialect.NAME}" for dialect in extensions.dialects]
+    return [f"your own code: {', '.join(kinds)}"] if kinds else []
+
+
+def _entry_point(settings: Settings) -> str:
+    entry = settings.host.get("entryPoint", "")
+    directory = Path(settings.model_dir)
+    if not entry and (directory / "model.py").is_file():
+        return "entry point: model.py, as option.entryPoint is not set; it serves through this handler if it imports it"
+    if not entry:
+        return f"entry point: none, so that DJL Serving would run its own handler: set option.entryPoint={ENTRY_POINT}"
+    if entry.lower().startswith("http"):
+        return f"entry point: {entry}, not looked at"
+    if entry.endswith(".py"):
+        if not (directory / entry).is_file():
+            raise OptionError(f"option.entryPoint: there is no file {directory / entry}", "entryPoint")
+        return f"entry point: {entry}"
+    with _importing_from(directory):
+        try:
+            found = importlib.util.find_spec(entry) is not None
+        except (ImportError, ValueError):
+            found = False
+    if entry.startswith("djl_python"):
+        return f"entry point: {entry}, which is DJL Serving's own handler and not this one ({ENTRY_POINT})"
+    if not found:
+        raise OptionError(f"option.entryPoint: no module {entry} in {directory} or on Python's path", "entryPoint")
+    return f"entry point: {entry}"
+
+
+@contextmanager
+def _importing_from(directory: Path) -> Iterator[None]:
+    """The model directory ahead on Python's path, as in DJL's worker."""
+    sys.path.insert(0, str(directory))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(directory))
+
+
+def _arguments(settings: Settings) -> list[str]:
+    lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
+    return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
+
+
+def _of_transformers(settings: Settings) -> list[str]:
+    from ...model.transformers.options import transformers_arguments
+
+    arguments = transformers_arguments(settings)
+    given = [f"{name}={value}" for name, value in arguments.given.items()]
+    if importlib.util.find_spec("transformers") is None:
+        return [f"transformers: not installed here; options good: {', '.join(given) or 'none'}"]
+    return [f"transformers {version('transformers')}: options good: {', '.join(given) or 'none'}"]
+
+
+def _of_vllm(settings: Settings) -> list[str]:
+    if importlib.util.find_spec("vllm") is None:
+        names = ", ".join(sorted(settings.engine_arguments))
+        return [f"vLLM is not installed here: not checked whether it knows {names}"]
+    from vllm import __version__
+
+    from ...model.vllm.options import engine_arguments
+
+    arguments = engine_arguments(settings)
+    lines = [f"vLLM {__version__}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    ignored = sorted(set(settings.bare) - arguments.keys())
+    if ignored:
+        lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")
+    return lines
+
+
+def _shown(arguments: Mapping[str, object]) -> str:
+    names = (
+        "runner",
+        "convert",
+        "dtype",
+        "max_model_len",
+        "max_num_seqs",
+        "tensor_parallel_size",
+        "kv_cache_memory_bytes",
+    )
+    return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

@@ -1,0 +1,167 @@
+"""The command `lmi`: serve, check, package, demo-model, bench."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+
+from ...model.errors import LmiError, one_line
+from ...model.log_filters import configure
+
+__all__ = ["main"]
+
+
+def _set(pairs: Sequence[str]) -> dict[str, str]:
+    """`--set NAME=VALUE`, with or without `option.` before the name."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise SystemExit(f"lmi: --set {pair}: expected NAME=VALUE")
+        options[name.strip().removeprefix("option.")] = value.strip()
+    return options
+
+
+def seconds(text: str) -> float:
+    """A length of time, for argparse."""
+    length = float(text)
+    if not 0 <= length <= 86400:
+        raise ValueError
+    return length
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serves a model directory on this machine."""
+    from ...model import startup
+    from ...model.heap import freeze
+    from ...model.options import load_settings
+    from ...model.process.client import RemoteEngine
+    from ..preflight import has_code, require_directory, require_port
+    from ..server.shutdown import Ending
+
+    require_directory(arguments.model_dir)
+    require_port(arguments.host, arguments.port)
+    settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
+    engine = RemoteEngine(settings)
+    ending = Ending(engine)
+    print(f"lmi: starting the engine for {settings.model_name}", flush=True)
+    with closing(engine):
+        if not has_code(settings):
+            # The rest is imported beside its start, which takes far longer. Code of the user's comes first: it may set
+            # the environment that the engine starts with.
+            startup.mark("imports, options")
+            startup.begin("engine's process")
+            engine.launch()
+        from ..service import Service
+
+        service = Service(settings, engine)
+        Thread(target=import_module, args=("..server.run", __package__), daemon=True).start()
+        try:
+            service.start()
+            print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
+            from ..server.run import http_server
+
+            api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
+            server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
+            freeze()
+            ending.run(server, service.stop)
+        except LmiError:
+            # Code of the user's that was loading when a signal came is said to have failed.
+            if not ending.asked:
+                raise
+        finally:
+            service.close()
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Says what start-up would say of a model directory, without starting an engine."""
+    from .check import check as check_directory
+
+    for line in check_directory(arguments.model_dir, _set(arguments.set)):
+        print(line)
+
+
+def package(arguments: argparse.Namespace) -> None:
+    """Writes a model directory with this handler inside."""
+    from .package import package as package_directory
+
+    package_directory(arguments.model_dir, arguments.output)
+
+
+def bench(arguments: argparse.Namespace) -> None:
+    """Measures how much of the engine's speed arrives at the client."""
+    from ..bench import bench as run
+
+    run(arguments, _set(arguments.set))
+
+
+def demo_model(arguments: argparse.Namespace) -> None:
+    """Makes the demo model."""
+    from ...model.demo_model import build
+
+    build(arguments.directory, seed=arguments.seed)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    from ..bench_arguments import add_arguments
+
+    root = argparse.ArgumentParser(
+        prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
+    )
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("serve", help="serve a model directory on this machine")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--port", type=int, default=8080)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.add_argument(
+        "--grace",
+        type=seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long requests in flight may go on after SIGTERM before they are cut off with an error (default: 20)",
+    )
+    command.add_argument("--api-key", help="serve only who has this key (or LMI_API_KEY, which no process list shows)")
+    command.set_defaults(run=serve)
+
+    command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.set_defaults(run=check)
+
+    command = commands.add_parser("package", help="write a model directory with this handler inside, for the container")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
+    command.set_defaults(run=package)
+
+    command = commands.add_parser("demo-model", help="make a small model that answers a built-in set of questions")
+    command.add_argument("directory", type=Path)
+    command.add_argument("--seed", type=int, default=0)
+    command.set_defaults(run=demo_model)
+    command = commands.add_parser("bench", help="measure throughput and latency from the engine alone to the client")
+    add_arguments(command)
+    command.set_defaults(run=bench)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command; an error of ours is one line on standard error and exit status 1."""
+    configure(own_process=True)
+    parsed = parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except (LmiError, OSError) as error:
+        print(f"lmi: {one_line(str(error))}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

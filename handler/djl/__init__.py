@@ -1,0 +1,9 @@
+"""Behind DJL Serving. worker.py alone, and user_code/djl_formatters.py, use DJL's Python package.
+
+worker.py          what `handle` passes Java's calls to: options first, then requests; its Input and Output
+rolling_batch.py   Java calls again and again with every open request
+async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
+dynamic_batch.py   Java calls with a batch and waits for all of it
+frames.py, slices.py     an answer's records as what Java takes, no field too long
+metrics_log.py     the log's lines with metrics; host_watch.py: the worker ends with Java
+"""

@@ -1,0 +1,179 @@
+"""DJL's async mode: what all requests have to say after a step of the engine goes to Java in one write.
+
+    engine's thread: Exchange._feed -> fresh;  Service.listen -> flush --one hop a step--> loop: one request's turn
+    that request's generator: frames of every fresh request -> one message -> djl_python's sender -> the socket
+
+djl_python sends what a request's generator yields by two hops between threads, which cost a hundred
+microseconds of Python (python_async_engine.py: invoke_handler, send_responses). A frame carries its request's id,
+though, so it need not come from that request's own generator: whoever's turn it is carries the others' along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+from ...formatters import Answer, Request
+from ...model.errors import GenerationError
+from ..exchange import Exchange
+from ..service import Service
+from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
+
+__all__ = ["TRACKING_ID", "Courier"]
+
+log = logging.getLogger(__name__)
+
+TRACKING_ID = "request_tracking_id"
+"""The property by which Java knows whose a frame is (AsyncRequestManager)."""
+
+_LENGTH = struct.Struct(">i")
+_COUNT = struct.Struct(">h")
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+_OK = _COUNT.pack(200) + _text("OK")
+_ONE_WITHOUT_KEY = _COUNT.pack(1) + _LENGTH.pack(-1)
+
+
+def _start_of_output(properties: Mapping[str, str]) -> bytes:
+    """An Output of one content item up to that item's length, as `Output.send` writes it (djl_python.outputs)."""
+    pairs = (_text(name) + _text(value) for name, value in properties.items())
+    return b"".join((_OK, _COUNT.pack(len(properties)), *pairs, _ONE_WITHOUT_KEY))
+
+
+class _Sender:
+    """One request: what it has to say, and its generator's turn to carry."""
+
+    __slots__ = ("ended", "exchange", "start", "tracking_id", "turn")
+
+    def __init__(self, tracking_id: str) -> None:
+        self.exchange: Exchange
+        self.tracking_id = tracking_id
+        self.start = b""
+        """What every frame but the first begins with."""
+        self.turn = asyncio.Event()
+        self.ended = False
+
+    def output(self, frame: Frame) -> tuple[bytes, ...]:
+        """A frame as djl_python would send it, to be joined."""
+        if self.start:
+            start = self.start
+        else:
+            start = _start_of_output({**frame.headers, TRACKING_ID: self.tracking_id})
+            self.start = _start_of_output({TRACKING_ID: self.tracking_id})
+        pieces = frame.pieces()
+        self.ended = frame.last
+        return start, _LENGTH.pack(sum(map(len, pieces))), *pieces
+
+    def outputs(self, merge: bool) -> list[bytes]:
+        """Everything that is ready, to be joined. Raises nothing."""
+        outputs: list[bytes] = []
+        try:
+            while not self.ended:
+                frame = frame_of_exchange(self.exchange, first=not self.start, merge=merge)
+                if frame is NOTHING:
+                    break
+                outputs += self.output(frame)
+        except Exception as error:
+            log.exception("request %s: its answer cannot be sent", self.exchange.request_id)
+            self.exchange.abort()
+            failure = GenerationError(f"the answer cannot be sent: {type(error).__name__}")
+            outputs += self.output(Frame(last=True, failure=failure))
+        return outputs
+
+
+class Courier:
+    """Opens requests on the running event loop and yields messages for Java's socket."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._merge = service.settings.merge_records
+        self._loop = asyncio.get_running_loop()
+        self._fresh: deque[_Sender] = deque()
+        self._carrier: _Sender | None = None
+        """Whose generator has the turn, until what it carries has been sent."""
+        self._sent = asyncio.Event()
+        service.metrics.loops.append(lambda: self._loop)
+        service.listen(self._flush)
+
+    async def messages(self, request: Request, tracking_id: str) -> AsyncIterator[bytes]:
+        """Messages about this request and others, until this request's last frame is among those yielded by any.
+
+        The caller calls `sent` once a message has gone; until then what comes gathers. Raises nothing that a request
+        can cause: djl_python would swallow it and leave the client hanging.
+        """
+        sender = _Sender(tracking_id)
+        try:
+            opened = self._service.open(request, lambda _: self._fresh.append(sender))
+        except Exception as error:
+            log.exception("request %s: it could not be opened", request.request_id)
+            failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
+            yield b"".join(sender.output(Frame(last=True, failure=failure)))
+            return
+        if isinstance(opened, Answer):
+            yield b"".join(sender.output(frame_of_answer(opened)))
+            return
+        sender.exchange = opened
+        # Where there is no engine, the answer is there already, and no step will tell of it.
+        self._give_turn()
+        try:
+            while not sender.ended:
+                await sender.turn.wait()
+                sender.turn.clear()
+                if self._carrier is not sender:
+                    continue  # another one has carried the last frame
+                if message := self._collect():
+                    self._sent.clear()
+                    yield message
+                    await self._sent.wait()
+                self._hand_over()
+        finally:
+            # Closed early, it takes no turn any more.
+            sender.ended = True
+            if self._carrier is sender:
+                self._hand_over()
+            opened.abort()
+
+    def sent(self) -> None:
+        """On any thread: a message has been written."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._sent.set)
+
+    def _flush(self) -> None:
+        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        if self._fresh:
+            # The loop may be closed already when the engine tells of its end.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._give_turn)
+
+    def _give_turn(self) -> None:
+        """Lets one of those that have news carry them, unless one does already."""
+        fresh = self._fresh
+        # Its last frame may have been carried between its news and the word of it.
+        while fresh and fresh[0].ended:
+            fresh.popleft()
+        if fresh and self._carrier is None:
+            self._carrier = fresh[0]
+            self._carrier.turn.set()
+
+    def _hand_over(self) -> None:
+        self._carrier = None
+        self._give_turn()
+
+    def _collect(self) -> bytes:
+        """What every request has to say that has something to say."""
+        outputs: list[bytes] = []
+        while self._fresh:
+            sender = self._fresh.popleft()
+            outputs += sender.outputs(self._merge)
+            if sender.ended:
+                sender.turn.set()
+        return b"".join(outputs)

@@ -1,0 +1,121 @@
+"""What a worker hands to DJL's Java side for one request, in the form of djl_python's `Output.binary_encode`.
+
+A frame is a dict of strings: a 16-bit count, then for each key and value a 32-bit length and UTF-8, all big-endian.
+The keys are `data`, `last`, and for an error before the first record `code` and `error`, at which Java drops `data`
+and answers `{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager:
+Request.addResponse).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from ...formatters import Answer
+from ...formatters.base import JSON
+from ...model.errors import LmiError
+from ..exchange import Exchange
+from ..headers import headers_of
+from .slices import SLICE, next_slice
+
+__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
+
+_LENGTH = struct.Struct(">i")
+
+
+def _text(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
+
+
+_TWO = struct.pack(">h", 2) + _text(b"data")
+_FOUR = struct.pack(">h", 4) + _text(b"data")
+_MORE = _text(b"last") + _text(b"false")
+_LAST = _text(b"last") + _text(b"true")
+_CODE = _text(b"code")
+_ERROR = _text(b"error")
+
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+# A msgspec struct because one is made for each token, which takes a dataclass ten times as long.
+class Frame(msgspec.Struct, frozen=True):
+    """One message about one request."""
+
+    data: bytes = b""
+    """UTF-8; empty and not last: nothing is sent to the client."""
+    last: bool = False
+    headers: Mapping[str, str] = _NO_HEADERS
+    """Response headers; only those of a request's first frame count."""
+    failure: LmiError | None = None
+    code: int = 424
+    """The status that Java is to send with `failure`."""
+
+    def pieces(self) -> tuple[bytes, ...]:
+        """The frame's bytes, to be joined."""
+        ending = _LAST if self.last else _MORE
+        if self.failure is None:
+            return _TWO, _LENGTH.pack(len(self.data)), self.data, ending
+        error = (_CODE, _text(str(self.code).encode()), _ERROR, _text(self.failure.message.encode()))
+        return _FOUR, _text(b""), ending, *error
+
+    def encode(self) -> bytes:
+        """The frame's bytes."""
+        return b"".join(self.pieces())
+
+
+NOTHING = Frame()
+
+JAVAS_OWN = {"Content-Type": JSON}
+"""What an error that Java gives a body of its own has instead of the dialect's; other headers stay."""
+
+CODES = {415: 424}
+"""Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
+
+
+def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
+    """The next frame of a running request, NOTHING where none is ready.
+
+    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
+    frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
+    empty: whoever reads what Java has been told may miss the last chunk, because ChunkedBytesSupplier.appendContent
+    says that there is no more before it puts it there (ai.djl api 0.34.0 and 0.36.0). The first is never missed.
+    """
+    finished = exchange.finished
+    records = exchange.records
+    if not records and not finished:
+        return NOTHING
+    reply = exchange.call.reply
+    headers = headers_of(reply) if first else _NO_HEADERS
+    if first and exchange.failure is not None and reply.status >= 400:
+        if not finished:
+            # Its end is about to be told: until then it would look like a stream's first record.
+            return NOTHING
+        records.clear()
+        return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
+    data = next_slice(records) if records else b""
+    if merge and records:
+        data = b"".join((data, *_fitting(records, SLICE - len(data))))
+    return Frame(data, finished and not records and (first or not data), headers)
+
+
+def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
+    """Takes the records that fit in so many bytes, of those that there are now: more may come on the engine's thread
+    meanwhile."""
+    for _ in range(len(records)):
+        room -= len(records[0])
+        if room < 0:
+            return
+        yield records.popleft()
+
+
+def frame_of_answer(answer: Answer) -> Frame:
+    """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
+    if answer.failure is None or answer.status < 400:
+        return Frame(answer.body, True, headers_of(answer))
+    headers = {**headers_of(answer), **JAVAS_OWN}
+    return Frame(b"", True, headers, answer.failure, CODES.get(answer.status, answer.status))

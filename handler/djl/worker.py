@@ -1,0 +1,259 @@
+"""The only module but user_code/djl_formatters.py that uses djl_python: its Input becomes requests, frames become its
+Output.
+
+    handle(Input) --empty--------------> start the engine
+                  --in an event loop---> Courier.messages
+                  --dynamic batches----> PlainBatch.answer, PlainBatch.answers
+                  --otherwise----------> RollingBatch.step
+
+Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (RollingBatch, AsyncRequestManager,
+djl_python.inputs/outputs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+
+from djl_python import Input, Output
+
+from ...formatters import Request
+from ...formatters.base import JSON
+from ...model.errors import StartError
+from ...model.heap import freeze
+from ...model.log_filters import configure
+from ...model.options import settings_of
+from ..headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
+from ..service import Service
+from .async_mode import TRACKING_ID, Courier
+from .dynamic_batch import Chunks, PlainBatch, Whole
+from .frames import Frame
+from .host_watch import end_with_parent
+from .metrics_log import Reporter
+from .rolling_batch import RollingBatch
+
+__all__ = ["Worker", "worker"]
+
+log = logging.getLogger(__name__)
+
+REQUEST_ID = "requestId"
+
+
+class Worker:
+    """One DJL worker process: its model and the mode that DJL drives it in."""
+
+    def __init__(self) -> None:
+        self._service: Service | None = None
+        self._rolling: RollingBatch | None = None
+        self._async: Courier | None = None
+
+    @property
+    def running(self) -> int:
+        """How many generations run in the engine."""
+        return self._service.engine.running if self._service else 0
+
+    def handle(self, inputs: Input) -> Output | Coroutine[Any, Any, Any] | None:
+        """See `lmi.handler.handle`."""
+        return self._handle_async(inputs) if _in_event_loop() else self._handle_batch(inputs)
+
+    def _handle_batch(self, inputs: Input) -> Output | None:
+        if inputs.is_empty():
+            return self._start(inputs)
+        if self._service is None:
+            raise StartError("the model has not been initialized")
+        if self._service.settings.dynamic_batch:
+            return self._answer_batch(PlainBatch(self._service), inputs)
+        if self._rolling is None:
+            self._rolling = RollingBatch(self._service)
+        properties = inputs.get_properties()
+        frames = self._rolling.step(requests_of_batch(inputs), reset=properties.get("reset_rollingbatch") == "true")
+        return output_of_batch(frames)
+
+    def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
+        # A batch of one comes as its request is, and a client's header or query parameter may have any name.
+        keys = inputs.content.get_keys()
+        if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
+            return output_of_answer(batch.answer(request_of(inputs)))
+        return output_of_answers(batch.answers(requests_of_dynamic_batch(inputs)))
+
+    async def _handle_async(self, inputs: Input) -> AsyncIterator[Carried] | Output | None:
+        if inputs.is_empty():
+            # The host's own tasks on this loop go on meanwhile.
+            return await asyncio.to_thread(self._start, inputs)
+        if self._service is None:
+            raise StartError("the model has not been initialized")
+        if self._async is None:
+            self._async = Courier(self._service)
+        return _outputs(self._async, request_of(inputs), str(inputs.get_property(TRACKING_ID)))
+
+    def _start(self, inputs: Input) -> Output | None:
+        """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
+        if self._service is not None:
+            return None
+        configure(own_process=False)
+        end_with_parent()
+        try:
+            handed = _formatters(inputs.get_properties())
+            # djl_python adds some of its own arguments, as numbers.
+            properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in handed}
+            settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
+            service = Service(settings, handed=handed)
+            service.start()
+        except StartError as refused:
+            log.error("start failed: %s", refused)
+            error = refused
+        except Exception as unexpected:
+            log.exception("start failed")
+            error = StartError(f"{type(unexpected).__name__}: {unexpected}")
+        else:
+            self._service = service
+            freeze()
+            Reporter(service.metrics, service.engine, settings.metrics_interval).start()
+            return None
+        return Output().error(error.message, code=error.status, message=error.message)
+
+
+def _formatters(properties: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
+    """The functions that djl_python has found in model.py and hands over among the options."""
+    names = ("input_formatter", "output_formatter")
+    return {name: function for name in names if callable(function := properties.get(name))}
+
+
+def _in_event_loop() -> bool:
+    """Whether the caller runs on an event loop, as DJL's async mode does."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@functools.cache
+def worker() -> Worker:
+    """This process's worker."""
+    return Worker()
+
+
+def request_of(inputs: Input) -> Request:
+    """A request on its own: the body is the content item `data` or the first one, the others are query parameters."""
+    keys = inputs.content.get_keys()
+    values = inputs.content.get_values()
+    at = keys.index("data") if "data" in keys else 0
+    query = {
+        key: bytes(value).decode(errors="replace")
+        for position, (key, value) in enumerate(zip(keys, values, strict=True))
+        if position != at and key is not None
+    }
+    return _request(bytes(values[at]), inputs.get_properties(), query)
+
+
+def requests_of_batch(inputs: Input) -> list[Request | None]:
+    """The items of a rolling batch in Java's order; None for one that runs already: it has no properties, no data."""
+    properties: dict[int, dict[str, str]] = {}
+    for key, value in inputs.get_properties().items():
+        prefix, dot, name = key.partition(".")
+        if dot and prefix.startswith("batch_"):
+            properties.setdefault(int(prefix[6:]), {})[name] = value
+    items: list[Request | None] = []
+    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+        if not key.endswith(".data"):
+            continue
+        own = properties.get(len(items))
+        items.append(None if own is None and not value else _request(bytes(value), own or {}, {}))
+    return items
+
+
+def requests_of_dynamic_batch(inputs: Input) -> list[Request]:
+    """The items of a dynamic batch: content and properties of item 7 are named `batch_007.<name>`."""
+    size = int(inputs.get_properties()["batch_size"])
+    properties: list[dict[str, str]] = [{} for _ in range(size)]
+    contents: list[dict[str, bytes]] = [{} for _ in range(size)]
+    for key, value in inputs.get_properties().items():
+        if key != "batch_size" and key.startswith("batch_"):
+            properties[int(key[6:9])][key[10:]] = value
+    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+        contents[int(key[6:9])].setdefault(key[10:], bytes(value))
+    return [
+        _request(
+            content.pop("data", b""),
+            own,
+            {name: value.decode(errors="replace") for name, value in content.items()},
+        )
+        for own, content in zip(properties, contents, strict=True)
+    ]
+
+
+def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) -> Request:
+    headers = {name.lower(): value for name, value in properties.items()}
+    return Request(
+        body=body,
+        headers=headers,
+        query=query,
+        # The front end turns the custom attributes into properties, and newer ones drop the header itself.
+        attributes={**properties, **attributes_of(headers.get(ATTRIBUTES_HEADER, ""))},
+        request_id=request_id_of(properties.get(REQUEST_ID)),
+    )
+
+
+class Carried:
+    """A message of the courier's, with what djl_python's async engine asks of an Output."""
+
+    def __init__(self, message: bytes, courier: Courier) -> None:
+        self._message = message
+        self._courier = courier
+
+    def add_property(self, name: str, value: str) -> None:
+        """Nothing: the message is whole, each frame in it with its request's id."""
+
+    def send(self, cl_socket: Any) -> None:
+        """On djl_python's sending thread."""
+        cl_socket.sendall(self._message)
+        self._courier.sent()
+
+
+async def _outputs(courier: Courier, request: Request, tracking_id: str) -> AsyncIterator[Carried]:
+    """What djl_python is to send, about this request and others."""
+    async for message in courier.messages(request, tracking_id):
+        yield Carried(message, courier)
+
+
+def output_of_batch(frames: list[Frame]) -> Output:
+    """All frames of a step (rolling batch)."""
+    output = Output()
+    add = output.content.add
+    for index, frame in enumerate(frames):
+        add(value=frame.encode())
+        for name, value in frame.headers.items():
+            output.properties[f"batch_{index}_{name}"] = value
+    return output
+
+
+def output_of_answer(answer: Whole | Chunks) -> Output:
+    """An answer on its own (a dynamic batch of one)."""
+    output = Output()
+    output.set_code(answer.status)
+    output.properties.update(answer.headers)
+    if isinstance(answer, Whole):
+        output.content.add(value=answer.body)
+    else:
+        output.add_stream_content(answer.records, output_formatter=None)
+    return output
+
+
+def output_of_answers(answers: list[Whole]) -> Output:
+    """The answers of a dynamic batch. They share status and headers: errors among them are told by their bodies.
+
+    What is wrong with all of them alike, such as an engine that is not there, is told with its status.
+    """
+    first = answers[0]
+    if first.status >= 300 and all(answer == first for answer in answers):
+        return output_of_answer(first)
+    output = Output()
+    types = {answer.headers["Content-Type"] for answer in answers}
+    output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON
+    for index, answer in enumerate(answers):
+        output.content.add(key=f"batch_{index}.data", value=answer.body)
+    return output

@@ -1,0 +1,286 @@
+"""The local server: a model directory on a laptop, with the routes that SageMaker calls.
+
+    GET  /ping                 200 while the engine is healthy, else 503
+    GET  /metrics              what Prometheus collects
+    POST /invocations          any dialect, by the body
+    POST /predictions/{name}   the same
+
+and with those that clients written for one dialect call:
+
+    GET  /health               as /ping, with TGI's error
+    GET  /v1/models            OpenAI's list of models
+    POST /v1/chat/completions, /v1/completions, /v1/embeddings
+    POST /chat/completions     Azure's with `api-version`, the minimal one without it
+    POST, GET /chat/sse        the minimal one as server-sent events
+    POST /generate, /generate_stream, /   TGI's
+    GET  /openapi.json         this list for programs (openapi.py)
+    GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
+
+With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
+
+It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
+when a client goes away, at which the engine's work for it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route as HttpRoute
+from starlette.types import Receive, Scope, Send
+
+from ...formatters import FORMATS, Answer, Format, Request, Route, openai, refusal, route_of
+from ...formatters.base import Page
+from ...model.errors import LmiError, OverloadedError, TooLargeError, UnauthorizedError, UnavailableError
+from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..service import Service
+from ..telemetry.prometheus import Exposition
+from .bodies import BODIES, CROWDED, Bodies, Connections, EarlyAnswer, is_small, read_body, refuse_body
+from .openapi import document
+from .streams import AsyncService, Stream
+
+__all__ = ["application"]
+
+log = logging.getLogger(__name__)
+
+
+class StreamResponse(Response):
+    """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
+
+    With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
+    or the client is slower than the engine, or when a step brings several.
+    """
+
+    def __init__(self, stream: Stream, connections: Connections, *, merge: bool) -> None:
+        self._stream = stream
+        self._merge = merge
+        self._connections = connections
+        self.raw_headers = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs until the last record is sent or the client has gone."""
+        with self._stream, self._connections.during(scope):
+            sending = asyncio.ensure_future(self._send_all(send))
+            leaving = asyncio.ensure_future(_disconnected(receive))
+            done, _ = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            if sending in done:
+                sending.result()
+
+    async def _send_all(self, send: Send) -> None:
+        stream = self._stream
+        exchange = stream.exchange
+        await stream.ready()
+        reply = exchange.call.reply
+        headers = {**headers_of(reply), **self.headers}
+        whole = exchange.finished and len(exchange.records) <= 1
+        if whole:
+            body = exchange.records.popleft() if exchange.records else b""
+            await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
+            await send({"type": "http.response.body", "body": body})
+            return
+        await send(_start(reply.status, headers))
+        async for record in stream.records(merge=self._merge):
+            await send({"type": "http.response.body", "body": record, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _start(status: int, headers: dict[str, str]) -> dict[str, object]:
+    pairs = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": status, "headers": pairs}
+
+
+async def _disconnected(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class LocalServer:
+    """The routes of one service."""
+
+    def __init__(self, service: Service, key: str | None) -> None:
+        self._service = service
+        self._key = key.encode() if key else None
+        self._streams: AsyncService
+        self._document: dict[str, Any] | None = None
+        self._sending: Connections
+        self._reading: Connections
+        self._dropping: Connections
+        self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
+        self._exposition = Exposition(service)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        """Ties the service to the event loop that the server runs on."""
+        self._streams = AsyncService(self._service)
+        limit = self._service.settings.limits.request_timeout
+        self._reading, self._sending = Connections(limit), Connections(limit + GRACE)
+        self._dropping = Connections(min(limit, DROPPING))
+        yield
+
+    async def ping(self, _request: HttpRequest) -> Response:
+        """SageMaker's health check."""
+        if self._service.healthy:
+            return JSONResponse({"status": "Healthy"})
+        return JSONResponse({"status": "Unhealthy"}, 503, LATER)
+
+    async def health(self, _request: HttpRequest) -> Response:
+        """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
+        if self._service.healthy:
+            return JSONResponse({"status": "Healthy"})
+        return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
+
+    async def metrics(self, http: HttpRequest) -> Response:
+        """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
+        if not self._admitted(http):
+            return Response(UNAUTHORIZED.message, 401, media_type="text/plain")
+        text, content_type = self._exposition.render(http.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def openapi(self, http: HttpRequest) -> Response:
+        """What the routes take and give (OpenAPI 3.1)."""
+        if not self._admitted(http):
+            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+        if self._document is None:
+            service = self._service
+            # The schemas of the user's own dialects are code of the user's.
+            self._document = await service.apart(
+                lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
+            )
+        return JSONResponse(self._document)
+
+    async def serve(self, http: HttpRequest) -> Response:
+        """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
+        request_id = request_id_of(http.headers.get(REQUEST_ID_HEADER))
+        response = await self._respond(http, request_id)
+        response.headers[REQUEST_ID_HEADER] = request_id
+        return response
+
+    async def _respond(self, http: HttpRequest, request_id: str) -> Response:
+        request = Request(
+            body=b"",
+            headers=dict(http.headers),
+            query=dict(http.query_params),
+            attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
+            path=_path(http.url.path),
+            method="GET" if http.method == "HEAD" else http.method,
+            request_id=request_id,
+        )
+        found = route_of(request, self._service.dialects)
+        most = self._service.settings.limits.max_body_bytes
+        refused = self._refusal(http, request, found)
+        # A short body tells the dialect in which to refuse.
+        whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
+        if whole:
+            try:
+                with (self._reading if refused is None else self._dropping).during(http.scope):
+                    request = replace(request, body=await read_body(http, most, self.bodies))
+            except (TooLargeError, OverloadedError) as error:
+                refused, whole = refused or error, False
+            except ClientDisconnect:
+                # Nobody reads it.
+                return Response(status_code=400)
+        if found and request.method == "GET" and (parameter := found[1].body):
+            request = replace(request, body=request.query.get(parameter, "").encode())
+        if refused is not None:
+            answer = refusal(refused, request, self._service.settings)
+            self._service.metrics.refused(request, answer)
+            if whole:
+                return _answer(replace(answer, headers={**answer.headers, **CLOSE}) if _crowded(http) else answer)
+            return EarlyAnswer(_answer(answer), most, self._dropping)
+        if found is None and request.path != INVOCATIONS:
+            # A path that is a dialect's with some query parameter only.
+            return Response("Not Found", 404, media_type="text/plain")
+        if found and (page := found[1].page):
+            return _answer(await self._page(found[0], page, request))
+        opened = self._streams.open(request)
+        if isinstance(opened, Answer):
+            return _answer(opened)
+        return StreamResponse(opened, self._sending, merge=self._service.settings.merge_records)
+
+    def _refusal(self, http: HttpRequest, request: Request, found: tuple[Format, Route] | None) -> LmiError | None:
+        """Why the request is not served, as far as that is known without its body."""
+        if not self._admitted(http):
+            return UNAUTHORIZED
+        if _crowded(http):
+            return OverloadedError("too many connections are open; use fewer, or keep them for several requests")
+        too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
+        if too_large is not None:
+            return too_large
+        opens = request.path == INVOCATIONS if found is None else not found[1].page
+        return self._service.refusal(request) if opens else None
+
+    async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
+        """An answer without the engine; one of the user's own dialects gives it apart."""
+        settings, info = self._service.settings, self._service.info
+        if dialect in FORMATS:
+            return page(request, settings, info)
+        try:
+            return await self._service.apart(lambda: page(request, settings, info))
+        except LmiError as error:
+            return refusal(error, request, settings)
+
+    def _admitted(self, http: HttpRequest) -> bool:
+        """Whether the request carries the key, if one is needed."""
+        if self._key is None:
+            return True
+        scheme, _, token = http.headers.get("authorization", "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else http.headers.get("api-key", "")
+        return hmac.compare_digest(given.encode(), self._key)
+
+
+INVOCATIONS = "/invocations"
+GRACE = 5.0
+"""Seconds beyond option.request_timeout in which an error can still be sent."""
+DROPPING = 30.0
+"""Seconds in which the rest of a body may still come that nobody reads."""
+CLOSE = {"Connection": "close"}
+LATER = {"Retry-After": str(UnavailableError.retry_after)}
+
+
+def _crowded(http: HttpRequest) -> bool:
+    """Whether the request's connection is one too many."""
+    return bool(http.scope.get(CROWDED))
+
+
+def _path(path: str) -> str:
+    """The path as dialects know it."""
+    return INVOCATIONS if path.startswith("/predictions/") else path
+
+
+UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
+
+
+def _answer(answer: Answer) -> Response:
+    headers = headers_of(answer)
+    return Response(answer.body, answer.status, headers, headers.pop("Content-Type"))
+
+
+def application(service: Service, key: str | None = None) -> Starlette:
+    """The ASGI application for a service that has been started; with `key`, for those who have it."""
+    server = LocalServer(service, key)
+    methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
+    for known in (*service.dialects, *FORMATS):
+        for route in known.ROUTES:
+            methods.setdefault(route.path, set()).update(route.methods)
+    routes = [
+        HttpRoute("/ping", server.ping, methods=["GET"]),
+        HttpRoute("/health", server.health, methods=["GET"]),
+        HttpRoute("/metrics", server.metrics, methods=["GET"]),
+        HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
+        *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
+    ]
+    return Starlette(routes=routes, lifespan=server.lifespan)

@@ -1,0 +1,274 @@
+"""The local server's /openapi.json (OpenAPI 3.1), made of its real routes and of what dialects say of theirs.
+
+    route --_told--> [Described, ...] --_operation--> parameters, request body, answers, errors
+    types of the bodies --msgspec--> components
+
+A path that several dialects share has one operation: its body may be any of theirs. A stream is text to OpenAPI 3.1;
+`x-itemSchema` says what each of its records is (a JSON line, or the data of a server-sent event).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+import msgspec
+from starlette.routing import BaseRoute
+from starlette.routing import Route as HttpRoute
+
+from ...formatters import FORMATS, Format, Route
+from ...formatters.base import JSON, Described, JsonSchema
+from ...formatters.openai_bodies import ErrorBody
+from ...formatters.schemas import STRING, one_of
+from ...model.options import Settings
+
+__all__ = ["HOST", "document"]
+
+log = logging.getLogger(__name__)
+
+OPENAPI = "3.1.0"
+COMPONENTS = "#/components/schemas/"
+TEXT = "text/plain"
+BY_BODY = ("/invocations", "/predictions/{name}")
+"""Where the body tells which dialect it is in."""
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+
+STATUS: JsonSchema = {"type": "object", "properties": {"status": STRING}, "required": ["status"]}
+UNHEALTHY: JsonSchema = {
+    "type": "object",
+    "properties": {"error": STRING, "error_type": STRING},
+    "required": ["error", "error_type"],
+}
+
+HOST: Mapping[str, Described] = {
+    "/ping": Described("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
+    "/health": Described(
+        "Whether the engine is healthy, as TGI says it", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
+    ),
+    "/metrics": Described(
+        "Prometheus' metrics",
+        answers={TEXT: (STRING,), "application/openmetrics-text": (STRING,)},
+        errors={TEXT: (STRING,)},
+    ),
+    "/openapi.json": Described("This document", answers={JSON: ({"type": "object"},)}, errors={JSON: (ErrorBody,)}),
+}
+"""The host's own routes, by path. One that is not in it is told of by the first line of its function's docstring."""
+OPEN = ("/ping", "/health")
+"""Those that need no key."""
+
+GUESSED = Described("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
+"""A dialect's that says nothing."""
+
+
+def document(
+    routes: Iterable[BaseRoute], own: Sequence[Format], settings: Settings, *, key: bool = False
+) -> dict[str, Any]:
+    """The document of a server with these routes. `own`: the user's dialects; `key`: whether an API key is needed."""
+    schemas = _Schemas()
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if not isinstance(route, HttpRoute):
+            continue
+        for method in sorted((route.methods or set()) - {"HEAD"}):
+            operation = _operation(route, method, own, settings, schemas)
+            if route.path in OPEN and key:
+                operation["security"] = []
+            paths.setdefault(route.path, {})[method.lower()] = operation
+    components: dict[str, Any] = {"schemas": schemas.components()}
+    security: dict[str, Any] = {}
+    if key:
+        components["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "key": {"type": "apiKey", "in": "header", "name": "api-key"},
+        }
+        security["security"] = [{"bearer": []}, {"key": []}]
+    about = {"title": f"lmi: {settings.model_name}", "version": _version()}
+    return {"openapi": OPENAPI, "info": about, "paths": paths, "components": components, **security}
+
+
+def _version() -> str:
+    try:
+        return metadata.version("lmi-handler")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+Told = tuple[Described, Route | None]
+
+
+def _told(route: HttpRoute, method: str, own: Sequence[Format], settings: Settings) -> list[Told]:
+    """What is said of a route, with the dialect's own route where it is one's; none of the host's own that say nothing.
+
+    `option.dialect` goes before the path, but for pages.
+    """
+    if route.path in HOST:
+        return [(HOST[route.path], None)]
+    dialects = (*own, *FORMATS)
+    path = BY_BODY[0] if route.path in BY_BODY else route.path
+    own_routes = [
+        (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
+    ]
+    by_body = route.path in BY_BODY
+    found: list[Told] = [(one.described or GUESSED, one) for _, one in own_routes]
+    pages = any(one.page for _, one in own_routes)
+    if settings.dialect and (by_body or found) and not pages:
+        (dialect,) = (known for known in dialects if settings.dialect == known.NAME)
+        # A path that is its own means what it always does.
+        its = [(one.described or GUESSED, one) for known, one in own_routes if known is dialect]
+        return [*its] or [(told, None) for told in _described(dialect)]
+    if by_body:
+        found += [(told, None) for known in dialects for told in _described(known) if told.serves(settings)]
+    return found
+
+
+def _described(dialect: Format) -> tuple[Described, ...]:
+    """What a dialect says of requests that are told to be its own by their bodies."""
+    given = getattr(dialect, "DESCRIBED", None)
+    if isinstance(given, tuple) and all(isinstance(one, Described) for one in given):
+        return given
+    return (GUESSED,)
+
+
+def _operation(
+    route: HttpRoute, method: str, own: Sequence[Format], settings: Settings, schemas: _Schemas
+) -> dict[str, Any]:
+    told = _told(route, method, own, settings)
+    identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
+    if not told:
+        summary = (route.endpoint.__doc__ or route.path).strip().splitlines()[0]
+        return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "An answer"}}}
+    described = list({id(one): one for one, _ in told}.values())
+    operation: dict[str, Any] = {
+        "operationId": identity,
+        "summary": "; ".join(one.summary for one in described if one.summary) or route.path,
+        "parameters": _parameters(route, method, told, settings),
+        "responses": _responses(told, schemas),
+    }
+    requests = [_request(one, settings) for one in described if one.request is not None]
+    if requests and method == "POST":
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": one_of(*requests)}}}
+    return operation
+
+
+def _request(described: Described, settings: Settings) -> JsonSchema:
+    """The schema of a body; any object where code of the user's cannot tell."""
+    assert described.request is not None
+    try:
+        schema = described.request(settings)
+        json.dumps(schema)
+    except Exception:
+        log.exception("the schema of a request could not be made: %s", described.summary)
+        return {"type": "object"}
+    return schema
+
+
+def _parameters(route: HttpRoute, method: str, told: Sequence[Told], settings: Settings) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for name in route.param_convertors:
+        found["path", name] = {"name": name, "in": "path", "required": True, "schema": STRING}
+    for described, one in told:
+        if one is not None and one.query:
+            # Where another dialect has the path too, that one is meant without it.
+            needed = all(other is not None and other.query == one.query for _, other in told)
+            found["query", one.query] = {"name": one.query, "in": "query", "required": needed, "schema": STRING}
+        if method == "GET" and one is not None and one.body and described.request is not None:
+            content = {JSON: {"schema": _request(described, settings)}}
+            found["query", one.body] = {"name": one.body, "in": "query", "required": True, "content": content}
+        for name, schema in described.headers.items():
+            found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
+    if route.path in BY_BODY:
+        about = "k=v pairs, separated by commas; dialect=NAME says which dialect the body is in"
+        found["header", ATTRIBUTES] = {
+            "name": ATTRIBUTES, "in": "header", "required": False, "schema": STRING, "description": about
+        }  # fmt: skip
+    return list(found.values())
+
+
+def _responses(told: Sequence[Told], schemas: _Schemas) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    answers = _contents((one.answers for one, _ in told), schemas)
+    if answers:
+        responses["200"] = {"description": "The answer", "content": answers}
+    errors = _contents((one.errors for one, _ in told), schemas)
+    if told and all(one is not None and one.query for _, one in told):
+        # Without the query parameter nobody has the path.
+        errors.setdefault(TEXT, {"schema": STRING})
+    if errors:
+        responses["4XX"] = {"description": "The request is refused, by a message of one line", "content": errors}
+        responses["5XX"] = {"description": "The engine is not there, or failed the request", "content": errors}
+    return responses
+
+
+def _contents(given: Iterable[Mapping[str, tuple[Any, ...]]], schemas: _Schemas) -> dict[str, Any]:
+    """By content type, what may come."""
+    kinds: dict[str, list[JsonSchema]] = {}
+    for mapping in given:
+        for content_type, types in mapping.items():
+            listed = kinds.setdefault(content_type, [])
+            for kind in types:
+                schema = schemas.of(kind)
+                if not any(one is schema for one in listed):
+                    listed.append(schema)
+    return {
+        content_type: {"schema": one_of(*listed) if listed else {}}
+        if content_type == JSON
+        else {"schema": STRING, "x-itemSchema": one_of(*listed) if listed else {}}
+        for content_type, listed in kinds.items()
+    }
+
+
+class _Schemas:
+    """The schemas of types. They are made together at the end, so that types of one name get names that differ."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, JsonSchema] = {}
+
+    def of(self, kind: Any) -> JsonSchema:
+        """A schema as it is; of a type, one that `components` fills."""
+        if isinstance(kind, dict):
+            return kind
+        return self._made.setdefault(kind, {})
+
+    def components(self) -> dict[str, JsonSchema]:
+        """What the schemas refer to."""
+        kinds = [kind for kind in self._made if _can_be_told(kind)]
+        made, components = msgspec.json.schema_components(kinds, ref_template=COMPONENTS + "{name}")
+        for kind, schema in zip(kinds, made, strict=True):
+            self._made[kind].update(_renamed(schema))
+        return {_name(name): _answered(_renamed(schema)) for name, schema in components.items()}
+
+
+def _can_be_told(kind: Any) -> bool:
+    try:
+        msgspec.json.schema_components([kind])
+    except Exception:
+        log.exception("no schema can be made of %r", kind)
+        return False
+    return True
+
+
+def _name(name: str) -> str:
+    return name.removeprefix("lmi.formatters.")
+
+
+def _renamed(schema: Any) -> Any:
+    """The schema with references to the components' own names."""
+    if isinstance(schema, dict):
+        return {
+            key: COMPONENTS + _name(value.removeprefix(COMPONENTS)) if key == "$ref" else _renamed(value)
+            for key, value in schema.items()
+        }
+    return [_renamed(inner) for inner in schema] if isinstance(schema, list) else schema
+
+
+def _answered(schema: JsonSchema) -> JsonSchema:
+    """Of what is written: a field with a default is always there. What our docstrings cite nobody else has."""
+    properties: Mapping[str, JsonSchema] = schema.get("properties", {})
+    required = [*schema.get("required", ())]
+    required += [name for name, told in properties.items() if "default" in told and name not in required]
+    kept = {key: value for key, value in schema.items() if key not in {"required", "description"}}
+    return {**kept, "required": required} if required else kept

@@ -1,0 +1,98 @@
+"""Requests on the local server's event loop.
+
+    engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: wake whoever waits
+
+However many requests a step serves, the event loop is woken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ...formatters import Answer, Request
+from ..exchange import Exchange
+from ..service import Service
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
+
+__all__ = ["AsyncService", "Stream"]
+
+
+class Stream:
+    """An exchange whose records can be awaited. A context manager: leaving it early aborts the exchange."""
+
+    __slots__ = ("_news", "exchange")
+
+    def __init__(self) -> None:
+        self.exchange: Exchange
+        self._news = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.exchange.abort()
+
+    def wake(self) -> None:
+        """Called on the loop when there may be news."""
+        self._news.set()
+
+    async def ready(self) -> bool:
+        """Waits until there is a record, True, or the end, False."""
+        exchange = self.exchange
+        while True:
+            finished = exchange.finished
+            if exchange.records:
+                return True
+            if finished:
+                return False
+            self._news.clear()
+            if not exchange.records and not exchange.finished:
+                await self._news.wait()
+
+    async def records(self, *, merge: bool = False) -> AsyncIterator[bytes]:
+        """Each record as it comes; with `merge` those that are ready together, as one."""
+        exchange = self.exchange
+        while await self.ready():
+            yield exchange.take_all() if merge else exchange.records.popleft()
+
+
+class AsyncService:
+    """Opens streams on the running event loop."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._loop = asyncio.get_running_loop()
+        self._fresh: deque[Stream] = deque()
+        service.metrics.loops.append(lambda: self._loop)
+        service.listen(self._flush)
+
+    def open(self, request: Request) -> Stream | Answer:
+        """Starts what the request asks for, or gives the answer that refuses it. Never waits."""
+        stream = Stream()
+        opened = self.service.open(request, lambda _: self._fresh.append(stream))
+        if isinstance(opened, Answer):
+            return opened
+        stream.exchange = opened
+        # What was refused has its news already: nothing else would take it out while there is no engine.
+        self._wake()
+        return stream
+
+    def _flush(self) -> None:
+        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        if self._fresh:
+            # The loop may be closed already when the engine tells of its end.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        while self._fresh:
+            self._fresh.popleft().wake()

@@ -1,0 +1,252 @@
+"""What is counted of the requests of a service: for `/metrics` (prometheus.py) and for the log (djl/metrics_log.py).
+
+    Service.open --> Meter --note, with each event--> end --> Metrics
+    Engine.listen --> Metrics.tick, after each step
+
+No lock is taken and no clock is read for a token: the clock is read once a step, by the first event that a stream gets
+in it, and what a step brings to streams that also got something in the step before is counted together. The engine's
+thread alone writes `gaps`; the rest is written once a request, under the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
+
+from ...formatters import Answer, Request
+from ...model.errors import LmiError, RequestError
+from ...model.events import Delta, Event, Finish, FinishReason, Started
+from .request_log import LONGEST, Journal
+
+if TYPE_CHECKING:
+    from ..exchange import Exchange
+
+__all__ = ["Histogram", "Meter", "Metrics", "Outcome"]
+
+Outcome = Literal["ok", "refused", "failed", "aborted"]
+"""ok: answered. refused: the client's doing (RequestError). failed: ours. aborted: by the client, or by the host."""
+
+TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0)
+FIRST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+WHOLE_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class Histogram:
+    """How often values fell into which range."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        """The largest value of each range, ascending; a last range has no bound."""
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Counts a value."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+
+class Metrics:
+    """The numbers of one service since its start."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.requests: Counter[tuple[str, int, Outcome]] = Counter()
+        """By dialect, HTTP status and outcome; a stream that fails once it has begun has status 200."""
+        self.errors: Counter[str] = Counter()
+        """By the error's code (model/errors.py)."""
+        self.opened = 0
+        self.ended = 0
+        """Of those that were opened; a request that is refused at once is neither."""
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.generated_tokens = 0
+        self.first = Histogram(FIRST_SECONDS)
+        self.gaps = Histogram(TOKEN_SECONDS)
+        self.per_token = Histogram(TOKEN_SECONDS)
+        self.whole = Histogram(WHOLE_SECONDS)
+        self.now = 0.0
+        """When the step began that is being handed out; 0 if no stream has got anything of it."""
+        self.before = -1.0
+        """The same of the step before."""
+        self.same = 0
+        """How many streams have got something in both."""
+        self.loops: list[Callable[[], asyncio.AbstractEventLoop | None]] = []
+        """The event loops that requests are served on; some hosts have none."""
+        self._lock = threading.Lock()
+
+    @property
+    def tasks(self) -> int:
+        """asyncio's tasks on these loops that have not ended, its host's own and the caller's among them."""
+        loops = {loop for one in self.loops if (loop := one()) is not None}
+        return sum(len(asyncio.all_tasks(loop)) for loop in loops)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the log wants what is sent."""
+        return self._journal.bodies
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are open."""
+        # In this order: a request that comes and goes meanwhile is never counted as ended only.
+        ended = self.ended
+        return self.opened - ended
+
+    def open(self, request: Request) -> Meter:
+        """Begins a request."""
+        return Meter(self, request.body if self._journal.bodies else b"")
+
+    def batch(self, requests: Sequence[Request]) -> None:
+        """Takes note of what the host has put into one dynamic batch."""
+        self._journal.batch(requests)
+
+    def refused(self, request: Request, answer: Answer) -> None:
+        """Takes note of a request that was answered without being opened."""
+        with self._lock:
+            self._count(answer.dialect, answer.status, outcome_of(answer.failure), answer.failure)
+        self._journal.refused(request, answer)
+
+    def began(self) -> None:
+        """Counts a request that is opened."""
+        with self._lock:
+            self.opened += 1
+
+    def tick(self) -> None:
+        """After each step, on the engine's thread."""
+        if now := self.now:
+            if self.same:
+                self.gaps.add(now - self.before, self.same)
+                self.same = 0
+            self.before = now
+            self.now = 0.0
+
+    def finish(self, meter: Meter, exchange: Exchange, *, aborted: bool) -> None:
+        """Takes note of a request that has come to its end."""
+        reply = exchange.call.reply
+        outcome = "aborted" if aborted else outcome_of(reply.failure)
+        with self._lock:
+            if meter.ended:
+                return
+            meter.ended = monotonic()
+            self.ended += 1
+            self._count(exchange.call.dialect, reply.status, outcome, None if aborted else reply.failure)
+            self._measure(meter, outcome)
+        self._journal.ended(exchange, meter, outcome)
+
+    def _measure(self, meter: Meter, outcome: Outcome) -> None:
+        self.prompt_tokens += meter.prompt_tokens
+        self.cached_tokens += meter.cached_tokens
+        self.generated_tokens += meter.generated_tokens
+        if meter.first:
+            self.first.add(meter.first - meter.begun)
+        if outcome == "ok":
+            self.whole.add(meter.ended - meter.begun)
+            if meter.first and meter.generated_tokens > 1 and meter.sequences == 1:
+                self.per_token.add((meter.last - meter.first) / (meter.generated_tokens - 1))
+
+    def _count(self, dialect: str, status: int, outcome: Outcome, failure: LmiError | None) -> None:
+        self.requests[dialect or "none", status, outcome] += 1
+        if failure is not None:
+            self.errors[failure.code] += 1
+
+
+def outcome_of(failure: LmiError | None) -> Outcome:
+    """How a request ended that nobody aborted."""
+    if failure is None:
+        return "ok"
+    return "refused" if isinstance(failure, RequestError) else "failed"
+
+
+class Meter:
+    """What is noted of one request. Times are `time.monotonic`'s; 0 is never."""
+
+    __slots__ = (
+        "_kept",
+        "_metrics",
+        "answer",
+        "begun",
+        "body",
+        "cached_tokens",
+        "ended",
+        "first",
+        "generated_tokens",
+        "keeps",
+        "last",
+        "prompt_tokens",
+        "reason",
+        "sequences",
+        "streamed",
+    )
+
+    def __init__(self, metrics: Metrics, body: bytes = b"") -> None:
+        self._metrics = metrics
+        self.keeps = metrics.keeps
+        """Whether `keep` is to be told of what is sent."""
+        self.body = body
+        self.answer: list[bytes] = []
+        """The beginning of what was sent."""
+        self._kept = 0
+        self.begun = monotonic()
+        self.first = 0.0
+        """When the first token of a stream came; 0 for what is not streamed, of which only the end is known."""
+        self.last = 0.0
+        self.ended = 0.0
+        self.streamed = False
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.generated_tokens = 0
+        self.sequences = 0
+        """How many have ended."""
+        self.reason: FinishReason | None = None
+        """Why the last of them ended."""
+
+    def note(self, event: Event) -> None:
+        """Takes an event, on the engine's thread."""
+        if type(event) is Delta:
+            if self.streamed:
+                metrics, last = self._metrics, self.last
+                now = metrics.now
+                if not now:
+                    now = metrics.now = monotonic()
+                if last == metrics.before:
+                    metrics.same += 1
+                elif not last:
+                    self.first = now
+                elif last != now:
+                    metrics.gaps.add(now - last)
+                self.last = now
+            if event.finish is not None:
+                self._end_of_sequence(event.finish)
+        elif type(event) is Started:
+            self.prompt_tokens += event.prompt_tokens
+            self.cached_tokens += event.cached_tokens
+
+    def keep(self, records: list[bytes]) -> None:
+        """Takes what is sent, for the log."""
+        for record in records:
+            if self._kept > LONGEST:
+                return
+            self.answer.append(record)
+            self._kept += len(record)
+
+    def end(self, exchange: Exchange, *, aborted: bool = False) -> None:
+        """Takes the end of the request; only the first one counts."""
+        self._metrics.finish(self, exchange, aborted=aborted)
+
+    def _end_of_sequence(self, finish: Finish) -> None:
+        self.generated_tokens += finish.generated_tokens + finish.discarded_tokens
+        self.sequences += 1
+        self.reason = finish.reason

@@ -1,0 +1,111 @@
+"""`/metrics` of the local server: what metrics.py counted, in the forms that Prometheus reads.
+
+The library prometheus_client, which vLLM brings, writes the text; nothing of it runs while requests are served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ..service import Service
+from .metrics import Histogram
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+    from prometheus_client.core import HistogramMetricFamily
+
+__all__ = ["Exposition"]
+
+
+class Exposition:
+    """A collector (prometheus_client's) of one service."""
+
+    def __init__(self, service: Service) -> None:
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        self._service = service
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        # Memory, CPU time and descriptors of both processes; the engine's is another one after a restart.
+        ProcessCollector(registry=self._registry)
+        engine = service.engine
+        ProcessCollector("lmi_engine", pid=lambda: engine.process_id or "none", registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The text, and its content type: OpenMetrics for who accepts it, else Prometheus' own."""
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics; their names and units are described in README.md, section Metrics."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+        service = self._service
+        engine, metrics, info = service.engine, service.metrics, service.info
+        labels = {"model": service.settings.model_name, "engine": info.engine, "engine_version": info.version}
+        yield InfoMetricFamily("lmi_service", "What is served.", labels)
+
+        requests = CounterMetricFamily(
+            "lmi_requests", "Requests that have been answered or aborted.", labels=("dialect", "status", "outcome")
+        )
+        for (dialect, status, outcome), count in sorted(metrics.requests.copy().items()):
+            requests.add_metric((dialect, str(status), outcome), count)
+        yield requests
+        errors = CounterMetricFamily("lmi_errors", "Errors that requests ended with.", labels=("code",))
+        for code, count in sorted(metrics.errors.copy().items()):
+            errors.add_metric((code,), count)
+        yield errors
+        counters = (
+            ("lmi_prompt_tokens", "Tokens of prompts.", metrics.prompt_tokens),
+            ("lmi_cached_prompt_tokens", "Tokens of prompts that came from the prefix cache.", metrics.cached_tokens),
+            ("lmi_generated_tokens", "Tokens of sequences that have ended.", metrics.generated_tokens),
+            ("lmi_engine_deaths", "How often the engine ended without being told to.", engine.deaths),
+            ("lmi_engine_rebuilds", "How often the engine came up again.", engine.rebuilds),
+        )
+        yield from (CounterMetricFamily(name, what, value=value) for name, what, value in counters)
+
+        stats = engine.stats
+        gauges: tuple[tuple[str, str, float], ...] = (
+            ("lmi_engine_up", "Whether the engine is up.", engine.healthy),
+            ("lmi_requests_in_flight", "Requests that have not been answered to the end.", metrics.in_flight),
+            (
+                "lmi_event_loop_tasks",
+                "Tasks of asyncio that have not ended, this answer's own included.",
+                metrics.tasks,
+            ),
+            ("lmi_sequences_running", "Sequences that the engine computes.", stats.running),
+            ("lmi_sequences_waiting", "Sequences that wait for room in the engine.", stats.waiting),
+            ("lmi_kv_cache_usage_ratio", "How much of the KV cache is in use, from 0 to 1.", stats.cache_usage),
+        )
+        yield from (GaugeMetricFamily(name, what, value=value) for name, what, value in gauges)
+        yield from _histograms(
+            (
+                ("lmi_time_to_first_token_seconds", "From a streamed request to its first token.", metrics.first),
+                ("lmi_inter_token_latency_seconds", "Between two steps that brought a stream tokens.", metrics.gaps),
+                (
+                    "lmi_time_per_output_token_seconds",
+                    "Of each stream with one sequence: the mean time of a token after the first.",
+                    metrics.per_token,
+                ),
+                (
+                    "lmi_request_duration_seconds",
+                    "From a request to the end of a good answer.",
+                    metrics.whole,
+                ),
+            )
+        )
+
+
+def _histograms(known: Iterable[tuple[str, str, Histogram]]) -> Iterator[HistogramMetricFamily]:
+    from prometheus_client.core import HistogramMetricFamily
+    from prometheus_client.utils import floatToGoString
+
+    for name, what, histogram in known:
+        # Copied, for it may be added to meanwhile.
+        counts = list(accumulate(list(histogram.counts)))
+        bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+        yield HistogramMetricFamily(name, what, list(zip(bounds, counts, strict=True)), sum_value=histogram.total)

@@ -1,0 +1,87 @@
+"""The log's lines about requests: those that went wrong, and with `option.log_requests` all of them.
+
+summary   request ID: dialect, status, outcome, finish reason, tokens, times; batch of N: the IDs of a dynamic batch
+true      the same, and the bodies of request and answer, cut
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ...formatters import Answer, Request
+from ...model.log import fault
+from ...model.log_filters import tidy
+
+if TYPE_CHECKING:
+    from ..exchange import Exchange
+    from .metrics import Meter
+
+__all__ = ["LONGEST", "Journal"]
+
+log = logging.getLogger(__name__)
+
+LONGEST = 2000
+"""Characters of a body that are logged."""
+
+
+class Journal:
+    """Writes the lines; `asked` is `option.log_requests`."""
+
+    def __init__(self, asked: Literal["false", "summary", "true"]) -> None:
+        self._every = asked != "false"
+        self.bodies = asked == "true"
+        """Whether it wants what requests and answers say."""
+
+    def batch(self, requests: Sequence[Request]) -> None:
+        """A dynamic batch, as the host put it together."""
+        if self._every:
+            log.info("batch of %d: %s", len(requests), " ".join(request.request_id for request in requests))
+
+    def refused(self, request: Request, answer: Answer) -> None:
+        """A request that was answered without being opened."""
+        if answer.failure is not None:
+            log.info("request %s refused: %s", request.request_id, fault(answer.failure))
+        if self._every:
+            dialect, status = answer.dialect or "none", answer.status
+            log.info("request %s: dialect=%s status=%d%s", request.request_id, dialect, status, self._of(request.body))
+            if self.bodies:
+                log.info("request %s: answer=%s", request.request_id, shown(answer.body))
+
+    def ended(self, exchange: Exchange, meter: Meter, outcome: str) -> None:
+        """A request that was opened."""
+        reply = exchange.call.reply
+        name = exchange.request_id
+        if outcome in {"refused", "failed"}:
+            level = logging.INFO if outcome == "refused" else logging.WARNING
+            log.log(level, "request %s %s: %s", name, outcome, fault(reply.failure))
+        if not self._every:
+            return
+        first = f" first_token={meter.first - meter.begun:.3f}" if meter.first else ""
+        log.info(
+            "request %s: dialect=%s status=%d outcome=%s finish=%s prompt_tokens=%d generated_tokens=%d%s total=%.3f%s",
+            name,
+            exchange.call.dialect or "none",
+            reply.status,
+            outcome,
+            meter.reason or "none",
+            meter.prompt_tokens,
+            meter.generated_tokens,
+            first,
+            meter.ended - meter.begun,
+            self._of(meter.body),
+        )
+        if self.bodies:
+            log.info("request %s: answer=%s", name, shown(b"".join(meter.answer)))
+
+    def _of(self, body: bytes) -> str:
+        return f" body={shown(body)}" if self.bodies else ""
+
+
+def shown(body: bytes) -> str:
+    """The beginning of a body on one line, as a JSON string."""
+    text = body[: LONGEST + 1].decode(errors="replace")
+    cut = text[:LONGEST] + "..." if len(body) > LONGEST else text
+    return tidy(json.dumps(cut, ensure_ascii=True))

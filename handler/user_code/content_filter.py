@@ -1,0 +1,220 @@
+"""`option.content_filter=module:function`: the user's own judge of prompts and of what is generated.
+
+    function(text, stage) -> None, or why the text is not acceptable        plain or `async def`
+
+`stage` is "prompt" before anything is generated, with the text of the prompt or of all messages, and "text" later,
+with all that one sequence has brought so far: reasoning, text and calls, in their order. A prompt that is flagged is
+refused. Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish
+reason is content_filter. Where several tokens of plain text came together, they are judged one by one before they are
+dropped: what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that
+fails fails the request.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from ...formatters import Call
+from ...formatters.base import Reply
+from ...model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
+from ...model.events import Delta, Event, Failed, Finish, Token
+from ...model.generation import Conversation, Generation
+from ...model.log import content_is_shown, current
+from .loading import Function
+from .pool import Workers
+from .safe_reply import broken_off
+
+__all__ = ["ContentFilter", "FilteredReply"]
+
+log = logging.getLogger(__name__)
+
+OPTION = "content_filter"
+NO_REASON = "no reason given"
+
+
+class ContentFilter:
+    """The user's function, by the name that the option gives it."""
+
+    def __init__(self, function: object, text: str, workers: Workers) -> None:
+        if not callable(function):
+            raise OptionError(f"option.{OPTION}: {text!r} is no function", OPTION)
+        self._stages = _takes(function, 2)
+        if not self._stages and not _takes(function, 1):
+            given = inspect.signature(function)
+            raise OptionError(f"option.{OPTION}: {text!r}: expected (text, stage), got {given}", OPTION)
+        self._function = Function(function, f"content filter {text}", workers)
+
+    def judge(self, text: str, stage: str) -> str | None:
+        """Why `text` is not acceptable, or None; raises UserCodeError."""
+        verdict = self._function(text, stage) if self._stages else self._function(text)
+        if verdict is None or verdict is False or verdict == "":
+            return None
+        if verdict is True:
+            return NO_REASON
+        if isinstance(verdict, str):
+            return verdict
+        members = cast("Mapping[str, Any]", verdict) if isinstance(verdict, Mapping) else {}
+        reason = members.get("reason") or getattr(verdict, "reason", None)
+        if isinstance(reason, str):
+            return reason
+        raise self._function.refuse(verdict, "None, a reason (str) or something with a reason")
+
+    def admit(self, generation: Generation) -> None:
+        """Judges a prompt; raises ContentFilterError for one that is flagged."""
+        field = generation.prompt_field
+        prompt = generation.prompt
+        if isinstance(prompt, tuple):
+            raise UnsupportedError(f"{field}: option.{OPTION} cannot judge token ids, expected text", field)
+        text = "\n".join(_texts(prompt)) if isinstance(prompt, Conversation) else prompt
+        reason = self.judge(text, "prompt")
+        if reason is not None:
+            raise ContentFilterError(f"{field}: flagged by the content filter: {reason}", field)
+
+    def around(self, call: Call) -> tuple[Call, list[int]]:
+        """The call with its answer judged, and where the generations are noted that nothing more is wanted of."""
+        generations = tuple(
+            # What is generated is judged while it is, and counted where it is cut off.
+            msgspec.structs.replace(generation, stream=True, tokens=True)
+            for generation in call.generations
+        )
+        reply = FilteredReply(call.reply, self, {n: one.sampling.n for n, one in enumerate(generations)})
+        return Call(generations, reply), reply.cut
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        # Functions of extension modules do not tell.
+        return count == 2
+    return True
+
+
+TEXT_KEYS = {"content", "text", "reasoning", "reasoning_content", "refusal", "arguments", "documents"}
+
+
+def _texts(conversation: Conversation) -> Iterator[str]:
+    """What a conversation says, in its order."""
+    yield from _strings(list(conversation.messages), False)
+    yield from _strings(conversation.template_arguments, False)
+
+
+def _strings(value: Any, told: bool) -> Iterator[str]:
+    if isinstance(value, str):
+        if told:
+            yield value
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            # Of a document everything is text, of a message only some members are.
+            yield from _strings(inner, key in TEXT_KEYS or (told and isinstance(inner, str) and key != "type"))
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from _strings(inner, told)
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """What has come of one sequence."""
+
+    text: str = ""
+    tokens: int = 0
+    ended: bool = False
+
+
+class FilteredReply:
+    """A Reply that passes on to another one, `inner`, what the filter accepts."""
+
+    def __init__(self, inner: Reply, judge: ContentFilter, sequences: dict[int, int]) -> None:
+        self._inner = inner
+        self._filter = judge
+        self._wanted = sequences
+        """How many sequences each generation has."""
+        self._sequences: dict[tuple[int, int], _Sequence] = {}
+        self.cut: list[int] = []
+
+    @property
+    def status(self) -> int:
+        """As of the reply inside, like the rest."""
+        return self._inner.status
+
+    @property
+    def content_type(self) -> str:
+        return self._inner.content_type
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._inner.headers
+
+    @property
+    def failure(self) -> LmiError | None:
+        return self._inner.failure
+
+    @property
+    def finished(self) -> bool:
+        return self._inner.finished
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that what is acceptable of `event` completes."""
+        if not isinstance(event, Delta):
+            return self._inner.feed(event, prompt)
+        state = self._sequences.setdefault((prompt, event.index), _Sequence())
+        if state.ended:
+            return []
+        new = event.reasoning + event.text + "".join((call.name or "") + call.arguments for call in event.calls)
+        if new:
+            before = state.text
+            state.text += new
+            try:
+                reason = self._filter.judge(state.text, "text")
+                kept = () if reason is None else self._accepted(before, event)
+            except UserCodeError as error:
+                return self._inner.feed(Failed.of(error), prompt)
+            if reason is not None:
+                told = f": {reason}" if content_is_shown() else ""
+                log.info("request %s: the content filter cut its answer off%s", current(), told)
+                return self._end(state, event.index, kept, prompt)
+        state.tokens += len(event.tokens)
+        if event.finish is not None:
+            state.ended = True
+            if not event.finish.last and self._all_ended(prompt):
+                # The engine goes on with what was cut off.
+                self.cut.append(prompt)
+                event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
+        return self._inner.feed(event, prompt)
+
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """See handler/user_code/safe_reply.py."""
+        return broken_off(self._inner, error)
+
+    def _all_ended(self, prompt: int) -> bool:
+        return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]
+
+    def _accepted(self, before: str, event: Delta) -> tuple[Token, ...]:
+        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
+        texts = [token.text for token in event.tokens]
+        if event.reasoning or event.calls or "".join(texts) != event.text:
+            return ()
+        # All of them together are flagged already.
+        for count, text in enumerate(texts[:-1]):
+            before += text
+            if text and self._filter.judge(before, "text") is not None:
+                return event.tokens[:count]
+        return event.tokens[:-1]
+
+    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> list[bytes]:
+        """Ends a sequence after `kept`, before what was flagged."""
+        state.ended = True
+        state.tokens += len(kept)
+        last = self._all_ended(prompt)
+        if last:
+            self.cut.append(prompt)
+        finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
+        return self._inner.feed(Delta(index, "".join(token.text for token in kept), kept, finish=finish), prompt)

@@ -1,0 +1,190 @@
+"""A user's own dialect: an object of the shape of formatters.base.Format, made safe to stand beside ours.
+
+    module, class or object --dialect_of--> UserFormat: every call guarded, everything it gives checked
+
+Its code may raise, or give what it may not: the request fails, with an error that names the function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, cast
+
+import msgspec
+
+from ...formatters import FORMATS, Answer, Call, Format, Request, Route, lmi
+from ...formatters.base import Payload, Reply
+from ...model.engine import EngineInfo
+from ...model.errors import LmiError, OptionError, UserCodeError
+from ...model.events import Event
+from ...model.generation import Generation
+from ...model.options import Settings
+from .loading import Function, kind_of, shown
+from .pool import Workers
+from .safe_reply import GuardedReply, plain_end
+
+__all__ = ["UserFormat", "dialect_of", "looks_like_dialect"]
+
+FUNCTIONS = ("matches", "parse", "refuse")
+TEXTS = ("NAME", "MARK")
+SHAPE = (*TEXTS, "ROUTES", *FUNCTIONS)
+ARGUMENTS = 3
+"""Of `matches` and `parse`; `refuse` takes one more."""
+REPLY = ("status", "content_type", "headers", "failure", "finished", "feed")
+
+
+def looks_like_dialect(found: object) -> bool:
+    """Whether it is meant for a dialect: a module, or something that has part of a dialect's shape."""
+    return isinstance(found, ModuleType) or any(hasattr(found, name) for name in SHAPE)
+
+
+def dialect_of(found: object, label: str, workers: Workers, taken: tuple[Format, ...] = ()) -> UserFormat:
+    """`found`, or an instance of it if it is a class, as a dialect; raises OptionError, which names what is missing."""
+    if isinstance(found, type):
+        try:
+            found = found()
+        except BaseException as error:
+            raise OptionError(f"{label}: {shown(error)}", "output_formatter") from error
+    faults = _faults(found)
+    if faults:
+        raise OptionError(f"{label} is no dialect: {'; '.join(faults)}", "output_formatter")
+    shape = cast(Format, found)
+    if any(shape.NAME == other.NAME for other in (*taken, *FORMATS)):
+        raise OptionError(f"{label}: there is a dialect named {shape.NAME} already", "output_formatter")
+    return UserFormat(shape, workers)
+
+
+def _faults(found: object) -> list[str]:
+    missing = [name for name in SHAPE if not hasattr(found, name)]
+    faults = [f"it has no {', '.join(missing)}"] if missing else []
+    for name in TEXTS:
+        value = getattr(found, name, "there")
+        # A dialect that is told by a path alone has no mark.
+        if not isinstance(value, str) or not (value or name == "MARK"):
+            faults.append(f"{name}: expected a non-empty string, got {value!r}")
+    routes = getattr(found, "ROUTES", ())
+    if not isinstance(routes, tuple) or not all(isinstance(route, Route) for route in routes):
+        faults.append(f"ROUTES: expected a tuple of lmi.formatters.Route, got {routes!r}")
+    there = [name for name in FUNCTIONS if hasattr(found, name)]
+    return faults + [fault for name in there if (fault := _signature_fault(getattr(found, name), name))]
+
+
+def _signature_fault(function: object, name: str) -> str | None:
+    count = ARGUMENTS + (name == "refuse")
+    if not callable(function):
+        return f"{name}: expected a function, got {kind_of(function)}"
+    if inspect.iscoroutinefunction(function):
+        return f"{name}: expected a plain function, got a coroutine function"
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        expected = "(error, payload, request, settings)" if name == "refuse" else "(payload, request, settings)"
+        return f"{name}: expected {name}{expected}, got {name}{inspect.signature(function)}"
+    except ValueError:
+        # Functions of extension modules do not tell.
+        return None
+    return None
+
+
+class UserFormat:
+    """A Format whose functions are the user's."""
+
+    def __init__(self, shape: Format, workers: Workers) -> None:
+        self.NAME: str = shape.NAME
+        self.MARK: str = shape.MARK
+        self._workers = workers
+        self.DESCRIBED: object = getattr(shape, "DESCRIBED", None)
+        self.ROUTES: tuple[Route, ...] = tuple(self._guarded(route) for route in shape.ROUTES)
+        self._matches = self._function(shape.matches, "matches")
+        self._parse = self._function(shape.parse, "parse")
+        self._refuse = self._function(shape.refuse, "refuse")
+
+    def _guarded(self, route: Route) -> Route:
+        """The route, its page checked."""
+        if route.page is None:
+            return route
+        page = self._function(route.page, f"page of {route.path}")
+
+        def checked(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+            answer = page(request, settings, info)
+            if not isinstance(answer, Answer) or not isinstance(answer.body, bytes):
+                raise page.refuse(answer, "an Answer with a body of bytes")
+            return answer
+
+        return replace(route, page=checked)
+
+    def _function(self, function: Callable[..., Any], name: str) -> Function:
+        return Function(function, f"dialect {self.NAME}: {name}", self._workers)
+
+    def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
+        """Whether the body is this dialect's; raises UserCodeError."""
+        return bool(self._matches(payload, request, settings))
+
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> Call:
+        """The call, with a reply that cannot fail; raises RequestError or UserCodeError."""
+        call = self._parse(payload, request, settings)
+        if not isinstance(call, Call):
+            raise self._parse.refuse(call, "a Call")
+        generations = tuple(self._checked(generation) for generation in call.generations)
+        if not generations:
+            raise UserCodeError(f"{self._parse.name} returned a Call without a generation")
+        missing = [name for name in REPLY if not hasattr(call.reply, name)]
+        if missing:
+            raise UserCodeError(f"{self._parse.name} returned a Call whose reply has no {', '.join(missing)}")
+        feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
+        reply = UserReply(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
+        return Call(generations, reply)
+
+    def _checked(self, generation: object) -> Generation:
+        """What would not survive the way to the engine's process must not be sent there: others use it too."""
+        if not isinstance(generation, Generation):
+            raise self._parse.refuse(generation, "a Call of Generations")
+        try:
+            return msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
+
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+        """The answer that tells of `error`, in LMI's form where the user's code cannot."""
+        try:
+            answer = self._refuse(error, payload, request, settings)
+            if not isinstance(answer, Answer) or not isinstance(answer.body, bytes):
+                raise self._refuse.refuse(answer, "an Answer with a body of bytes")
+        except LmiError as failure:
+            return lmi.refuse(failure, None, request, settings)
+        return answer
+
+
+class UserReply(GuardedReply):
+    """A reply of the user's."""
+
+    def __init__(self, inner: Reply, feed: Function, refuse: Callable[[LmiError], Answer]) -> None:
+        super().__init__(inner, refuse)
+        self._feed = feed
+
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """The dialect's own words are code of the user's."""
+        self.finished, self.failure = True, error
+        return plain_end(error)
+
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
+        records: Any = self._feed(event, prompt)
+        if not isinstance(records, list) or not all(isinstance(record, bytes) for record in records):
+            raise self._feed.refuse(records, "a list of bytes")
+        inner = self._inner
+        self.status, self.content_type, self.headers = _head(inner, self._feed)
+        self.finished, self.failure = bool(inner.finished), inner.failure
+        return filter(None, records)
+
+
+def _head(inner: Any, feed: Function) -> tuple[int, str, Mapping[str, str]]:
+    """Status, content type and headers, which hosts read later, on threads that the user's code must not fail on."""
+    status, content_type, headers = inner.status, inner.content_type, dict(inner.headers)
+    if not isinstance(status, int) or not isinstance(content_type, str):
+        raise UserCodeError(f"{feed.name}: expected an int for status and a str for content_type of the reply")
+    if not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        raise UserCodeError(f"{feed.name}: expected headers of the reply that are strings")
+    return status, content_type, headers

@@ -1,0 +1,273 @@
+"""djl_python's custom formatters, in every form that users' model.py files have (djl_python 0.34 to 0.36).
+
+    request --InputFormatter.read--> payload --a dialect's parse--> Call --OutputFormatter.around--> Call
+
+    f(decoded_payload: dict, tokenizer=None, **kwargs) -> dict          async handlers
+    f(input_item: Input, **kwargs) -> RequestInput                      rolling batch
+    g(response) -> dict | str | object of pydantic's                    async handlers         custom_response.py
+    g(request_output: TextGenerationOutput) -> str                      rolling batch          custom_tokens.py
+    g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
+
+The form of a function is told by its signature, and all of them are served on every host.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import typing
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import msgspec
+
+from ...formatters import Answer, Call, Format, Request, read_body
+from ...formatters.base import Payload, Reply
+from ...formatters.openai_text_reply import TextShape, text_reply
+from ...model.errors import LmiError, OptionError, UnsupportedError
+from ...model.generation import Generation
+from ...model.options import Settings
+from .loading import Function
+from .pool import Workers
+from .response_formatter import ChunksReply, ResponseReply
+from .token_formatter import TokensReply
+from .tokenizer import Tokenizer
+
+__all__ = ["InputFormatter", "OutputFormatter"]
+
+OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
+INPUTS = {"RequestInput", "TextInput"}
+COMPLETION_DIALECTS = {"lmi", "tgi"}
+"""Those whose answers djl_python gives to formatters as vLLM's text completions."""
+
+
+def request_io(label: str) -> Any:
+    """djl_python's module of formatters' objects; raises OptionError, naming who needs it, where it is not there."""
+    try:
+        import djl_python.request_io
+    except ImportError as error:
+        raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from None
+    return djl_python.request_io
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
+    """The names of the classes that each annotation means, bases included."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - names that are not there when it runs, and whatever else annotations may hold
+        hints = getattr(function, "__annotations__", {})
+    return {
+        name: {base.__name__ for base in hint.__mro__} if isinstance(hint, type) else {str(hint).rpartition(".")[2]}
+        for name, hint in hints.items()
+    }
+
+
+class InputFormatter:
+    """A function of the user's that makes a payload of a request."""
+
+    def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
+        parameters = _parameters(function)
+        hints = _hint_names(function)
+        first = parameters[0].name if parameters else ""
+        self.item = (
+            "Input" in hints.get(first, ()) or first == "input_item" or bool(INPUTS & hints.get("return", set()))
+        )
+        """Whether it takes djl_python's Input, and not the decoded body."""
+        self._objects = request_io(label) if self.item else None
+        self.tokenizer = Tokenizer(settings)
+        named = {parameter.name for parameter in parameters}
+        self.wants_tokenizer = "tokenizer" in named
+        anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        offered: dict[str, Any] = {"tokenizer": self.tokenizer}
+        if self.item:
+            offered |= {"configs": _configs(settings), "is_rolling_batch": True}
+        self._named = {name: value for name, value in offered.items() if anything or name in named}
+        try:
+            inspect.signature(function).bind(None, **self._named)
+        except TypeError:
+            forms = "(decoded_payload: dict, tokenizer=None, **kwargs) or (input_item: Input, **kwargs)"
+            raise OptionError(
+                f"{label}: expected {forms}, got {inspect.signature(function)}", "input_formatter"
+            ) from None
+        self._function = Function(function, label, workers)
+        self._settings = settings
+        self._ids = itertools.count()
+
+    def prepare(self) -> None:
+        """Loads what the function's signature asks for by name."""
+        if self.wants_tokenizer:
+            self._named["tokenizer"] = self.tokenizer.load()
+
+    def read(self, request: Request) -> tuple[Payload, Any]:
+        """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
+        argument = self._item(request) if self.item else read_body(request)
+        returned = self._function(argument, **self._named)
+        made = returned if self._is_request_input(returned) else None
+        payload = returned if made is None else self._adopt(made, request)
+        if not isinstance(payload, dict):
+            raise self._function.refuse(returned, "a RequestInput" if self.item else "a dict")
+        try:
+            # As if it had come in: dialects look at JSON's types only, and the engine's process gets no others.
+            return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload))), made
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise self._function.refuse(returned, f"what is JSON ({error})") from None
+
+    def _item(self, request: Request) -> Any:
+        from djl_python import Input
+
+        item: Any = Input()
+        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
+        item.content.add(key="data", value=bytearray(request.body))
+        for name, value in request.query.items():
+            item.content.add(key=name, value=bytearray(value.encode()))
+        return item
+
+    def _is_request_input(self, returned: object) -> bool:
+        return any(base.__name__ == "RequestInput" for base in type(returned).__mro__)
+
+    def _adopt(self, made: Any, request: Request) -> dict[str, Any]:
+        made.request_id = next(self._ids)
+        made.client_request_id = request.request_id
+        made.tokenizer = self.tokenizer
+        made.tgi_compat = self._settings.tgi_compat
+        parameters = dict(made.server_parameters or made.parameters or {})
+        # What it says of the output: an endpoint has one output formatter.
+        parameters.pop("output_formatter", None)
+        stream = parameters.pop("stream", None)
+        payload = {"inputs": getattr(made, "input_text", None), "parameters": parameters, "stream": stream}
+        adapters = getattr(made, "adapters", None)
+        return {**payload, "adapters": adapters} if adapters else payload
+
+
+def _configs(settings: Settings) -> SimpleNamespace:
+    """What djl_python's own properties are called there, as far as formatters look at them."""
+    return SimpleNamespace(
+        model_id_or_path=settings.model_id,
+        model_dir=settings.model_dir,
+        rolling_batch=settings.rolling_batch,
+        max_rolling_batch_size=settings.max_rolling_batch_size,
+        output_formatter=settings.output_formatter,
+        tgi_compat=settings.tgi_compat,
+        bedrock_compat=False,
+        enable_lora=False,
+        trust_remote_code=settings.trust_remote_code,
+        revision=settings.revision,
+        dtype=settings.dtype,
+    )
+
+
+Form = Literal["response", "output", "oldest"]
+
+
+def _form(function: Callable[..., Any], label: str) -> Form:
+    """By the annotation, as djl_python tells, then by how many arguments it takes."""
+    parameters = _parameters(function)
+    if parameters and OUTPUTS & _hint_names(function).get(parameters[0].name, set()):
+        return "output"
+    for count, form in ((1, "response"), (6, "oldest")):
+        try:
+            inspect.signature(function).bind(*range(count))
+        except TypeError:
+            continue
+        return cast(Form, form)
+    forms = (
+        "(response), (request_output: RequestOutput) or "
+        "(token, first_token, last_token, details, generated_text, request_id)"
+    )
+    raise OptionError(f"{label}: expected {forms}, got {inspect.signature(function)}", "output_formatter")
+
+
+class OutputFormatter:
+    """A function of the user's that makes the answer."""
+
+    def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
+        self.form: Form = _form(function, label)
+        self._objects = None if self.form == "response" else request_io(label)
+        self._function = Function(function, label, workers)
+        self._tokenizer = Tokenizer(settings)
+        self._ids = itertools.count()
+
+    def around(
+        self,
+        call: Call,
+        dialect: Format,
+        payload: Payload,
+        request: Request,
+        settings: Settings,
+        made: Any,
+    ) -> Call:
+        """The call whose answer the function makes. `made` is the RequestInput that the payload comes from, or None."""
+
+        def refuse(error: LmiError) -> Answer:
+            return dialect.refuse(error, payload, request, settings)
+
+        generation = call.generations[0]
+        if self.form != "response":
+            return self._of_tokens(call, payload, request, settings, made, refuse)
+        completion = None
+        if dialect.NAME in COMPLETION_DIALECTS and isinstance(generation.prompt, str):
+            completion = _completion(generation, settings)
+        if generation.stream:
+            return Call(call.generations, ChunksReply(completion or call.reply, refuse, self._function))
+        return Call(call.generations, ResponseReply(call.reply, refuse, self._function, completion))
+
+    def _of_tokens(
+        self,
+        call: Call,
+        payload: Payload,
+        request: Request,
+        settings: Settings,
+        made: Any,
+        refuse: Callable[[LmiError], Answer],
+    ) -> Call:
+        generation = call.generations[0]
+        if len(call.generations) > 1 or generation.sampling.n > 1:
+            field = generation.prompt_field.partition("[")[0] if len(call.generations) > 1 else "n"
+            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} knows no more", field)
+        shown = isinstance(generation.prompt, str)
+        sampling = generation.sampling
+        if sampling.logprobs is None:
+            sampling = msgspec.structs.replace(sampling, logprobs=0)
+        # The prompt's text is asked for where the request has none, for `input_text`.
+        generation = msgspec.structs.replace(generation, tokens=True, sampling=sampling, echo=not shown)
+        reply = TokensReply(
+            call.reply,
+            refuse,
+            self._function,
+            self._output(generation, payload, request, settings, made),
+            self._objects,
+            streams=generation.stream,
+            oldest=self.form == "oldest",
+        )
+        return Call((generation,), reply)
+
+    def _output(self, generation: Generation, payload: Payload, request: Request, settings: Settings, made: Any) -> Any:
+        objects: Any = self._objects
+        if made is None:
+            given = payload.get("parameters")
+            parameters: dict[str, Any] = dict(cast("dict[str, Any]", given if isinstance(given, dict) else payload))
+            made = objects.TextInput(
+                request_id=next(self._ids),
+                client_request_id=request.request_id,
+                parameters=parameters,
+                server_parameters=dict(parameters),
+                tgi_compat=settings.tgi_compat,
+                input_text=generation.prompt if isinstance(generation.prompt, str) else None,
+                tokenizer=self._tokenizer,
+            )
+        made.output_formatter = self._function
+        made.parameters.setdefault("stream", generation.stream)
+        return objects.TextGenerationOutput(request_id=made.request_id, input=made)
+
+
+def _completion(generation: Generation, settings: Settings) -> Reply:
+    """vLLM's text completion for the same generation."""
+    prompt = cast(str, generation.prompt)
+    logprobs = generation.sampling.logprobs if generation.tokens else None
+    shape = TextShape((prompt,), n=generation.sampling.n, logprobs=logprobs)
+    return text_reply(settings.model_name, shape, streams=generation.stream)

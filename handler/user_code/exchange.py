@@ -1,0 +1,258 @@
+"""An exchange that code of the user's takes part in: neither the engine's thread nor the host's runs it.
+
+    Service.open --> Deferred, at once
+    a worker thread:   prepare --> Call --> Engine.submit;   event, event --> Reply.feed --> records
+    engine's thread:   event --> queue --> a worker thread, unless one is at this exchange already
+
+The work for one request is done in order, by one thread at a time, so that a slow or failing function of the user's
+holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
+on how tokens are split into events.
+
+A thread that hangs in the user's code is given up: the request is answered without it, and what it comes back with is
+dropped (pool.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from ...formatters import Answer, Call
+from ...model.engine import Engine
+from ...model.errors import LmiError, UserCodeError
+from ...model.events import Delta, Event, Failed
+from ...model.log import set_current
+from ..admission import Admission
+from ..exchange import Exchange, Given
+from ..telemetry.metrics import Meter
+from .pool import Workers
+from .safe_reply import broken_off
+
+__all__ = ["Deferred", "Prepared"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a request was found to ask for."""
+
+    call: Call
+    guarded: bool = True
+    """Whether the reply runs code of the user's; else it is fed on the engine's thread, as any other."""
+    cut: list[int] = field(default_factory=list[int])
+    """Where the reply notes the generations that it wants nothing more of, by their number."""
+
+
+class Deferred(Exchange):
+    """Runs a call that has yet to be found. Its `call` is final before the first record is there."""
+
+    __slots__ = (
+        "_at_it",
+        "_busy",
+        "_cut",
+        "_events",
+        "_guarded",
+        "_lock",
+        "_notify",
+        "_prepare",
+        "_refuse",
+        "_workers",
+    )
+
+    def __init__(
+        self,
+        prepare: Callable[[], Prepared | Answer],
+        refuse: Callable[[LmiError], Answer],
+        engine: Engine,
+        admission: Admission,
+        workers: Workers,
+        *,
+        meter: Meter,
+        request_id: str = "",
+        on_news: Callable[[Exchange], None] | None = None,
+        notify: Callable[[], None],
+    ) -> None:
+        super().__init__(Call((), Given()), engine, admission, meter=meter, request_id=request_id, on_news=on_news)
+        self._prepare = prepare
+        """Raises nothing that a request or code of the user's can cause."""
+        self._refuse = refuse
+        """What is answered where code of the user's cannot be asked, for it hangs."""
+        self._workers = workers
+        self._notify = notify
+        """Wakes the hosts: they are not to wait for the engine's next step."""
+        self._guarded = True
+        self._cut: list[int] = []
+        self._lock = threading.Lock()
+        self._events: list[tuple[int, Event]] = []
+        self._busy = False
+        """Whether a thread is at this exchange, or on its way."""
+        self._at_it = False
+        """Whether it is there. One that has been given up is for good, so that no other begins."""
+
+    def begin(self) -> None:
+        """Sets a worker thread to it."""
+        self._busy = True
+        self._workers.submit(self._start, self)
+
+    def expire(self, error: LmiError) -> None:
+        """Ends it with an error, at the latest when the thread that is at it is back from our own code."""
+        with self._lock:
+            if self.finished:
+                return
+            self._expired = error
+            free = not self._at_it
+            self._at_it = True
+        if free:
+            self._end_with(error)
+        else:
+            self._workers.give_up(self, error)
+
+    def abandon(self, error: LmiError) -> None:
+        """The thread that was to work on it hangs in code of the user's, or there is none."""
+        with self._lock:
+            if self.finished:
+                return
+            self._at_it = True
+        self._end_with(error)
+
+    def _enter(self) -> bool:
+        """Whether there is something to do for the thread that has come."""
+        with self._lock:
+            if self._at_it or self.finished:
+                return False
+            self._at_it = True
+            return True
+
+    def _start(self) -> None:
+        if not self._enter():
+            return
+        set_current(self.request_id)
+        prepared = self._prepare()
+        if isinstance(prepared, Answer):
+            self._give(prepared)
+            return
+        self.call, self._guarded, self._cut = prepared.call, prepared.guarded, prepared.cut
+        try:
+            super().begin()
+        except Exception as error:
+            log.exception("request %s: it could not be handed to the engine", self.request_id)
+            failed = Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}"))
+            self._engine.tell(partial(self._feed, 0), failed)
+        if self.finished:
+            # There was no engine to hand it to, and no step of it will wake the host.
+            self._notify()
+        self._work()
+
+    def _give(self, answer: Answer) -> None:
+        """Takes a whole answer for the request's."""
+        reply = Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        self.call = Call((), reply, answer.dialect)
+        records = [answer.body] if answer.body else []
+        if records and self._meter.keeps:
+            self._meter.keep(records)
+        self._end(records)
+        self._tell()
+
+    def _end_with(self, error: LmiError) -> None:
+        """Ends it without asking code of the user's how; no other thread is at it."""
+        if not self._guarded:
+            self._engine.fail(self._tickets, error)
+            return
+        if self.begun:
+            self._break_off(error)
+            self._end()
+            self._tell()
+        else:
+            self._give(self._refuse(error))
+        self._engine.abort(self._tickets)
+
+    def _break_off(self, error: LmiError) -> None:
+        try:
+            self.records.extend(broken_off(self.call.reply, error))
+        except Exception:
+            log.exception("request %s: the formatter cannot tell of the failure", self.request_id)
+
+    def _tell(self) -> None:
+        if self._on_news is not None:
+            self._on_news(self)
+        self._notify()
+
+    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+        """Takes an event, on the engine's thread."""
+        if noted or not self._guarded:
+            super()._feed(prompt, event, noted)
+            return
+        self._meter.note(event)
+        with self._lock:
+            self._events.append((prompt, event))
+            if self._busy:
+                return
+            self._busy = True
+        self._workers.submit(self._go_on, self)
+
+    def _go_on(self) -> None:
+        if self._enter():
+            self._work()
+
+    def _over(self) -> bool:
+        """Whether it has ended, or another thread has aborted it."""
+        return self.finished
+
+    def _work(self) -> None:
+        """Feeds what there is, until there is nothing more."""
+        set_current(self.request_id)
+        while True:
+            with self._lock:
+                expired = None if self.finished else self._expired
+                if expired is None and (not self._events or self.finished):
+                    self._busy = self._at_it = False
+                    return
+                events, self._events = self._events, []
+            if expired is not None:
+                self._end_with(expired)
+                return
+            for prompt, event in merged(events):
+                self._feed(prompt, event, True)
+                if self._over():
+                    # Of one that the reply ended by itself the engine does not know.
+                    self._engine.abort(self._tickets)
+                elif self._cut:
+                    self._engine.abort([self._tickets[number] for number in self._cut])
+                    self._cut.clear()
+            self._notify()
+
+
+def merged(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+    """The same with neighbouring deltas of one sequence as one, where that does not change the order of its parts."""
+    result: list[tuple[int, Event]] = []
+    for prompt, event in events:
+        if result and isinstance(event, Delta):
+            before_prompt, before = result[-1]
+            if before_prompt == prompt and isinstance(before, Delta) and _follows(before, event):
+                result[-1] = (prompt, _joined(before, event))
+                continue
+        result.append((prompt, event))
+    return result
+
+
+def _follows(first: Delta, second: Delta) -> bool:
+    """Whether both can be one: a delta's reasoning goes before its text, and that before its calls."""
+    if first.index != second.index or first.finish is not None:
+        return False
+    return not (second.reasoning and (first.text or first.calls)) and not (second.text and first.calls)
+
+
+def _joined(first: Delta, second: Delta) -> Delta:
+    return msgspec.structs.replace(
+        second,
+        text=first.text + second.text,
+        tokens=first.tokens + second.tokens,
+        reasoning=first.reasoning + second.reasoning,
+        calls=first.calls + second.calls,
+    )

@@ -1,0 +1,184 @@
+"""What of the user's takes part in serving a model, found once at start, and what it does with a request.
+
+    request --input formatter--> payload --dialect--> Call --filter of prompts--> Call
+    event --filter of text--> event --the dialect's reply, or the output formatter around it--> records
+
+A request that none of it concerns is served as if there were none: see `concerns`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...formatters import Answer, Call, Format, Hooks, Request, check_dialect, explicit_format, lmi, read_body, receive
+from ...formatters.base import Payload
+from ...model.errors import OptionError, RequestError, UserCodeError
+from ...model.options import Settings
+from ..preflight import has_own_code
+from .content_filter import ContentFilter
+from .dialect import UserFormat, dialect_of, looks_like_dialect
+from .djl_formatters import InputFormatter, OutputFormatter
+from .exchange import Prepared
+from .loading import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
+from .pool import Workers
+
+__all__ = ["Extensions", "load_extensions"]
+
+log = logging.getLogger(__name__)
+
+Handed = Mapping[str, Callable[..., Any]]
+"""Functions that a host has found: `input_formatter`, `output_formatter`."""
+NONE: Handed = {}
+
+
+class Extensions:
+    """The user's dialects, formatters and filter, and the threads that they run on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        threads = settings.user_code_threads or settings.max_rolling_batch_size
+        self.workers = Workers(threads, settings.limits.user_code_timeout)
+        self.dialects: tuple[UserFormat, ...] = ()
+        self.input: InputFormatter | None = None
+        self.output: OutputFormatter | None = None
+        self.filter: ContentFilter | None = None
+
+    def prepare(self) -> None:
+        """Loads what takes long: to be called while the engine starts. Raises OptionError."""
+        if self.input is not None:
+            try:
+                self.input.prepare()
+            except Exception as error:
+                log.exception("the tokenizer that the input formatter asks for could not be loaded")
+                raise OptionError(
+                    f"model.py: the tokenizer could not be loaded: {shown(error)}", "tokenizer"
+                ) from error
+
+    def concerns(self, request: Request) -> bool:
+        """Whether code of the user's may run for a request."""
+        if self.input or self.output or self.filter:
+            return True
+        if not self.dialects:
+            return False
+        try:
+            explicit = explicit_format(request, self.settings, self.dialects)
+        except RequestError:
+            # It names no dialect that there is.
+            return False
+        return explicit is None or isinstance(explicit, UserFormat)
+
+    def receive(self, request: Request) -> Prepared | Answer:
+        """What a request asks for, or the answer that refuses it. Runs code of the user's; raises nothing."""
+        hooks = _Hooks(self)
+        try:
+            call = receive(request, self.settings, self.dialects, hooks)
+        except Exception as error:
+            log.exception("request %s: it could not be prepared", request.request_id)
+            failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
+            return lmi.refuse(failure, None, request, self.settings)
+        return call if isinstance(call, Answer) else Prepared(call, hooks.guarded, hooks.cut)
+
+
+class _Hooks(Hooks):
+    """One request's way through the user's code."""
+
+    def __init__(self, extensions: Extensions) -> None:
+        self._extensions = extensions
+        self._made: Any = None
+        """The RequestInput that the input formatter made."""
+        self.guarded = True
+        self.cut: list[int] = []
+
+    def read(self, request: Request) -> Payload:
+        formatter = self._extensions.input
+        if formatter is None:
+            return read_body(request)
+        payload, self._made = formatter.read(request)
+        return payload
+
+    def ready(self, call: Call, dialect: Format, payload: Payload, request: Request, settings: Settings) -> Call:
+        extensions = self._extensions
+        if extensions.filter is not None:
+            for generation in call.generations:
+                extensions.filter.admit(generation)
+        if extensions.output is not None:
+            call = extensions.output.around(call, dialect, payload, request, settings, self._made)
+        if extensions.filter is not None:
+            call, self.cut = extensions.filter.around(call)
+        self.guarded = bool(extensions.output or extensions.filter) or isinstance(dialect, UserFormat)
+        return call
+
+
+def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
+    """What the model directory and the options name, and what a host has found in model.py.
+
+    Executes code of the user's. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
+    no dialect.
+    """
+    extensions = Extensions(settings)
+    directory = Path(settings.model_dir)
+    if has_own_code(settings):
+        on_path(directory)
+    _model_py(extensions, directory, handed)
+    _options(extensions)
+    if settings.embeds and extensions.output is not None:
+        message = "an output formatter makes answers of generated text, expected none with option.task=text-embedding"
+        raise OptionError(f"option.output_formatter: {message}", "output_formatter")
+    for label, found in entry_points():
+        extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
+    check_dialect(settings, extensions.dialects)
+    return extensions
+
+
+def _model_py(extensions: Extensions, directory: Path, handed: Handed) -> None:
+    """The functions that model.py decorates."""
+    module = loaded_model_py(directory)
+    settings, workers = extensions.settings, extensions.workers
+    found = {
+        name: (decorated(module, f"is_{name}") if module is not None else None) or handed.get(name)
+        for name in ("input_formatter", "output_formatter")
+    }
+    if (function := found["input_formatter"]) is not None:
+        extensions.input = InputFormatter(function, _label("input formatter", function), settings, workers)
+    if (function := found["output_formatter"]) is not None:
+        extensions.output = OutputFormatter(function, _label("output formatter", function), settings, workers)
+
+
+def _label(kind: str, function: Callable[..., Any]) -> str:
+    return f"model.py: {kind} {getattr(function, '__name__', repr(function))}"
+
+
+def _options(extensions: Extensions) -> None:
+    """What the options name."""
+    settings, workers = extensions.settings, extensions.workers
+    if text := settings.input_formatter:
+        _only(extensions.input, "input_formatter")
+        extensions.input = InputFormatter(
+            _function("input_formatter", text), f"input formatter {text}", settings, workers
+        )
+    if text := settings.custom_formatter:
+        found = named("output_formatter", text)
+        if looks_like_dialect(found):
+            extensions.dialects = (dialect_of(found, f"option.output_formatter: {text!r}", workers),)
+        else:
+            _only(extensions.output, "output_formatter")
+            function = _function("output_formatter", text)
+            extensions.output = OutputFormatter(function, f"output formatter {text}", settings, workers)
+    if text := settings.content_filter:
+        extensions.filter = ContentFilter(named("content_filter", text), text, workers)
+
+
+def _only(other: object, option: str) -> None:
+    if other is not None:
+        raise OptionError(f"option.{option}: model.py decorates an {option} too, expected one of them", option)
+
+
+def _function(option: str, text: str) -> Callable[..., Any]:
+    found = named(option, text)
+    if not callable(found):
+        expected = "a function or a dialect" if option == "output_formatter" else "a function"
+        raise OptionError(f"option.{option}: {text!r}: expected {expected}, got {kind_of(found)}", option)
+    return found  # type: ignore[no-any-return]

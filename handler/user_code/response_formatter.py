@@ -1,0 +1,166 @@
+"""djl_python's formatters of responses: `@output_formatter def g(response)`, the form of its async handlers.
+
+    whole     the dialect's body --Response--> g --> a body
+    stream    each of the dialect's records, "data: {...}" --> g --> a record
+
+What g returns is a dict, a string or an object of pydantic's. To an `inputs` request djl_python gives vLLM's text
+completion: that is what `response.choices` is, while as a mapping the response is LMI's documented answer. Returned as
+it is, the response is the one of the two that g has looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ...formatters import Answer
+from ...formatters.base import JSON, JSON_LINES, Reply
+from ...model.errors import LmiError
+from ...model.events import Event
+from .loading import Function
+from .safe_reply import GuardedReply
+
+__all__ = ["ChunksReply", "Response", "ResponseReply"]
+
+EXPECTED = "a dict, a str or an object with model_dump_json"
+
+
+class Response(dict[str, Any]):
+    """A JSON object whose members are attributes too, as those of vLLM's responses; the same for all within it."""
+
+    __slots__ = ("_completion", "_viewed")
+
+    def __init__(self, members: Mapping[str, Any], completion: Response | None = None) -> None:
+        super().__init__({key: _wrapped(value) for key, value in members.items()})
+        object.__setattr__(self, "_completion", completion)
+        object.__setattr__(self, "_viewed", False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self:
+            return self[name]
+        completion = self._completion
+        if completion is None or name not in completion:
+            raise AttributeError(f"the response has no {name}; it has {', '.join(completion or self)}")
+        if name == "choices":
+            object.__setattr__(self, "_viewed", True)
+        return completion[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        completion = self._completion
+        target = completion if completion is not None and name in completion and name not in self else self
+        target[name] = value
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        """As of pydantic's objects: a plain dict, also of what is within."""
+        return cast("dict[str, Any]", _plain(self._completion if self._viewed else self))
+
+    def model_dump_json(self, **_: Any) -> str:
+        """As of pydantic's objects."""
+        return msgspec.json.encode(self.model_dump()).decode()
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Response(cast("dict[str, Any]", value))
+    return [_wrapped(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _models(value: Any) -> Any:
+    """Objects of pydantic's within a dict."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+def text_of(returned: object, function: Function) -> str:
+    """What the function returned as text; raises UserCodeError."""
+    try:
+        if isinstance(returned, str):
+            return returned
+        if isinstance(returned, Response):
+            returned = returned.model_dump()
+        if isinstance(returned, dict | list):
+            return msgspec.json.encode(returned, enc_hook=_models).decode()
+        if callable(dump := getattr(returned, "model_dump_json", None)) and isinstance(text := dump(), str):
+            return text
+        if callable(dump := getattr(returned, "model_dump", None)):
+            return msgspec.json.encode(dump(), enc_hook=_models).decode()
+    except Exception as error:  # noqa: BLE001 - whatever the user's objects do
+        raise function.refuse(returned, f"{EXPECTED} ({error})") from None
+    raise function.refuse(returned, EXPECTED)
+
+
+class ResponseReply(GuardedReply):
+    """The answer to a request that is not streamed."""
+
+    def __init__(
+        self, inner: Reply, refuse: Callable[[LmiError], Answer], function: Function, completion: Reply | None
+    ) -> None:
+        super().__init__(inner, refuse)
+        self._function = function
+        self._completion = completion
+
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
+        inner = self._inner
+        records = inner.feed(event, prompt)
+        other = self._completion.feed(event, prompt) if self._completion is not None else []
+        if not inner.finished:
+            return
+        self.finished = True
+        if inner.failure is not None:
+            raise inner.failure
+        body: Any = msgspec.json.decode(b"".join(records))
+        completion = Response(msgspec.json.decode(b"".join(other))) if other else None
+        # TGI's body is a list of one.
+        within = isinstance(body, list) and len(body) == 1
+        given = _given(body[0] if within else body, completion)
+        returned = self._function(given)
+        if within and returned is given and not getattr(given, "_viewed", False):
+            returned = [given]
+        self.status, self.content_type, self.headers = inner.status, JSON, inner.headers
+        yield text_of(returned, self._function).encode()
+
+
+def _given(body: Any, completion: Response | None) -> Any:
+    return Response(cast("dict[str, Any]", body), completion) if isinstance(body, dict) else _wrapped(body)
+
+
+class ChunksReply(GuardedReply):
+    """The answer to a request that is streamed."""
+
+    def __init__(self, inner: Reply, refuse: Callable[[LmiError], Answer], function: Function) -> None:
+        super().__init__(inner, refuse)
+        self._function = function
+        self._named = False
+        """Whether the content type is settled."""
+
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
+        inner = self._inner
+        records = inner.feed(event, prompt)
+        if inner.failure is not None:
+            raise inner.failure
+        self.status, self.headers = inner.status, inner.headers
+        for record in records:
+            if text := self._text(record.decode()):
+                yield text.encode()
+        self.finished = inner.finished
+
+    def _text(self, record: str) -> str:
+        text = text_of(self._function(record), self._function)
+        if not text:
+            return ""
+        if not self._named:
+            self._named = True
+            # djl_python says JSON lines of whatever it is; events that are passed on are events.
+            self.content_type = self._inner.content_type if text.startswith("data:") else JSON_LINES
+        return text if text.endswith("\n") else text + "\n"

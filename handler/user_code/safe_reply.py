@@ -1,0 +1,90 @@
+"""A reply that code of the user's takes part in: what goes wrong there is told in the dialect's own form.
+
+event --_records--> records;   UserCodeError, Failed --_fail--> the dialect's refusal, or its words for a broken stream
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from ...formatters import Answer
+from ...formatters.base import Reply, line_record
+from ...model.errors import LmiError, UserCodeError
+from ...model.events import Event, Failed
+from ...model.log import current
+from .loading import shown
+
+__all__ = ["GuardedReply", "broken_off", "plain_end"]
+
+log = logging.getLogger(__name__)
+
+
+def broken_off(reply: Reply, error: LmiError) -> list[bytes]:
+    """The records that end a stream that has begun, made without any code of the user's, which may hang."""
+    own = getattr(reply, "broken_off", None)
+    return own(error) if own is not None else reply.feed(Failed.of(error))
+
+
+def plain_end(error: LmiError) -> list[bytes]:
+    """The same where no dialect can be asked."""
+    return [line_record({"error": error.message, "code": 424})]
+
+
+class GuardedReply:
+    """A Reply around another one, `inner`, which is what hosts are answered with when something fails."""
+
+    def __init__(self, inner: Reply, refuse: Callable[[LmiError], Answer]) -> None:
+        self._inner = inner
+        self._refuse = refuse
+        self.status = inner.status
+        self.content_type = inner.content_type
+        self.headers: Mapping[str, str] = inner.headers
+        self.failure: LmiError | None = None
+        self.finished = False
+        self._begun = False
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes. Raises nothing that the user's code can cause."""
+        if isinstance(event, Failed):
+            return self._fail(event.error, prompt)
+        records: list[bytes] = []
+        failure: LmiError | None = None
+        try:
+            # One by one: what was good before something failed is sent.
+            for record in self._records(event, prompt):
+                records.append(record)  # noqa: PERF402
+        except LmiError as error:
+            failure = error
+        except Exception as error:
+            log.exception("request %s: a reply that code of the user's takes part in failed", current())
+            failure = UserCodeError(f"the output formatter failed: {shown(error)}")
+        self._begun = self._begun or bool(records)
+        return records if failure is None else records + self._fail(failure, prompt)
+
+    def broken_off(self, error: LmiError) -> list[bytes]:
+        """See `broken_off`."""
+        self.finished, self.failure = True, error
+        return broken_off(self._inner, error)
+
+    def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
+        """What `event` brings; sets `finished`. Raises LmiError."""
+        raise NotImplementedError
+
+    def _fail(self, error: LmiError, prompt: int) -> list[bytes]:
+        self.finished, self.failure = True, error
+        if self._begun:
+            return self._break_off(error, prompt)
+        answer = self._refuse(error)
+        self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
+        return [answer.body] if answer.body else []
+
+    def _break_off(self, error: LmiError, prompt: int) -> list[bytes]:
+        """The end of a stream that has begun."""
+        try:
+            records = self._inner.feed(Failed.of(error), prompt)
+            if all(isinstance(record, bytes) for record in records):
+                return records
+        except Exception:
+            log.exception("request %s: the dialect cannot tell of its failure either", current())
+        return plain_end(error)
