@@ -21,9 +21,10 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
-from . import azure, dynamic, lmi, minimal, openai, tgi
+from . import azure, lmi, minimal, openai, tgi
 from .base import Answer, Call, Format, Payload, Request, Route
-from .json_body import TOO_DEEP, read_json
+from .common.json_body import TOO_DEEP, read_json
+from .lmi import dynamic
 
 __all__ = [
     "FORMATS",

@@ -16,16 +16,32 @@ import msgspec
 
 from ..model.engine import limits
 from ..model.generation import Embedding, Sampling
-from . import dynamic, lmi_embeddings, minimal, openai_embeddings
-from .azure_request import FIELDS as AZURE_FIELDS
-from .azure_request import UNSHOWN as AZURE_UNSHOWN
-from .fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Kind, Number, Object, Parameter, Text, Texts, Tree
-from .lmi_parameters import BEAM_KEYS, TABLE
-from .lmi_parameters import ROWS as LMI_ROWS
-from .lmi_schemas import ALIASES, COMMON, TENSORRT
-from .openai_completions import MAX_TOKENS
-from .openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
-from .tgi_parameters import ROWS as TGI_ROWS
+from . import minimal
+from .azure.request import FIELDS as AZURE_FIELDS
+from .azure.request import UNSHOWN as AZURE_UNSHOWN
+from .common.fields import (
+    LARGEST_ID,
+    Anything,
+    Boolean,
+    Ids,
+    Integer,
+    Kind,
+    Number,
+    Object,
+    Parameter,
+    Text,
+    Texts,
+    Tree,
+)
+from .lmi import dynamic
+from .lmi import embeddings as lmi_embeddings
+from .lmi.parameters import BEAM_KEYS, TABLE
+from .lmi.parameters import ROWS as LMI_ROWS
+from .lmi.schemas import ALIASES, COMMON, TENSORRT
+from .openai import embeddings as openai_embeddings
+from .openai.completions import MAX_TOKENS
+from .openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from .tgi.parameters import ROWS as TGI_ROWS
 
 __all__ = ["parameters_document"]
 

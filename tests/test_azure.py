@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Request, azure, receive, refusal, route_of
-from lmi.formatters.azure_errors import error_answer
+from lmi.formatters.azure.errors import error_answer
 from lmi.formatters.base import JSON, SSE, Reply
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import (

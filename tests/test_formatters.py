@@ -24,8 +24,8 @@ from lmi.formatters import (
     receive,
     tgi,
 )
-from lmi.formatters.json_body import read_json
-from lmi.formatters.lmi_parameters import TABLE
+from lmi.formatters.common.json_body import read_json
+from lmi.formatters.lmi.parameters import TABLE
 from lmi.model.errors import PayloadError
 from lmi.model.options import Settings
 

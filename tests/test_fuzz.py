@@ -36,7 +36,7 @@ from .scripts import run_python, theirs
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """A line for each of a thousand unknown names would hide what a failure says."""
-    logger = logging.getLogger("lmi.formatters.fields")
+    logger = logging.getLogger("lmi.formatters.common.fields")
     logger.disabled = True
     yield
     logger.disabled = False

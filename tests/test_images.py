@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.image_parts import read_image_part
+from lmi.formatters.common.images import read_image_part
 from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
 from lmi.model.events import Event

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import fields
 from lmi.formatters.base import Request
+from lmi.formatters.common import fields
 from lmi.formatters.lmi import parse
-from lmi.formatters.lmi_parameters import TABLE, read_parameters
+from lmi.formatters.lmi.parameters import TABLE, read_parameters
 from lmi.model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from lmi.model.generation import Beams, Sampling
 from lmi.model.options import Settings

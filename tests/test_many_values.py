@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, body_size, json_body, receive
-from lmi.formatters.body_size import CONTAINERS, STRINGS, VALUES, check_body
-from lmi.formatters.fields import LARGEST_ID, read_ids
-from lmi.formatters.openai_chat import DOCUMENTS
-from lmi.formatters.openai_messages import MOST
-from lmi.formatters.openai_tools import TOOLS
+from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters.common import body_size, json_body
+from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
+from lmi.formatters.common.fields import LARGEST_ID, read_ids
+from lmi.formatters.openai.chat import DOCUMENTS
+from lmi.formatters.openai.messages import MOST
+from lmi.formatters.openai.tools import TOOLS
 from lmi.model.errors import ParameterError, RequestError
 from lmi.model.options import settings_of
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import Request, fields
+from lmi.formatters import Request
+from lmi.formatters.common import fields
 from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
-from lmi.formatters.openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
 from lmi.model.errors import (
     PayloadError,
 )

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, fields, receive
+from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters.common import fields
 from lmi.formatters.openai import parse, refuse
-from lmi.formatters.openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
 from lmi.model.errors import (
     ContextError,
     GenerationError,

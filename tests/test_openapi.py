@@ -14,7 +14,7 @@ from starlette.routing import Route as HttpRoute
 
 from lmi.formatters import FORMATS, Answer, Call, Format, Request, Route, receive
 from lmi.formatters.base import JSON, Described
-from lmi.formatters.openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.handler.server.app import application
 from lmi.handler.server.openapi import HOST, document
 from lmi.handler.service import Service

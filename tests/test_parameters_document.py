@@ -10,17 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import dynamic, lmi, lmi_embeddings, openai_embeddings
+from lmi.formatters import lmi
 from lmi.formatters import parameters_document as parameters_document_module
-from lmi.formatters.azure_request import FIELDS
+from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
-from lmi.formatters.fields import Boolean, Ids, Number, Parameter, Texts
-from lmi.formatters.lmi_parameters import BEAM_KEYS, ROWS
-from lmi.formatters.lmi_parameters import read_parameters as lmi_parameters
-from lmi.formatters.lmi_schemas import ALIASES
-from lmi.formatters.openai_parameters import CHAT_TABLE, TEXT_TABLE
+from lmi.formatters.common.fields import Boolean, Ids, Number, Parameter, Texts
+from lmi.formatters.lmi import dynamic
+from lmi.formatters.lmi import embeddings as lmi_embeddings
+from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS
+from lmi.formatters.lmi.parameters import read_parameters as lmi_parameters
+from lmi.formatters.lmi.schemas import ALIASES
+from lmi.formatters.openai import embeddings as openai_embeddings
+from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.parameters_document import kind_words, parameters_document
-from lmi.formatters.tgi_parameters import ROWS as TGI_ROWS
+from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
 from lmi.model.engine import ENGINES, limits
 from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings

@@ -15,8 +15,8 @@ import pytest
 
 from lmi.formatters.base import Call, Request
 from lmi.formatters.lmi import parse
-from lmi.formatters.lmi_parameters import ROWS
-from lmi.formatters.lmi_schemas import ALIASES
+from lmi.formatters.lmi.parameters import ROWS
+from lmi.formatters.lmi.schemas import ALIASES
 from lmi.model.demo_model import question
 from lmi.model.engine import Backend, limits, load_backend
 from lmi.model.errors import LmiError, ParameterError

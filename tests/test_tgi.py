@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from lmi.formatters import Answer, Call, Request, receive, refusal, route_of
 from lmi.formatters.tgi import parse
-from lmi.formatters.tgi_info import info_page
-from lmi.formatters.tgi_parameters import ROWS
+from lmi.formatters.tgi.info import info_page
+from lmi.formatters.tgi.parameters import ROWS
 from lmi.handler.server.app import application
 from lmi.handler.service import Service
 from lmi.model.engine import EngineInfo

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lmi.formatters.base import JSON, JSON_LINES, SSE, Reply, Request
 from lmi.formatters.tgi import parse
-from lmi.formatters.tgi_reply import Shape, WholeReply
+from lmi.formatters.tgi.reply import Shape, WholeReply
 from lmi.model.errors import (
     ContextError,
     EngineError,

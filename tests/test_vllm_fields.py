@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.openai_parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.model.demo_model import question
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Failed, Started, Token

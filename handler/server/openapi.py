@@ -22,8 +22,8 @@ from starlette.routing import Route as HttpRoute
 
 from ...formatters import FORMATS, Format, Route
 from ...formatters.base import JSON, Described, JsonSchema
-from ...formatters.openai_bodies import ErrorBody
-from ...formatters.schemas import STRING, one_of
+from ...formatters.common.schemas import STRING, one_of
+from ...formatters.openai.bodies import ErrorBody
 from ...model.options import Settings
 
 __all__ = ["HOST", "document"]

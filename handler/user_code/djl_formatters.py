@@ -24,7 +24,7 @@ import msgspec
 
 from ...formatters import Answer, Call, Format, Request, read_body
 from ...formatters.base import Payload, Reply
-from ...formatters.openai_text_reply import TextShape, text_reply
+from ...formatters.openai.text_reply import TextShape, text_reply
 from ...model.errors import LmiError, OptionError, UnsupportedError
 from ...model.generation import Generation
 from ...model.options import Settings

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...formatters import Answer
 from ...formatters.base import JSON, JSON_LINES, Reply
-from ...formatters.lmi_reply import FINISH_REASONS, aborted
+from ...formatters.lmi.reply import FINISH_REASONS, aborted
 from ...model.errors import LmiError
 from ...model.events import Delta, Event, Finish, Started, Token
 from .loading import Function
@@ -23,7 +23,7 @@ from .safe_reply import GuardedReply
 __all__ = ["TokensReply"]
 
 CLOSING_TOKEN = Token(-1, "", 0.0, special=True)
-"""Of a sequence that ends without a further token (as in formatters/lmi_reply.py)."""
+"""Of a sequence that ends without a further token (as in formatters/lmi/reply.py)."""
 
 
 class TokensReply(GuardedReply):

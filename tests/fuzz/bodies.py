@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from lmi.formatters import FORMATS, Request
-from lmi.formatters.lmi_parameters import ROWS as LMI_ROWS
-from lmi.formatters.openai_parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_ROWS
+from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_ROWS
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of
 from lmi.model.options import Settings
 

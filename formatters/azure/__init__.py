@@ -1,0 +1,112 @@
+"""The dialect of Azure AI Model Inference: chat completions (specs 004; wire-decisions: Azure).
+
+    request.py   api-version, extra-parameters, deployments, the forms of parts
+    reply.py     the answers
+    errors.py    the errors
+
+The query parameter `api-version` tells it, on its own paths and on /invocations, as far as the host hands it over:
+DJL's rolling batch does not. What the body says is read as OpenAI's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from ...model.engine import EngineInfo
+from ...model.errors import LmiError, NotFoundError, RequestError
+from ...model.options import Settings
+from ..base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route, encode
+from ..common.fields import refuse_headers
+from ..common.schemas import STRING
+from ..openai.bodies import ChatChunk, ErrorBody
+from ..openai.chat import read_chat
+from ..openai.openapi import chat_schema, messages_schema
+from ..openai.parameters import CHAT_TABLE
+from .errors import OtherError, PlainError, UnprocessableError, error_answer
+from .reply import Body, azure_reply
+from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
+
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "azure"
+MARK: str = ""
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """What Azure's client reads from /info (ModelInfo of azure-ai-inference)."""
+
+    model_name: str
+    model_type: str = "chat_completion"
+    model_provider_name: str = "lmi"
+
+
+ERRORS = {JSON: (PlainError, UnprocessableError, OtherError)}
+# The dialects that share a path with this one do not look at them: no value is wrong for all.
+HEADERS: dict[str, JsonSchema] = {EXTRAS: STRING, DEPLOYMENT: STRING}
+
+
+def _request(settings: Settings) -> JsonSchema:
+    """What is not the document's is let through, dropped or refused, as a header says."""
+    messages = messages_schema(ROLES, {"type": "object"})
+    return chat_schema(settings, messages, [row for row in CHAT_TABLE if row.name in FIELDS])
+
+
+CHAT = Described(
+    "A chat completion of Azure AI Model Inference, whole or as a stream",
+    _request,
+    {JSON: (Body,), SSE: (ChatChunk, ErrorBody, PlainError, UnprocessableError, OtherError)},
+    ERRORS,
+    HEADERS,
+)
+DESCRIBED = (CHAT,)
+INFO = Described("What is served, for Azure's client", answers={JSON: (ModelInfo,)}, errors=ERRORS)
+NOT_SERVED = Described("For models of another kind: always 404", answers={}, errors=ERRORS)
+
+
+def model_info(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+    """What is served."""
+    try:
+        check_version(request)
+    except RequestError as error:
+        return refuse(error, None, request, settings)
+    return Answer(encode(ModelInfo(settings.model_name)))
+
+
+def not_served(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+    """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
+    message = f"{request.path}: not supported by the model, which serves /chat/completions"
+    return refuse(NotFoundError(message), None, request, settings)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("/chat/completions", query=API_VERSION, described=CHAT),
+    Route("/invocations", query=API_VERSION, described=CHAT),
+    Route("/info", ("GET",), query=API_VERSION, page=model_info, described=INFO),
+    *(
+        Route(path, query=API_VERSION, page=not_served, described=NOT_SERVED)
+        for path in ("/completions", "/embeddings", "/images/embeddings", "/images/generations")
+    ),
+)
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Nothing in a body tells that it is Azure's; ROUTES have what does."""
+    return False
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation of a conversation."""
+    check_version(request)
+    refuse_headers(request)
+    check_deployment(request, settings)
+    payload = read_payload(payload, request)
+    generation, shape = read_chat(payload, request, settings)
+    tell = partial(error_answer, payload=payload, headers=request.headers)
+    return Call((generation,), azure_reply(settings.model_name, shape, tell, streams=generation.stream))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error as JSON with its status and code, for streamed requests too."""
+    return error_answer(error, payload, request.headers)

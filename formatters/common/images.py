@@ -1,0 +1,63 @@
+"""Parts of a message's content that are images, for every dialect that has messages.
+
+    OpenAI   {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}, or "image_url": URL
+    Azure    {"type": "image_url" or "image", "content": URL or base64, "detail": "low"}
+             (004, ChatCompletionMessageContentPart)
+
+Both become {"type": "image_url", "image_url": {"url", "detail"}}, with "field" where the client's name for the URL is
+another than `image_url.url`. Whether the model takes images and the URL may be fetched, the engine's side judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError
+from .fields import Object, Text
+
+__all__ = ["DETAILS", "is_image_part", "read_image_part"]
+
+DETAILS = ("auto", "low", "high")
+"""Accepted everywhere; vLLM's models take every image as it is."""
+SCHEMES = ("data:", "http://", "https://", "file://")
+
+
+def is_image_part(part: Mapping[str, Any]) -> bool:
+    """Whether a part without a type is an image by its fields, as vLLM reads it."""
+    return part.get("type") is None and part.get("image_url") is not None
+
+
+def read_image_part(part: Mapping[str, Any], place: str, *, azure: bool = False) -> dict[str, Any]:
+    """The part in the form that engines take; the part's type has been judged already.
+
+    place: the part, as messages[0].content[1], for errors. azure: `content` is read too, and may be bare base64.
+    Raises PayloadError and ParameterError.
+    """
+    given, field = part.get("image_url"), f"{place}.image_url"
+    details = [(part.get("detail"), f"{place}.detail")]
+    if given is None and azure:
+        given, field = part.get("content"), f"{place}.content"
+    elif not isinstance(given, str):
+        image = Object().read(field, given)
+        details.append((image.get("detail"), f"{field}.detail"))
+        given, field = image.get("url"), f"{field}.url"
+    read: dict[str, Any] = {}
+    for detail, name in details:
+        if detail is not None:
+            read["detail"] = Text(DETAILS).read(name, detail)
+    read["url"] = _url(given, field, base64=azure)
+    made: dict[str, Any] = {"type": "image_url", "image_url": read}
+    return made if field.endswith(".image_url.url") else {**made, "field": field}
+
+
+def _url(given: Any, field: str, *, base64: bool) -> str:
+    expected = "a URL of an image: data:image/...;base64,..., https://... or http://..."
+    if not isinstance(given, str):
+        raise PayloadError.of(field, given, expected)
+    url = given.strip()
+    if url[:8].lower().startswith(SCHEMES):
+        return url
+    if base64 and url and ":" not in url[:64]:
+        return f"data:image/*;base64,{url}"
+    raise ParameterError.of(field, given[:200], f"{expected}, or base64" if base64 else expected)

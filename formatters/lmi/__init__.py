@@ -1,0 +1,171 @@
+"""The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
+
+    parameters.py   what `parameters` may hold and what it means
+    reply.py        the answers; bodies.py their bodies
+    embeddings.py   the same where the model embeds
+
+Every error has status 424, but for lmi_status.OWN_STATUS. These, and a payload that cannot be read, are `{"error",
+"code"}`; anything else that is wrong with a request is the documented generation-error body, with the message in
+`error` (wire-decisions: LMI, Errors).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ...model.errors import LmiError, PayloadError, UnsupportedError
+from ...model.generation import Generation, Sampling
+from ...model.options import Settings
+from ..base import Answer, Call, Payload, Request, Route
+from ..common.fields import meet_unknown, refuse_headers
+from . import embeddings as lmi_embeddings
+from .openapi import LMI, VECTORS
+from .parameters import Parameters, read_parameters
+from .reply import EVENTS, LINES, Framing, Shape, StreamReply, TopTokensReply, WholeReply, refusal, unreadable
+from .status import status_of
+
+__all__ = [
+    "DESCRIBED",
+    "FIELDS",
+    "MARK",
+    "NAME",
+    "ROUTES",
+    "framing_of",
+    "inputs_of",
+    "matches",
+    "parameters_of",
+    "parse",
+    "refuse",
+    "refuse_several",
+    "refuse_what_is_to_come",
+    "stream_of",
+]
+
+NAME: str = "lmi"
+MARK: str = "inputs"
+ROUTES: tuple[Route, ...] = ()
+DESCRIBED = (LMI, VECTORS)
+
+FIELDS = ("inputs", "parameters", "stream")
+ADAPTER_FIELDS = ("adapters", "adapter")
+SESSION_FIELD = "requestType"
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `inputs`, or a session request, which is answered here because it comes to LMI's handlers."""
+    return "inputs" in payload or SESSION_FIELD in payload
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation, answered whole or as a stream."""
+    refuse_what_is_to_come(payload, request)
+    if settings.embeds:
+        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
+    inputs = inputs_of(payload)
+    framing = framing_of(stream_of(payload), settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
+    if framing is not None:
+        refuse_several(parameters)
+    shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    streamed, top = TopTokensReply if parameters.top else StreamReply, parameters.top > 0
+    return Call(
+        generations=(_generation(inputs, parameters, request, streams=framing is not None),),
+        reply=WholeReply(shape, top=top) if framing is None else streamed(shape, framing=framing),
+    )
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    status = status_of(error)
+    if settings.embeds:
+        # The documented body is one of generated text.
+        return Answer(unreadable(error), status, failure=error)
+    try:
+        framing = None if payload is None else framing_of(stream_of(payload), settings)
+    except PayloadError:
+        framing = None
+    body, content_type = refusal(error, framing)
+    return Answer(body, status, content_type, failure=error)
+
+
+def _generation(inputs: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
+    """What the engine is asked: tokens and log-probabilities only where the answer shows them, for they cost speed."""
+    shows_tokens = streams or parameters.details
+    sampling = Sampling(
+        **parameters.sampling,
+        logprobs=parameters.top if shows_tokens else None,
+        prompt_logprobs=parameters.prefill,
+    )
+    return Generation(
+        request_id=request.request_id,
+        prompt=inputs,
+        sampling=sampling,
+        stream=streams,
+        tokens=shows_tokens,
+        overflow="clip",
+        prompt_field="inputs",
+    )
+
+
+def inputs_of(payload: Payload) -> str:
+    """The prompt."""
+    expected = "a non-empty string"
+    if "inputs" not in payload:
+        raise PayloadError(f"inputs: expected {expected}, but there is no such field", "inputs")
+    inputs = payload["inputs"]
+    if isinstance(inputs, list) and all(isinstance(text, str) for text in inputs):
+        raise UnsupportedError("inputs: a list of prompts is not supported, expected " + expected, "inputs")
+    if not isinstance(inputs, str) or not inputs:
+        raise PayloadError.of("inputs", inputs, expected)
+    return inputs
+
+
+def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
+    """The object `parameters`, not looked into; what else is in the body and is not known is met."""
+    for name, value in payload.items():
+        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+            meet_unknown(name, FIELDS, settings)
+    given = payload.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    return cast(dict[str, Any], given)
+
+
+def stream_of(payload: Payload) -> bool | None:
+    """What the body says; None where it says nothing."""
+    stream = payload.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise PayloadError.of("stream", stream, "true or false")
+    return stream
+
+
+def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) -> Framing | None:
+    """How the answer is streamed; None: whole. `usual` is for endpoints whose output_formatter does not say.
+
+    The body's `stream` decides, and where it says nothing whether the endpoint's output_formatter is one that streams.
+    An endpoint with output_formatter=json answers whole whatever the body says, as LMI's own handlers do.
+    """
+    formatter = settings.output_formatter
+    streams = formatter in ("jsonlines", "sse") if stream is None else stream
+    if not streams or formatter == "json":
+        return None
+    return {"sse": EVENTS, "jsonlines": LINES}.get(formatter or "", usual)
+
+
+def refuse_several(parameters: Parameters) -> None:
+    """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
+    if name := parameters.several:
+        raise UnsupportedError(f"{name}: above 1 it is not supported with streaming", name)
+
+
+def refuse_what_is_to_come(payload: Payload, request: Request) -> None:
+    """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
+    if payload.get(SESSION_FIELD) is not None:
+        raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
+    refuse_headers(request)
+    for name in ADAPTER_FIELDS:
+        wanted = payload.get(name)
+        if any(wanted) if isinstance(wanted, list) else wanted:
+            raise UnsupportedError(f"{name}: adapters are not supported", name)

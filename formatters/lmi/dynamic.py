@@ -1,0 +1,206 @@
+"""Dynamic batch's dialect: `{"inputs": string or list, "parameters"}`, answered by a list (specs 002, Dynamic Batch).
+
+It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous mode too. `parameters` are the LMI
+dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
+`option.enable_streaming` and `option.output_formatter`.
+
+Every error is `{"code": 424, "message", "error"}` with status 424, but for lmi_status.OWN_STATUS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ...model.errors import LmiError
+from ...model.events import Delta, Event, Failed
+from ...model.generation import Generation, Sampling
+from ...model.options import Settings
+from ..base import JSON, JSON_LINES, SSE, Answer, Call, Described, Payload, Request, Route, encode
+from . import embeddings as lmi_embeddings
+from . import framing_of, parameters_of, refuse_several, refuse_what_is_to_come, stream_of
+from .inputs import texts_of
+from .openapi import several
+from .parameters import SHOWN_KEYS, Parameters, read_parameters
+from .reply import Framing, aborted
+from .status import REFUSED, status_of
+
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]
+
+NAME: str = "dynamic"
+MARK: str = "inputs"
+ROUTES: tuple[Route, ...] = ()
+
+
+WITHOUT = ("details", "decoder_input_details", *SHOWN_KEYS)
+"""Of the keys of LMI's parameters those that mean nothing here: the answers have no place for details."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """What became of one input."""
+
+    generated_text: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a stream: what is new, with an entry for each input."""
+
+    outputs: list[str]
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Specs 002, Dynamic Batch, Error Responses."""
+
+    code: int
+    error: str
+    message: str = "invoke handler failure"
+
+
+DESCRIBED = (
+    Described(
+        "Generated texts as dynamic batches give them, whole or as a stream",
+        several,
+        {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
+        {JSON: (ErrorBody,)},
+        serves=lambda settings: settings.dynamic_batch and not (settings.tgi_compat or settings.embeds),
+    ),
+)
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `inputs`, and the endpoint makes dynamic batches."""
+    return settings.dynamic_batch and "inputs" in payload
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation for each input."""
+    refuse_what_is_to_come(payload, request)
+    if settings.embeds:
+        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
+    inputs = tuple(texts_of(payload))
+    stream = stream_of(payload)
+    framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
+    if framing is not None:
+        refuse_several(parameters)
+    full = inputs if parameters.return_full_text else ("",) * len(inputs)
+    reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
+    generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
+    return Call(tuple(generations), reply)
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The documented error, whether the answer was to be streamed or not."""
+    status = status_of(error)
+    return Answer(encode(ErrorBody(status, error.message)), status, failure=error)
+
+
+def _generation(text: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
+    return Generation(
+        request_id=request.request_id,
+        prompt=text,
+        # An answer has a place for the likeliest sequence only.
+        sampling=Sampling(**{**parameters.sampling, "n": 1}),
+        stream=streams,
+        # A line of a stream is a token.
+        tokens=streams,
+        overflow="clip",
+        prompt_field="inputs",
+    )
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What both kinds share. An input that fails ends its request: the documented error has no place for one."""
+
+    beginnings: tuple[str, ...]
+    """What each text begins with: the input itself with return_full_text."""
+    content_type: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+    open: int = 0
+    """How many inputs have not ended."""
+
+    def __post_init__(self) -> None:
+        self.open = len(self.beginnings)
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        if isinstance(event, Failed):
+            return self._fail(event.error)
+        if not isinstance(event, Delta):
+            return []
+        records = self._take(event, prompt)
+        if event.finish is None:
+            return records
+        if event.finish.reason == "abort":
+            return [*records, *self._fail(aborted())]
+        self.open -= 1
+        if self.open:
+            return records
+        self.finished = True
+        return [*records, *self._close()]
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        raise NotImplementedError
+
+    def _close(self) -> list[bytes]:
+        raise NotImplementedError
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.finished, self.failure = True, error
+        self.status, self.content_type = status_of(error), JSON
+        return [encode(ErrorBody(self.status, error.message))]
+
+
+@dataclass(slots=True)
+class WholeTexts(_Reply):
+    """One list, once every input has ended."""
+
+    texts: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _Reply.__post_init__(self)
+        self.texts = [[beginning] for beginning in self.beginnings]
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        self.texts[prompt].append(delta.text)
+        return []
+
+    def _close(self) -> list[bytes]:
+        return [encode([Text("".join(parts)) for parts in self.texts])]
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamedTexts(_Reply):
+    """A line for every token, in the order in which they come; the inputs that it is not of have "" in it."""
+
+    framing: Framing
+    begun: bool = False
+
+    def __post_init__(self) -> None:
+        _Reply.__post_init__(self)
+        self.content_type = self.framing.content_type
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        lines: list[list[str]] = []
+        if not self.begun:
+            self.begun = True
+            if any(self.beginnings):
+                lines.append(list(self.beginnings))
+        lines += [
+            [token.text if index == prompt else "" for index in range(len(self.beginnings))] for token in delta.tokens
+        ]
+        return [self.framing.record(Line(outputs)) for outputs in lines]
+
+    def _close(self) -> list[bytes]:
+        return []
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        if not self.begun:
+            return _Reply._fail(self, error)
+        self.finished, self.failure = True, error
+        return [self.framing.record(ErrorBody(REFUSED, error.message))]

@@ -1,0 +1,131 @@
+"""`{"inputs": string or list}` on an endpoint that embeds: `[[number, ...], ...]`, a vector for each text.
+
+LMI documents `inputs` alone (embedding user guide). The other fields are those of Hugging Face's text-embeddings
+container, whose clients send them beside `inputs` or in `parameters`: normalize, truncate, truncation_direction,
+dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ...model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Embedding, Generation
+from ...model.options import Settings
+from ..base import Answer, Call, JsonSchema, Payload, Request, encode
+from ..common.embedding_reply import EmbeddingReply, numbers
+from ..common.fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
+from .inputs import texts_of
+from .parameters import TABLE as GENERATION_TABLE
+
+__all__ = ["TABLE", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """true or false, or to how many tokens."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}]}
+
+    def read(self, name: str, given: Any) -> int | bool:
+        """The value; raises RequestError."""
+        if isinstance(given, bool):
+            return given
+        if not isinstance(given, int | float):
+            raise PayloadError.of(name, given, "true, false, or an integer >= 1")
+        return Integer(1, LARGEST_ID).read(name, given)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The string "left" or "right", in upper or lower case. Documentation and clients differ."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "string", "pattern": "^([Ll][Ee][Ff][Tt]|[Rr][Ii][Gg][Hh][Tt])$"}
+
+    def read(self, name: str, given: Any) -> str:
+        """The value in lower case; raises RequestError."""
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, "Left or Right")
+        if given.lower() not in ("left", "right"):
+            raise ParameterError.of(name, given, "Left or Right")
+        return given.lower()
+
+
+TABLE: tuple[Parameter, ...] = (
+    Parameter("normalize", Boolean(), None, "normalize"),
+    Parameter("truncate", Truncation(), False, "truncate"),
+    Parameter("truncation_direction", Side(), "right", "cut"),
+    Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
+    Parameter("prompt_name", Anything(), None, only=True),
+    # Hugging Face's client has it for other services.
+    Parameter("encoding_format", Text(("float", "base64")), "float", only=True),
+)
+ROWS = {row.name: row for row in TABLE}
+GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
+"""Parameters that ask for generated text."""
+BESIDE = ("inputs", "parameters", "stream", "adapters", "adapter")
+"""Fields of the body that are no parameters; adapters have been refused before."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Vectors(EmbeddingReply):
+    """A list of lists."""
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """A list of numbers."""
+        return encode(numbers(vector))
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """The list of all."""
+        return b"[" + b",".join(entries) + b"]"
+
+
+def parse(payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Answer]) -> Call:
+    """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
+    inputs = texts_of(payload)
+    if payload.get("stream") not in (None, False):
+        raise UnsupportedError.of("stream", payload["stream"], "false: vectors are not streamed")
+    embedding = _embedding(payload, settings)
+    listed = isinstance(payload["inputs"], list)
+    generations = (
+        Generation(
+            request_id=request.request_id,
+            prompt=text,
+            embedding=embedding,
+            prompt_field=f"inputs[{number}]" if listed else "inputs",
+        )
+        for number, text in enumerate(inputs)
+    )
+    reply = Vectors(count=len(inputs), refuse=refuse)
+    return Call(tuple(generations), reply)
+
+
+def _embedding(payload: Payload, settings: Settings) -> Embedding:
+    given = payload.get("parameters")
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise PayloadError.of("parameters", given, "an object")
+    given = cast("dict[str, Any]", given)
+    for name in GENERATION & given.keys():
+        if given[name] is not None:
+            shown = f"parameters.{name}"
+            raise UnsupportedError(f"{shown}: this model embeds text and generates none", shown)
+    values, names = read_rows(given, ROWS, settings, "parameters.")
+    beside = {name: value for name, value in payload.items() if name not in BESIDE}
+    others, other_names = read_rows(beside, ROWS, settings)
+    for key, name in other_names.items():
+        if key in names and values[key] != others[key]:
+            raise ParameterError(f"{name}: the same parameter as {names[key]}, expected one of them", name)
+        values[key] = others[key]
+    if values["normalize"] is None:
+        values["normalize"] = settings.normalize
+    return Embedding(**values)

@@ -1,0 +1,18 @@
+"""The statuses of LMI's errors, in all of its schemas (wire-decisions: LMI, Errors)."""
+
+from __future__ import annotations
+
+from ...model.errors import LmiError, MediaTypeError, OverloadedError, TooLargeError, UnauthorizedError
+
+__all__ = ["OWN_STATUS", "REFUSED", "status_of"]
+
+REFUSED = 424
+"""Of every error that comes before the first token."""
+
+OWN_STATUS = (MediaTypeError, UnauthorizedError, OverloadedError, TooLargeError)
+"""Errors that have a status of their own: those of requests that have not been looked at."""
+
+
+def status_of(error: LmiError) -> int:
+    """The status of an error that comes before the first token."""
+    return error.status if isinstance(error, OWN_STATUS) else REFUSED

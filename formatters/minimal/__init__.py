@@ -1,0 +1,141 @@
+"""The minimal chat API: `{"model", "messages", "stream"}` (specs 003; wire-decisions: Minimal chat).
+
+    POST /chat/completions             one body, or with `stream: true` JSON lines
+    POST /chat/sse                     server-sent events
+    GET  /chat/sse?request={...}       the same, for a browser's EventSource
+    POST /invocations                  as /chat/completions where the request says `dialect=minimal`; its stream is
+                                       server-sent events where the request says `Accept: text/event-stream`
+
+reply.py has the answers. The fields of sampling are OpenAI's, read by its reader.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...model.errors import LmiError, PayloadError, UnsupportedError
+from ...model.generation import Conversation, Generation
+from ...model.options import Settings
+from ..base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route
+from ..common.fields import Boolean, Text, refuse_headers
+from ..common.schemas import FILLED
+from ..openai.chat import read_chat
+from ..openai.chat_reply import ChatShape
+from ..openai.messages import check_number
+from ..openai.openapi import chat_schema, messages_schema
+from ..openai.reply import Identity
+from .reply import (
+    EVENTS,
+    LINES,
+    STREAM_HEADERS,
+    WHOLE,
+    Body,
+    Chunk,
+    ErrorBody,
+    ErrorLine,
+    ErrorObject,
+    Form,
+    MinimalReply,
+    error_records,
+    status_of,
+)
+
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "minimal"
+MARK: str = ""
+
+CHAT_PATH = "/chat/completions"
+SSE_PATH = "/chat/sse"
+
+ROLES = ("system", "user", "assistant")
+
+UNSHOWN = ("tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage")
+"""Fields that OpenAI's reader takes, but whose answers this API has no place for."""
+
+
+def _request(settings: Settings) -> JsonSchema:
+    chat = chat_schema(settings, messages_schema(ROLES))
+    return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
+
+
+CHAT = Described(
+    "A chat completion, whole or as JSON lines",
+    _request,
+    {JSON: (Body, Chunk, ErrorLine)},
+    {JSON: (ErrorBody, ErrorLine)},
+)
+EVENTS_CHAT = Described(
+    "A chat completion as server-sent events, errors among them", _request, {SSE: (Chunk, ErrorObject)}
+)
+DESCRIBED = (CHAT,)
+ROUTES: tuple[Route, ...] = (
+    Route(CHAT_PATH, described=CHAT),
+    Route(SSE_PATH, ("GET", "POST"), body="request", described=EVENTS_CHAT),
+)
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Never: a body with `messages` is OpenAI's, unless the path or the request says otherwise."""
+    return False
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation of a conversation."""
+    refuse_headers(request)
+    if payload.get("stream") is not None:
+        Boolean().read("stream", payload["stream"])
+    model = payload.get("model")
+    if not isinstance(model, str) or not model:
+        raise PayloadError.of("model", model, "the name of a model, a non-empty string")
+    check_number(payload.get("messages"))
+    _check_roles(payload.get("messages"))
+    form = _form(payload, request)
+    generation, shape = read_chat({**payload, "stream": form != WHOLE}, request, settings)
+    _check_shown(generation, shape)
+    return Call((generation,), MinimalReply(Identity.new("cmpl-", model), form))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    form = _form(payload or {}, request)
+    return Answer(
+        b"".join(error_records(error, form)),
+        status_of(error, form),
+        SSE if form == EVENTS else JSON,
+        {} if form == WHOLE else STREAM_HEADERS,
+        failure=error,
+    )
+
+
+def _form(payload: Payload, request: Request) -> Form:
+    """/chat/sse streams whatever the body says."""
+    if request.path == SSE_PATH:
+        return EVENTS
+    if payload.get("stream") is not True:
+        return WHOLE
+    # /chat/completions has a sister for events; hosts with one path have none.
+    wanted = request.path != CHAT_PATH and SSE in request.headers.get("accept", "").lower()
+    return EVENTS if wanted else LINES
+
+
+def _check_roles(messages: Any) -> None:
+    """Of what is a message at all; the rest of it OpenAI's reader judges."""
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        if isinstance(message, dict) and isinstance(role := message.get("role"), str):
+            Text(ROLES).read(f"messages[{index}].role", role)
+
+
+def _check_shown(generation: Generation, shape: ChatShape) -> None:
+    """What OpenAI's reader takes and these answers have no place for."""
+    tools = isinstance(generation.prompt, Conversation) and bool(generation.prompt.tools)
+    asked = {
+        "functions" if shape.legacy else "tools": tools,
+        "n": shape.n > 1,
+        "logprobs": shape.logprobs,
+        "prompt_logprobs": shape.prompt_logprobs,
+        "stream_options.include_usage": shape.usage,
+    }
+    for name in UNSHOWN:
+        if asked.get(name):
+            raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)

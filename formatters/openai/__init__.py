@@ -1,0 +1,79 @@
+"""The OpenAI dialect: chat and text completions (specs 000 and 001; wire-decisions: OpenAI), embeddings.
+
+    chat.py           `messages`, or the path /v1/chat/completions
+    completions.py    `prompt`, or the path /v1/completions
+    embeddings.py     `input`, or the path /v1/embeddings
+
+An error is `{"error": {"message", "type", "param", "code"}}` with its status, for streamed requests too where nothing
+has been sent yet.
+"""
+
+from __future__ import annotations
+
+from ...model.errors import LmiError, PayloadError
+from ...model.options import Settings
+from ..base import Answer, Call, Payload, Request, Route
+from ..common.fields import refuse_headers
+from . import chat as openai_chat
+from . import completions as openai_completions
+from . import embeddings as openai_embeddings
+from .models import models
+from .openapi import CHAT, EMBEDDINGS, MODELS, TEXT
+from .reply import answer_of
+
+__all__ = [
+    "CHAT_PATH",
+    "DESCRIBED",
+    "EMBEDDINGS_PATH",
+    "MARK",
+    "NAME",
+    "ROUTES",
+    "TEXT_PATH",
+    "matches",
+    "parse",
+    "refuse",
+]
+
+NAME: str = "openai"
+MARK: str = "messages, prompt or input"
+
+CHAT_PATH = "/v1/chat/completions"
+TEXT_PATH = "/v1/completions"
+EMBEDDINGS_PATH = "/v1/embeddings"
+
+ROUTES: tuple[Route, ...] = (
+    Route(CHAT_PATH, described=CHAT),
+    Route(TEXT_PATH, described=TEXT),
+    Route(EMBEDDINGS_PATH, described=EMBEDDINGS),
+    Route("/v1/models", ("GET",), page=models, described=MODELS),
+)
+DESCRIBED = (CHAT, TEXT, EMBEDDINGS)
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `messages`, a `prompt` or an `input`."""
+    return any(name in payload for name in ("messages", "prompt", "input"))
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation for a conversation, or one for each prompt or input."""
+    refuse_headers(request)
+    if request.path == CHAT_PATH:
+        return openai_chat.parse(payload, request, settings)
+    if request.path == TEXT_PATH:
+        return openai_completions.parse(payload, request, settings)
+    if request.path == EMBEDDINGS_PATH:
+        return openai_embeddings.parse(payload, request, settings)
+    if payload.get("messages") is not None:
+        return openai_chat.parse(payload, request, settings)
+    if payload.get("prompt") is not None:
+        return openai_completions.parse(payload, request, settings)
+    if payload.get("input") is not None:
+        return openai_embeddings.parse(payload, request, settings)
+    expected = "messages (chat completions), prompt (text completions) or input (embeddings)"
+    raise PayloadError(f"expected a field {expected}", "messages")
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error as JSON, with its status."""
+    return answer_of(error)

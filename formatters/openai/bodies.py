@@ -1,0 +1,296 @@
+"""The bodies of OpenAI answers, typed (specs 000 and 001; wire-decisions: OpenAI).
+
+    ChatBody, ChatChunk    chat completions, whole and a chunk of a stream
+    TextBody, TextChunk    text completions
+    ErrorBody              any error
+
+The order of the fields is the documents'. Every field is always there, null where there is nothing to say, but those
+that may be UNSET.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ...model.errors import LmiError, OverloadedError, RequestError, UnauthorizedError
+
+__all__ = [
+    "Call",
+    "CallChunk",
+    "ChatBody",
+    "ChatChoice",
+    "ChatChunk",
+    "ChatChunkChoice",
+    "ChatDelta",
+    "ChatLogprobs",
+    "CompletionDetails",
+    "ErrorBody",
+    "FinishWord",
+    "Function",
+    "FunctionChunk",
+    "Message",
+    "PromptDetails",
+    "PromptLogprob",
+    "PromptLogprobs",
+    "TextBody",
+    "TextChoice",
+    "TextChunk",
+    "TextChunkChoice",
+    "TextLogprobs",
+    "TokenLogprob",
+    "TopLogprob",
+    "Usage",
+    "error_body",
+]
+
+FinishWord = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
+
+
+class PromptDetails(msgspec.Struct, frozen=True):
+    """Specs 001: Prompt Tokens Details."""
+
+    cached_tokens: int = 0
+    audio_tokens: int = 0
+
+
+class CompletionDetails(msgspec.Struct, frozen=True):
+    """Specs 001: Completion Tokens Details."""
+
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Specs 001: Usage Object; 000 has it without completion_tokens_details."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    """One of the most likely tokens at a position."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """Specs 001: Content/Refusal Token Objects."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True):
+    """Specs 001: LogProbs Object."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class PromptLogprob(msgspec.Struct, frozen=True):
+    """A member of an entry of `prompt_logprobs`, as vLLM has it."""
+
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+"""For each token of the prompt, by token id; null for the first."""
+
+
+class Function(msgspec.Struct, frozen=True):
+    """What is called, with its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call of a whole answer."""
+
+    id: str
+    function: Function
+    type: str = "function"
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 000: message."""
+
+    role: str = "assistant"
+    content: str | None
+    refusal: None = None
+    annotations: None = None
+    audio: None = None
+    function_call: Function | None = None
+    tool_calls: list[Call] = []
+    reasoning_content: str | UnsetType = UNSET
+
+
+class ChatChoice(msgspec.Struct, frozen=True):
+    """A choice of a whole chat completion."""
+
+    index: int
+    message: Message
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishWord
+    stop_reason: str | int | None
+
+
+class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 000: chat completion, not streamed."""
+
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    service_tier: None = None
+    system_fingerprint: None = None
+    usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+
+
+class FunctionChunk(msgspec.Struct, frozen=True, gc=False):
+    """What is new of a function's name and arguments."""
+
+    name: str | UnsetType
+    arguments: str
+
+
+class CallChunk(msgspec.Struct, frozen=True):
+    """Specs 001: Tool Call Streaming. id, type and name come once, for clients join strings."""
+
+    index: int
+    id: str | UnsetType
+    type: str | UnsetType
+    function: FunctionChunk
+
+
+class ChatDelta(msgspec.Struct, frozen=True):
+    """Specs 000 and 001: delta. Only what is new is there."""
+
+    role: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    tool_calls: list[CallChunk] | UnsetType = UNSET
+    function_call: FunctionChunk | UnsetType = UNSET
+
+
+class ChatChunkChoice(msgspec.Struct, frozen=True):
+    """A choice of a chunk."""
+
+    index: int
+    delta: ChatDelta
+    logprobs: ChatLogprobs | None = None
+    finish_reason: FinishWord | None = None
+    stop_reason: str | int | None = None
+
+
+class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 000: chat completion, streamed. `usage` only with include_usage."""
+
+    id: str
+    object: str = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+
+
+class TextLogprobs(msgspec.Struct, frozen=True):
+    """The form of text completions. `text_offset` counts characters of the choice's text."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class TextChoice(msgspec.Struct, frozen=True):
+    """A choice of a whole text completion."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None
+    finish_reason: FinishWord
+    stop_reason: str | int | None
+    prompt_logprobs: PromptLogprobs | None = None
+
+
+class TextBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 000: text completion, not streamed."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[TextChoice]
+    service_tier: None = None
+    system_fingerprint: None = None
+    usage: Usage
+    kv_transfer_params: dict[str, Any] | None = None
+
+
+class TextChunkChoice(msgspec.Struct, frozen=True):
+    """A choice of a chunk."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None = None
+    finish_reason: FinishWord | None = None
+    stop_reason: str | int | None = None
+
+
+class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Specs 000: text completion, streamed. `usage` is there, null, without include_usage too."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[TextChunkChoice]
+    usage: Usage | None = None
+
+
+class ErrorObject(msgspec.Struct, frozen=True):
+    """Specs 001: Error Handling."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """The body that tells of an error; in a stream the last chunk."""
+
+    error: ErrorObject
+
+
+ERROR_TYPES: tuple[tuple[type[LmiError], str], ...] = (
+    (UnauthorizedError, "authentication_error"),
+    (OverloadedError, "rate_limit_error"),
+    (RequestError, "invalid_request_error"),
+    (LmiError, "server_error"),
+)
+"""OpenAI's words; the first that fits."""
+
+
+def error_body(error: LmiError) -> ErrorBody:
+    """The body that tells of `error`."""
+    word = next(word for kind, word in ERROR_TYPES if isinstance(error, kind))
+    return ErrorBody(ErrorObject(error.message, word, error.param, error.code))

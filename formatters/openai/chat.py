@@ -1,0 +1,147 @@
+"""Chat completions: `{"messages", ...}` (specs 000 and 001; wire-decisions: OpenAI).
+
+messages.py    messages, as templates take them
+tools.py       tools and which of them may or must be called
+guides.py      response_format and guided decoding
+parameters.py  the plain fields
+chat_reply.py  the answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Conversation, Generation
+from ...model.options import Settings
+from ..base import Call, Payload, Request
+from ..common.fields import Text, Tree
+from .chat_reply import ChatShape, chat_reply
+from .guides import read_guide
+from .messages import read_messages
+from .parameters import read_fields, read_streaming, sampling_of
+from .tools import Tools, read_tools
+
+__all__ = ["DOCUMENTS", "parse", "read_chat"]
+
+DOCUMENTS = 1024
+"""The most that a template may be given."""
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation of a conversation; raises RequestError."""
+    generation, shape = read_chat(payload, request, settings)
+    return Call((generation,), chat_reply(settings.model_name, shape, streams=generation.stream))
+
+
+def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ChatShape]:
+    """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError."""
+    messages = read_messages(payload.get("messages"), settings)
+    values = read_fields(payload, settings, chat=True)
+    _check_modalities(payload.get("modalities"))
+    streams, usage = read_streaming(values, settings)
+    tools = read_tools(payload, settings)
+    conversation = _conversation(messages, tools, values, payload)
+    logprobs = _logprobs(values)
+    sampling = sampling_of(
+        values,
+        streams=streams,
+        # The newer name wins (wire-decisions: max_tokens absent is the rest of the context).
+        max_tokens=values.get("max_completion_tokens", values.get("max_tokens")),
+        logprobs=logprobs,
+        guide=read_guide(payload, settings),
+    )
+    shape = ChatShape(
+        n=sampling.n,
+        logprobs=logprobs is not None,
+        reasoning=settings.reasoning_parser is not None and conversation.include_reasoning,
+        legacy=tools.legacy,
+        prompt_logprobs=sampling.prompt_logprobs is not None,
+        usage=usage,
+    )
+    generation = Generation(
+        request_id=request.request_id,
+        prompt=conversation,
+        sampling=sampling,
+        stream=streams,
+        tokens=logprobs is not None,
+        token_bytes=logprobs is not None,
+        overflow="refuse",
+        prompt_field="messages",
+        kv_transfer_params=values.get("kv_transfer_params"),
+    )
+    return generation, shape
+
+
+RESERVED = (
+    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
+    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
+)  # fmt: skip
+"""Arguments of the libraries' functions that apply a template (apply_chat_template of transformers and of vLLM): with
+`padding` and `max_length` one request has all the machine's memory."""
+
+
+def _conversation(
+    messages: tuple[dict[str, Any], ...], tools: Tools, values: Mapping[str, Any], payload: Payload
+) -> Conversation:
+    continues = values.get("continue_final_message", False)
+    prompts = values.get("add_generation_prompt", not continues)
+    if continues and prompts:
+        raise ParameterError(
+            "continue_final_message: goes not with add_generation_prompt, expected one of them",
+            "continue_final_message",
+        )
+    template_arguments = dict(values.get("template_arguments", {}))
+    if "chat_template" in template_arguments:
+        field = "chat_template_kwargs.chat_template"
+        raise UnsupportedError(f"{field}: a request cannot bring a template, option.chat_template can", field)
+    for name in RESERVED:
+        if name in template_arguments:
+            field = f"chat_template_kwargs.{name}"
+            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    if "reasoning_effort" in values:
+        template_arguments.setdefault("reasoning_effort", values["reasoning_effort"])
+    documents = payload.get("documents")
+    if documents is not None:
+        if not isinstance(documents, list):
+            raise PayloadError.of("documents", documents, "a list of objects")
+        if len(documents) > DOCUMENTS:
+            raise ParameterError(f"documents: expected at most {DOCUMENTS}, got {len(documents)}", "documents")
+        read = [Tree().read(f"documents[{index}]", one) for index, one in enumerate(documents)]
+        template_arguments.setdefault("documents", read)
+    return Conversation(
+        messages=messages,
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        function=tools.function,
+        # A function_call is one.
+        parallel_tool_calls=values.get("parallel_tool_calls", True) and not tools.legacy,
+        template_arguments=template_arguments,
+        add_generation_prompt=prompts,
+        continue_final_message=continues,
+        add_special_tokens=values.get("add_special_tokens", False),
+        include_reasoning=values.get("include_reasoning", True),
+        tools_field="functions" if tools.legacy else "tools",
+    )
+
+
+def _logprobs(values: Mapping[str, Any]) -> int | None:
+    """How many of the most likely tokens are shown; None: no log-probabilities at all."""
+    wanted = values.get("top_logprobs", 0)
+    if values.get("logprobs"):
+        return int(wanted)
+    if wanted:
+        raise ParameterError.of("top_logprobs", wanted, "no such field without logprobs: true")
+    return None
+
+
+def _check_modalities(given: Any) -> None:
+    """Text is the only one."""
+    if given is None:
+        return
+    if not isinstance(given, list):
+        raise PayloadError.of("modalities", given, "['text']")
+    for index, one in enumerate(given):
+        if Text().read(f"modalities[{index}]", one) != "text":
+            raise UnsupportedError.of(f"modalities[{index}]", one, "'text', the only one that is supported")

@@ -1,0 +1,227 @@
+"""Chat completions, whole and streamed (specs 000 and 001; wire-decisions: OpenAI).
+
+A chunk tells what one Delta brought, reasoning before text before calls; the first chunk of each choice has its role,
+the last its finish_reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from ...model.events import CallDelta, Delta
+from ..base import SSE, encode, event_record
+from .bodies import (
+    Call,
+    CallChunk,
+    ChatBody,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatDelta,
+    ChatLogprobs,
+    FinishWord,
+    Function,
+    FunctionChunk,
+    Message,
+    TokenLogprob,
+)
+from .logprobs import ShownTokens, chat_entries, prompt_logprobs
+from .reply import DONE, Identity, OpenAIReply, StreamFrame
+
+__all__ = ["ChatShape", "StreamChat", "WholeChat", "chat_reply"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatShape:
+    """What a request wants to see in its answer."""
+
+    n: int = 1
+    logprobs: bool = False
+    reasoning: bool = False
+    """Whether messages have `reasoning_content`."""
+    legacy: bool = False
+    """Whether a call is a `function_call`."""
+    prompt_logprobs: bool = False
+    usage: bool = False
+    """Whether a stream ends with the usage."""
+
+
+def chat_reply(model: str, shape: ChatShape, *, streams: bool) -> OpenAIReply:
+    """The reply for a request of this shape."""
+    identity = Identity.new("chatcmpl-", model)
+    if streams:
+        return StreamChat(identity, shape.n, content_type=SSE, shape=shape)
+    return WholeChat(identity, shape.n, shape=shape)
+
+
+@dataclass(slots=True)
+class _CallText:
+    """A call in the making."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _Choice:
+    """A choice in the making."""
+
+    texts: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: dict[int, _CallText] = field(default_factory=dict[int, _CallText])
+    shown: ShownTokens = field(default_factory=ShownTokens)
+    entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    word: FinishWord = "stop"
+
+    def call(self, delta: CallDelta) -> None:
+        call = self.calls.setdefault(delta.index, _CallText())
+        call.id = call.id or delta.id or ""
+        call.name = call.name or delta.name or ""
+        call.arguments.append(delta.arguments)
+
+
+@dataclass(slots=True)
+class WholeChat(OpenAIReply):
+    """One body."""
+
+    shape: ChatShape = ChatShape()
+    choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
+
+    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
+        state = self.choices.setdefault(choice, _Choice())
+        state.texts.append(delta.text)
+        state.reasoning.append(delta.reasoning)
+        for call in delta.calls:
+            state.call(call)
+        if self.shape.logprobs:
+            state.entries += chat_entries(state.shown.push(delta.tokens))
+        if word is not None:
+            state.word = _word(word, bool(state.calls), self.shape)
+        return []
+
+    def _close(self) -> list[bytes]:
+        identity = self.identity
+        body = ChatBody(
+            id=identity.id,
+            created=identity.created,
+            model=identity.model,
+            choices=[self._choice(index, self.choices[index]) for index in sorted(self.choices)],
+            usage=self.usage(),
+            prompt_logprobs=prompt_logprobs(self.started.get(0)) if self.shape.prompt_logprobs else None,
+            kv_transfer_params=self.kv_transfer_params(),
+        )
+        return [encode(body)]
+
+    def _choice(self, index: int, state: _Choice) -> ChatChoice:
+        text = "".join(state.texts)
+        functions = [(call.id, Function(call.name, "".join(call.arguments))) for _, call in sorted(state.calls.items())]
+        legacy = self.shape.legacy
+        message = Message(
+            content=None if functions and not text else text,
+            function_call=functions[0][1] if functions and legacy else None,
+            tool_calls=[] if legacy else [Call(call_id, function) for call_id, function in functions],
+            reasoning_content="".join(state.reasoning) if self.shape.reasoning else UNSET,
+        )
+        logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
+        return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop)
+
+
+def _word(word: FinishWord, called: bool, shape: ChatShape) -> FinishWord:
+    """A call goes before the end of sequence; an answer that was cut off is told to be."""
+    if not called or word != "stop":
+        return word
+    return "function_call" if shape.legacy else "tool_calls"
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """What has been sent of a choice."""
+
+    shown: ShownTokens | None
+    called: bool = False
+
+
+@dataclass(slots=True)
+class StreamChat(OpenAIReply):
+    """A chunk for every Delta that brings anything."""
+
+    shape: ChatShape = ChatShape()
+    frame: StreamFrame = field(init=False)
+    choices: dict[int, _Streamed] = field(default_factory=dict[int, _Streamed])
+
+    def __post_init__(self) -> None:
+        self.frame = StreamFrame(self._chunk())
+
+    def _chunk(self) -> ChatChunk:
+        identity = self.identity
+        usage = None if self.shape.usage else UNSET
+        return ChatChunk(id=identity.id, created=identity.created, model=identity.model, choices=[], usage=usage)
+
+    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
+        records: list[bytes] = []
+        state = self.choices.get(choice)
+        if state is None:
+            self.begun = True
+            state = self.choices[choice] = _Streamed(ShownTokens() if self.shape.logprobs else None)
+            first = ChatDelta("assistant", content="")
+            records.append(self.frame.record(ChatChunkChoice(choice, first, self._no_logprobs())))
+        text = delta.text
+        if text and word is None and state.shown is None and not delta.reasoning and not delta.calls:
+            # Nearly every Delta.
+            records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, text))))
+            return records
+        logprobs = None
+        if state.shown is not None:
+            logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens)))
+        new = self._delta(delta, state)
+        if word is not None:
+            if new is None:
+                new = ChatDelta() if state.called else ChatDelta(content="")
+            word = _word(word, state.called, self.shape)
+            stop = delta.finish.stop if delta.finish else None
+            records.append(self.frame.record(ChatChunkChoice(choice, new, logprobs, word, stop)))
+        elif new is not None or (logprobs is not None and logprobs.content):
+            records.append(self.frame.record(ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
+        return records
+
+    def _no_logprobs(self) -> ChatLogprobs | None:
+        return ChatLogprobs([]) if self.shape.logprobs else None
+
+    def _delta(self, delta: Delta, state: _Streamed) -> ChatDelta | None:
+        """What is new; None if nothing is."""
+        calls = delta.calls
+        functions = [call for call in calls if call.index == 0] if self.shape.legacy else []
+        if self.shape.legacy:
+            calls = ()
+        if not (delta.text or delta.reasoning or calls or functions):
+            return None
+        state.called = state.called or bool(calls or functions)
+        return ChatDelta(
+            reasoning_content=delta.reasoning or UNSET,
+            content=delta.text or UNSET,
+            tool_calls=[_call_chunk(call) for call in calls] or UNSET,
+            function_call=_function_chunk(functions) if functions else UNSET,
+        )
+
+    def _close(self) -> list[bytes]:
+        if not self.shape.usage:
+            return [DONE]
+        identity = self.identity
+        last = ChatChunk(id=identity.id, created=identity.created, model=identity.model, choices=[], usage=self.usage())
+        return [event_record(last), DONE]
+
+
+def _function_chunk(deltas: list[CallDelta]) -> FunctionChunk:
+    """Several deltas of one function as one."""
+    name = deltas[0].name
+    return FunctionChunk(UNSET if name is None else name, "".join(delta.arguments for delta in deltas))
+
+
+def _call_chunk(call: CallDelta) -> CallChunk:
+    function = FunctionChunk(UNSET if call.name is None else call.name, call.arguments)
+    if call.id is None and call.name is None:
+        return CallChunk(call.index, UNSET, UNSET, function)
+    return CallChunk(call.index, UNSET if call.id is None else call.id, "function", function)

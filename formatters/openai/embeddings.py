@@ -1,0 +1,164 @@
+"""OpenAI's embeddings: `{"input": text, token ids, or a list of either}` (OpenAI's API reference, Create embeddings).
+
+    {"object": "list", "data": [{"object": "embedding", "index", "embedding"}], "model", "usage"}
+
+A vector is a list of numbers, or with `encoding_format: base64` (which OpenAI's own clients ask for) its float32
+numbers, little-endian, in base64. Besides OpenAI's fields those that vLLM adds are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ...model.errors import ParameterError, PayloadError
+from ...model.generation import Embedding, Generation
+from ...model.options import Settings
+from ..base import Call, Payload, Request, encode
+from ..common.embedding_reply import EmbeddingReply, numbers
+from ..common.fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_ids, read_rows
+from .reply import answer_of
+
+__all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
+
+INPUTS = 2048
+"""Inputs in one body (OpenAI's limit)."""
+
+TABLE: tuple[Parameter, ...] = (
+    # Any model is accepted (wire-decisions: OpenAI), the answer carries our name.
+    Parameter("model", Text(), None),
+    Parameter("input", Anything(), None),
+    Parameter("encoding_format", Text(("float", "base64")), "float", "encoding"),
+    Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
+    Parameter("user", Anything(), None),
+    # vLLM's.
+    Parameter("use_activation", Boolean(), None, "normalize"),
+    Parameter("normalize", Boolean(), None, "normalize"),
+    Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", same={-1: True}),
+    Parameter("truncation_side", Text(("left", "right")), "right", "cut"),
+    Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
+    Parameter("embed_dtype", Text(), "float32", only=True),
+    Parameter("endianness", Text(("native", "little")), None),
+    Parameter("priority", Integer(-LARGEST), 0, only=True),
+    Parameter("cache_salt", Anything(), None, only=True),
+    Parameter("mm_processor_kwargs", Anything(), None, only=True),
+    Parameter("request_id", Anything(), None),
+    # No part of it, but to ignore it would leave a client waiting for events.
+    Parameter("stream", Boolean(), False, only=True),
+)
+ROWS = {row.name: row for row in TABLE}
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The vector of one input."""
+
+    index: int
+    embedding: tuple[float, ...] | bytes
+    """Bytes are base64 in JSON."""
+    object: str = "embedding"
+
+
+class EmbeddingUsage(msgspec.Struct, frozen=True):
+    """Tokens of all inputs."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingBody(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    data: tuple[()]
+    """Filled in as JSON."""
+    model: str
+    usage: EmbeddingUsage
+    object: str = "list"
+
+
+@dataclass(slots=True, kw_only=True)
+class Embeddings(EmbeddingReply):
+    """OpenAI's list."""
+
+    model: str
+    base64: bool
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """The entry of one input."""
+        return encode(Entry(prompt, vector if self.base64 else numbers(vector)))
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """The list and its usage."""
+        usage = EmbeddingUsage(self.prompt_tokens, self.prompt_tokens)
+        # `data` comes first, so that this is its place, whatever the model is called.
+        head, _, tail = encode(EmbeddingBody((), self.model, usage)).partition(b"[]")
+        return b"".join((head, b"[", b",".join(entries), b"]", tail))
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation for each input; raises RequestError."""
+    inputs = _inputs(payload.get("input"))
+    values, _ = read_rows(payload, ROWS, settings)
+    normalize, truncate = values["normalize"], values["truncate"]
+    if truncate == 0:
+        raise ParameterError.of("truncate_prompt_tokens", truncate, "an integer >= 1, or -1")
+    embedding = Embedding(
+        normalize=settings.normalize if normalize is None else normalize,
+        dimensions=values["dimensions"],
+        truncate=False if truncate is None else truncate,
+        cut=values["cut"],
+    )
+    generations = (
+        Generation(
+            request_id=request.request_id,
+            prompt=prompt,
+            embedding=embedding,
+            add_special_tokens=values["add_special_tokens"],
+            prompt_field="input" if len(inputs) == 1 else f"input[{number}]",
+        )
+        for number, prompt in enumerate(inputs)
+    )
+    reply = Embeddings(
+        count=len(inputs),
+        refuse=answer_of,
+        model=settings.model_name,
+        base64=values["encoding"] == "base64",
+    )
+    return Call(tuple(generations), reply)
+
+
+EXPECTED = "a non-empty string, a list of token ids, or a list of either"
+
+
+def _inputs(given: Any) -> tuple[str | tuple[int, ...], ...]:
+    """A list of numbers is one input, a list of anything else several."""
+    if isinstance(given, str):
+        return (_text(given, "input"),)
+    if not isinstance(given, list):
+        raise PayloadError.of("input", given, EXPECTED)
+    if not given:
+        raise ParameterError.of("input", given, EXPECTED)
+    if isinstance(given[0], int):
+        return (_ids(given, "input"),)
+    if len(given) > INPUTS:
+        raise ParameterError(f"input: expected at most {INPUTS} inputs, got {len(given)}", "input")
+    # All are of the first one's kind, as in OpenAI's schema.
+    read = _text if isinstance(given[0], str) else _ids
+    return tuple(read(one, f"input[{index}]") for index, one in enumerate(given))
+
+
+def _text(given: Any, place: str) -> str:
+    if not isinstance(given, str):
+        raise PayloadError.of(place, given, "a string")
+    if not given:
+        raise ParameterError.of(place, given, "a non-empty string")
+    return given
+
+
+def _ids(given: Any, place: str) -> tuple[int, ...]:
+    if not isinstance(given, list):
+        raise PayloadError.of(place, given, "a list of token ids")
+    if not given:
+        raise ParameterError.of(place, given, "at least one token id")
+    return read_ids(given, place)

@@ -1,0 +1,152 @@
+"""What an OpenAI request wants its text to conform to: `response_format`, and guided decoding by vLLM's names.
+
+    {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> Guide
+
+Whether a schema, an expression or a grammar can be compiled, the engine's side finds out; here they are not empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Guide
+from ...model.options import Settings
+from ..base import Payload, encode
+from ..common.fields import Object, Text, Texts, Tree, meet_unknown
+
+__all__ = ["json_guide", "read_guide", "regex_guide"]
+
+
+def read_guide(payload: Payload, settings: Settings) -> Guide | None:
+    """The guide that a request asks for, at most one; raises RequestError."""
+    found: Guide | None = None
+    found_name = ""
+    for name, read in FIELDS.items():
+        given = payload.get(name)
+        guide = None if given is None else read(name, given, settings)
+        if guide is None:
+            continue
+        if found is not None:
+            raise ParameterError(f"{name}: goes not with {found_name}, expected one of them", name)
+        found, found_name = guide, name
+    return found
+
+
+def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
+    kind = Object().read(name, given).get("type")
+    shown = f"{name}.type"
+    if kind == "structural_tag":
+        raise UnsupportedError(f"{shown}: 'structural_tag' is not supported", shown)
+    Text(("text", "json_object", "json_schema")).read(shown, kind)
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Guide(json_object=True, field=name)
+    inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
+    for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
+        value = inner.get(key)
+        if value is not None and not isinstance(value, kind_of):
+            expected = "a string" if kind_of is str else "true or false"
+            raise PayloadError.of(f"{name}.json_schema.{key}", value, expected)
+    for key in inner:
+        if key not in SCHEMA_KEYS:
+            meet_unknown(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
+    return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
+
+
+SCHEMA_KEYS = ("name", "description", "schema", "strict")
+
+
+def _structured(name: str, given: Any, settings: Settings) -> Guide:
+    entries = {key: value for key, value in Object().read(name, given).items() if value is not None}
+    for key, value in entries.items():
+        if key in UNSERVED and value:
+            raise UnsupportedError(f"{name}.{key}: not supported", f"{name}.{key}")
+        if key not in KINDS and key not in UNSERVED:
+            meet_unknown(key, (*KINDS, *UNSERVED), settings, f"{name}.")
+    kinds = [key for key in entries if key in KINDS]
+    if len(kinds) != 1:
+        raise ParameterError.of(name, kinds, "exactly one of " + ", ".join(KINDS))
+    (kind,) = kinds
+    return KINDS[kind](f"{name}.{kind}", entries[kind], settings)
+
+
+UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
+
+
+def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that conforms to a schema, which is given as an object or as text."""
+    expected = "a JSON schema, a non-empty object"
+    schema = given
+    if isinstance(given, str):
+        try:
+            schema = msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError):
+            raise PayloadError.of(name, given, expected) from None
+    if not isinstance(schema, dict):
+        raise PayloadError.of(name, given, expected)
+    if not schema:
+        raise ParameterError.of(name, given, expected)
+    return Guide(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
+
+
+def _json_object(name: str, given: Any, settings: Settings) -> Guide:
+    if given is not True:
+        raise ParameterError.of(name, given, "true")
+    return Guide(json_object=True, field=name)
+
+
+def regex_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+    """Text that matches an expression."""
+    return Guide(regex=_text(name, given), field=name)
+
+
+def _grammar(name: str, given: Any, settings: Settings) -> Guide:
+    return Guide(grammar=_text(name, given), field=name)
+
+
+def _choice(name: str, given: Any, settings: Settings) -> Guide:
+    if not isinstance(given, list):
+        raise PayloadError.of(name, given, "a list of non-empty strings")
+    if not given:
+        raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
+    return Guide(choice=Texts().read(name, given), field=name)
+
+
+def _whitespace(name: str, given: Any, settings: Settings) -> Guide | None:
+    raise UnsupportedError(f"{name}: not supported", name)
+
+
+def _text(name: str, given: Any) -> str:
+    text = Text().read(name, given)
+    if not text.strip():
+        raise ParameterError.of(name, given, "a non-empty string")
+    return text
+
+
+Read = Callable[[str, Any, Settings], Guide]
+
+KINDS: dict[str, Read] = {
+    "json": json_guide,
+    "regex": regex_guide,
+    "choice": _choice,
+    "grammar": _grammar,
+    "json_object": _json_object,
+}
+"""The members of `structured_outputs`."""
+
+FIELDS: dict[str, Callable[[str, Any, Settings], Guide | None]] = {
+    "response_format": _response_format,
+    "structured_outputs": _structured,
+    "guided_json": json_guide,
+    "guided_json_object": _json_object,
+    "guided_regex": regex_guide,
+    "guided_choice": _choice,
+    "guided_grammar": _grammar,
+    "guided_whitespace_pattern": _whitespace,
+}
+"""The fields of a request."""

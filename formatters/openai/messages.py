@@ -1,0 +1,191 @@
+"""The messages of a chat request: their forms judged, each fault named by its place, and what templates do not know
+brought into the forms that they do.
+
+    messages[i] --role--> its reader --> {"role", "content", ...}
+
+Models' templates know tool calls but not the deprecated function calls, and no refusals: both are rewritten. Nulls and
+fields without meaning for the model (a client may send back what it got) are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.options import Settings
+from ..common.fields import Object, Text, meet_unknown
+from ..common.images import is_image_part, read_image_part
+
+__all__ = ["MOST", "PARTS", "check_number", "read_messages"]
+
+Message = dict[str, Any]
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "system": ("text",),
+    "developer": ("text",),
+    "user": ("text", "image_url"),
+    "assistant": ("text", "refusal"),
+    "tool": ("text",),
+    "function": ("text",),
+}
+"""By role, the types of parts that its content may have."""
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "system": ("role", "content", "name"),
+    "developer": ("role", "content", "name"),
+    "user": ("role", "content", "name"),
+    "assistant": (
+        "role", "content", "name", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning",
+        "annotations", "audio", "id",
+    ),
+    "tool": ("role", "content", "name", "tool_call_id"),
+    "function": ("role", "content", "name"),
+}  # fmt: skip
+"""By role, the fields that are known."""
+
+MOST = 1 << 14
+"""Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
+
+PART_FIELDS = ("type", "text", "refusal", "image_url", "detail", "uuid", "cache_control")
+"""A `uuid` has no effect: as vLLM's name for an image in its cache, one client's would stand for another's image."""
+
+
+def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
+    """The messages, as templates take them; raises RequestError, naming the place."""
+    if not isinstance(given, list):
+        raise PayloadError.of("messages", given, "a list of messages")
+    if not given:
+        raise ParameterError.of("messages", given, "at least one message")
+    check_number(given)
+    last_function_call = ""
+    messages: list[Message] = []
+    for index, one in enumerate(given):
+        place = f"messages[{index}]"
+        if not isinstance(one, dict):
+            raise PayloadError.of(place, one, "a message, an object")
+        message: Message = one
+        role = Text(tuple(KNOWN)).read(f"{place}.role", message.get("role"))
+        for name, value in message.items():
+            if value is not None and name not in KNOWN[role]:
+                meet_unknown(name, KNOWN[role], settings, "messages[].")
+        if role == "assistant" and message.get("function_call") is not None:
+            last_function_call = f"call_function_{index}"
+        messages.append(_read(message, role, place, last_function_call, settings))
+    return tuple(messages)
+
+
+def check_number(given: Any) -> None:
+    """Raises ParameterError for more than MOST messages, parts and calls: templates go through them one by one."""
+    if not isinstance(given, list):
+        return
+    count = len(given)
+    if count <= MOST:
+        for one in given:
+            if isinstance(one, dict):
+                count += sum(len(one[name]) for name in ("content", "tool_calls") if isinstance(one.get(name), list))
+    if count > MOST:
+        raise ParameterError(
+            f"messages: expected at most {MOST}, parts and tool calls included, got {count}", "messages"
+        )
+
+
+def _read(message: Message, role: str, place: str, last_function_call: str, settings: Settings) -> Message:
+    read: Message = {"role": role}
+    content = message.get("content")
+    if content is not None or role != "assistant":
+        read["content"] = _content(content, role, f"{place}.content", settings)
+    if message.get("name") is not None:
+        read["name"] = Text().read(f"{place}.name", message["name"])
+    if role == "assistant":
+        return _assistant(read, message, place, last_function_call)
+    if role == "tool":
+        read["tool_call_id"] = _filled(message.get("tool_call_id"), f"{place}.tool_call_id")
+    elif role == "function":
+        _filled(message.get("name"), f"{place}.name")
+        read |= {"role": "tool", "tool_call_id": last_function_call or "call_function"}
+    return read
+
+
+def _assistant(read: Message, message: Message, place: str, function_call_id: str) -> Message:
+    """What an assistant's message has besides its content, which it may do without."""
+    for name in ("reasoning_content", "reasoning"):
+        if message.get(name) is not None:
+            read[name] = Text().read(f"{place}.{name}", message[name])
+    if message.get("refusal") is not None:
+        refusal = Text().read(f"{place}.refusal", message["refusal"])
+        read.setdefault("content", refusal)
+    calls = message.get("tool_calls")
+    if calls is not None:
+        if not isinstance(calls, list):
+            raise PayloadError.of(f"{place}.tool_calls", calls, "a list of tool calls")
+        read["tool_calls"] = [_call(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(calls)]
+    if not calls and message.get("function_call") is not None:
+        function = _function(message["function_call"], f"{place}.function_call")
+        read["tool_calls"] = [{"id": function_call_id, "type": "function", "function": function}]
+    if not read.get("tool_calls"):
+        # Templates that see a list of calls at all may write its frame; and without calls they want a content.
+        read.pop("tool_calls", None)
+        read.setdefault("content", "")
+    return read
+
+
+def _call(given: Any, place: str) -> Message:
+    call = Object().read(place, given)
+    kind = call.get("type", "function")
+    if kind != "function":
+        raise _unsupported(f"{place}.type", kind, "'function'")
+    function = _function(call.get("function"), f"{place}.function")
+    return {"id": _filled(call.get("id"), f"{place}.id"), "type": "function", "function": function}
+
+
+def _function(given: Any, place: str) -> Message:
+    function = Object().read(place, given)
+    name = _filled(function.get("name"), f"{place}.name")
+    arguments = function.get("arguments")
+    arguments = "{}" if arguments is None else Text().read(f"{place}.arguments", arguments) or "{}"
+    # vLLM's renderer reads them, and does not say which call's it cannot.
+    try:
+        readable = isinstance(msgspec.json.decode(arguments), dict)
+    except (msgspec.DecodeError, RecursionError):
+        readable = False
+    if not readable:
+        raise ParameterError.of(f"{place}.arguments", arguments, "a JSON object as text")
+    return {"name": name, "arguments": arguments}
+
+
+def _content(given: Any, role: str, place: str, settings: Settings) -> str | list[Message]:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, list):
+        raise PayloadError.of(place, given, "a string or a list of parts")
+    if not given:
+        raise ParameterError.of(place, given, "at least one part")
+    return [_part(part, role, f"{place}[{index}]", settings) for index, part in enumerate(given)]
+
+
+def _part(given: Any, role: str, place: str, settings: Settings) -> Message:
+    part = Object().read(place, given)
+    kind = "image_url" if is_image_part(part) else Text().read(f"{place}.type", part.get("type"))
+    if kind not in PARTS[role]:
+        raise _unsupported(f"{place}.type", kind, " or ".join(map(repr, PARTS[role])) + f" from the role {role!r}")
+    for name, value in part.items():
+        if value is not None and name not in PART_FIELDS:
+            meet_unknown(name, PART_FIELDS, settings, "messages[].content[].")
+    if kind != "image_url":
+        return {"type": "text", "text": Text().read(f"{place}.{kind}", part.get(kind))}
+    return read_image_part(part, place)
+
+
+def _filled(given: Any, place: str) -> str:
+    if not isinstance(given, str):
+        raise PayloadError.of(place, given, "a non-empty string")
+    if not given:
+        raise ParameterError.of(place, given, "a non-empty string")
+    return given
+
+
+def _unsupported(place: str, given: object, expected: str) -> Exception:
+    kind = UnsupportedError if isinstance(given, str) else PayloadError
+    return kind.of(place, given, expected)

@@ -1,0 +1,279 @@
+"""The plain fields of OpenAI requests: literal tables, one row for each name, and what is made of them.
+
+    {"temperature": 0.5, ...} --table--> values by key --sampling_of--> Sampling
+
+The rows are OpenAI's and those that vLLM adds to them. A field that is absent or null keeps the default, which for most
+sampling fields is the model's generation_config. What nothing here can honour is refused by name, unless the value is
+the one that changes nothing. Fields with a form of their own (messages, tools, response_format ...) are read by
+messages.py, tools.py and guides.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Sampling
+from ...model.options import Settings
+from ..base import JsonSchema, Payload
+from ..common.fields import (
+    LARGEST,
+    LARGEST_ID,
+    Anything,
+    Boolean,
+    Ids,
+    Integer,
+    Number,
+    Object,
+    Parameter,
+    Text,
+    Texts,
+    Tree,
+    meet_unknown,
+)
+
+__all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
+
+SEQUENCES = 128
+"""The most that `n` may be, as in OpenAI's schema."""
+TOP_LOGPROBS = 20
+BIASES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Biases:
+    """An object: token ids, as text because JSON has no other keys, and what is added to their logits."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        bias = {"type": "number", "minimum": -100, "maximum": 100}
+        return {
+            "type": "object",
+            "patternProperties": {"^[0-9]{1,10}$": bias},
+            "additionalProperties": False,
+            "maxProperties": BIASES,
+        }
+
+    def read(self, name: str, given: Any) -> dict[int, float]:
+        biases: dict[int, float] = {}
+        entries = Object().read(name, given)
+        if len(entries) > BIASES:
+            raise ParameterError(f"{name}: expected at most {BIASES} token ids", name)
+        for key, value in entries.items():
+            if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= LARGEST_ID):
+                raise ParameterError.of(f"{name}.{key[:32]}", key, "a token id as the key")
+            biases[int(key)] = Number(-100, 100).read(f"{name}.{key}", value)
+        return biases
+
+
+def _unserved(*names: str) -> tuple[Parameter, ...]:
+    """Fields that would change the answer, or whom it may be shown to: null alone is served."""
+    return tuple(Parameter(name, Anything(), None, only=True) for name in names)
+
+
+def _off(*names: str) -> tuple[Parameter, ...]:
+    """Switches that may be off only."""
+    return tuple(Parameter(name, Boolean(), False, only=True) for name in names)
+
+
+def _harmless(*names: str) -> tuple[Parameter, ...]:
+    """Fields that change nothing in an answer."""
+    return tuple(Parameter(name, Anything(), None) for name in names)
+
+
+COMMON: tuple[Parameter, ...] = (
+    # Any model is accepted (wire-decisions: OpenAI), the answer carries our name.
+    Parameter("model", Text(), None),
+    Parameter("temperature", Number(0, 2), None, "temperature"),
+    Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
+    Parameter("n", Integer(1, SEQUENCES), None, "n"),
+    # OpenAI has it for text completions, vLLM had it for chat too.
+    Parameter("best_of", Integer(1, SEQUENCES), None, "best_of"),
+    Parameter("seed", Integer(-LARGEST), None, "seed"),
+    Parameter("stop", Texts(), None, "stop"),
+    Parameter("presence_penalty", Number(-2, 2), None, "presence_penalty"),
+    Parameter("frequency_penalty", Number(-2, 2), None, "frequency_penalty"),
+    Parameter("logit_bias", Biases(), None, "logit_bias"),
+    Parameter("stream", Boolean(), None, "stream"),
+    Parameter("stream_options", Object(), None, "stream_options"),
+    # vLLM's.
+    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", same={-1: 0}),
+    Parameter("min_p", Number(0, 1), None, "min_p"),
+    # Bounded well inside a float32: masked logits divided by infinity are NaN.
+    Parameter("repetition_penalty", Number(0.01, 100), None, "repetition_penalty"),
+    Parameter("min_tokens", Integer(0), None, "min_tokens"),
+    Parameter("ignore_eos", Boolean(), None, "ignore_eos"),
+    Parameter("skip_special_tokens", Boolean(), None, "skip_special_tokens"),
+    Parameter("spaces_between_special_tokens", Boolean(), None, "spaces_between_special_tokens"),
+    Parameter("stop_token_ids", Ids(), None, "stop_token_ids"),
+    Parameter("include_stop_str_in_output", Boolean(), None, "include_stop"),
+    Parameter("bad_words", Texts(), None, "bad_words"),
+    Parameter("truncate_prompt_tokens", Integer(1), None, "truncate"),
+    Parameter("truncation_side", Text(), "left", only=True),
+    Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
+    Parameter("length_penalty", Number(-100, 100), 1.0, only=True),
+    Parameter("priority", Integer(-LARGEST), 0, only=True),
+    Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
+    *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
+    *_off("watermarking"),
+    Parameter("routed_experts_prompt_start", Integer(0), 0, only=True),
+    *_unserved(
+        "ec_transfer_params",
+        "cache_salt",
+        "logprob_token_ids",
+        "allowed_token_ids",
+        "logits_processors",
+        "thinking_token_budget",
+        "repetition_detection",
+        "mm_processor_kwargs",
+        "media_io_kwargs",
+        "vllm_xargs",
+        "adapter",
+        "adapters",
+    ),
+    *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
+    # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.
+    *_harmless("return_token_offsets", "mm_payload", "return_mm_kwargs", "stream_interval"),
+)
+
+CHAT_TABLE: tuple[Parameter, ...] = (
+    *COMMON,
+    Parameter("max_tokens", Integer(1), None, "max_tokens"),
+    Parameter("max_completion_tokens", Integer(1), None, "max_completion_tokens"),
+    Parameter("logprobs", Boolean(), None, "logprobs"),
+    Parameter("top_logprobs", Integer(0, TOP_LOGPROBS), None, "top_logprobs"),
+    Parameter("parallel_tool_calls", Boolean(), None, "parallel_tool_calls"),
+    Parameter("reasoning_effort", Text(), None, "reasoning_effort"),
+    # vLLM's.
+    # A template is a program: the endpoint's owner brings it (option.chat_template), not its clients.
+    *_unserved("chat_template"),
+    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
+    Parameter("add_generation_prompt", Boolean(), None, "add_generation_prompt"),
+    Parameter("continue_final_message", Boolean(), None, "continue_final_message"),
+    Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
+    Parameter("include_reasoning", Boolean(), None, "include_reasoning"),
+    *_off("echo"),
+    *_unserved("audio", "web_search_options"),
+    *_harmless(
+        "metadata",
+        "moderation",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "verbosity",
+    ),
+)
+CHAT_FORMS = ("messages", "tools", "tool_choice", "functions", "function_call", "modalities", "documents")
+"""Of a chat request, read elsewhere."""
+
+TEXT_TABLE: tuple[Parameter, ...] = (
+    *COMMON,
+    # With echo none is allowed: the answer is the prompt with its log-probabilities.
+    Parameter("max_tokens", Integer(0), None, "max_tokens"),
+    Parameter("logprobs", Integer(0, TOP_LOGPROBS), None, "logprobs"),
+    Parameter("echo", Boolean(), None, "echo"),
+    Parameter("suffix", Text(), "", only=True),
+    Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
+    *_unserved("prompt_embeds"),
+)
+TEXT_FORMS = ("prompt",)
+
+GUIDE_FORMS = (
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_json_object",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_whitespace_pattern",
+)
+
+CHAT_ROWS = {row.name: row for row in CHAT_TABLE}
+TEXT_ROWS = {row.name: row for row in TEXT_TABLE}
+SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {"logprobs", "prompt_logprobs", "max_tokens", "guide"}
+
+
+def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str, Any]:
+    """What the plain fields say, by key; what is absent or null is not in it. Raises RequestError, naming the field."""
+    rows, forms = (CHAT_ROWS, CHAT_FORMS) if chat else (TEXT_ROWS, TEXT_FORMS)
+    values: dict[str, Any] = {}
+    for name, given in payload.items():
+        if given is None:
+            continue
+        row = rows.get(name)
+        if row is None:
+            if name not in forms and name not in GUIDE_FORMS:
+                meet_unknown(name, (*rows, *forms, *GUIDE_FORMS), settings)
+            continue
+        value = row.kind.read(name, given)
+        if row.same:
+            value = row.same.get(value, value)
+        if row.only and value != row.default:
+            if row.default in (None, ""):
+                raise UnsupportedError(f"{name}: not supported", name)
+            raise UnsupportedError.of(name, value, f"{row.default!r}, the only value that is supported")
+        if row.key is not None:
+            values[row.key] = value
+    return values
+
+
+STREAM_OPTIONS: Mapping[str, bool | None] = {
+    "include_usage": None,
+    "include_obfuscation": None,
+    "continuous_usage_stats": False,
+}
+"""By name, what alone is served; None is both."""
+
+
+def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool, bool]:
+    """Whether the answer is streamed, and whether its usage is wanted at the end."""
+    streams = bool(values.get("stream"))
+    options = values.get("stream_options")
+    if options is None:
+        return streams, False
+    if not streams:
+        raise ParameterError.of("stream_options", options, "no such field without stream: true")
+    for name, given in options.items():
+        if given is None:
+            continue
+        shown = f"stream_options.{name[:64]}"
+        if name not in STREAM_OPTIONS:
+            meet_unknown(name, STREAM_OPTIONS, settings, "stream_options.")
+        elif not isinstance(given, bool):
+            raise PayloadError.of(shown, given, "true or false")
+        elif STREAM_OPTIONS[name] not in (None, given):
+            raise UnsupportedError.of(shown, given, "false, the only value that is supported")
+    return streams, bool(options.get("include_usage"))
+
+
+def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | None, **more: Any) -> Sampling:
+    """The sampling that plain fields ask for; raises RequestError where they contradict each other."""
+    prompt_logprobs = values.get("prompt_logprobs")
+    if prompt_logprobs is not None and streams:
+        raise UnsupportedError("prompt_logprobs: not supported with stream: true", "prompt_logprobs")
+    least = values.get("min_tokens", 0)
+    if max_tokens is not None and least > max_tokens:
+        raise ParameterError.of("min_tokens", least, f"an integer up to max_tokens, {max_tokens}")
+    given = {key: value for key, value in values.items() if key in SAMPLING_KEYS}
+    given["best_of"] = _best_of(values, streams)
+    return Sampling(**{**given, "prompt_logprobs": prompt_logprobs, "max_tokens": max_tokens, **more})
+
+
+def _best_of(values: Mapping[str, Any], streams: bool) -> int | None:
+    """How many sequences to choose from; None where there is nothing to choose."""
+    n, best_of = values.get("n", 1), values.get("best_of")
+    if best_of is None or best_of == n:
+        return None
+    if best_of < n:
+        raise ParameterError.of("best_of", best_of, f"an integer from n, {n}, to {SEQUENCES}")
+    if streams:
+        raise UnsupportedError(f"best_of: above n, {n}, it is not supported with stream: true", "best_of")
+    return int(best_of)

@@ -1,0 +1,155 @@
+"""What the replies of both OpenAI dialects share: identity, usage, errors, and the frame of a stream.
+
+    whole     one JSON body when every choice has ended
+    stream    data: {chunk}   data: {chunk}   ...   [data: {usage}]   data: [DONE]
+
+An error before the first record is a JSON body with its status, for streamed requests too; later in a stream it is a
+chunk, followed by [DONE] (wire-decisions: OpenAI, Errors).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ...model.errors import GenerationError, LmiError
+from ...model.events import Delta, Event, Finish, FinishReason, Started
+from ..base import JSON, Answer, encode, event_record
+from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
+
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame", "Tell", "answer_of"]
+
+DONE = b"data: [DONE]\n\n"
+
+FINISH_WORDS: dict[FinishReason, FinishWord] = {
+    "eos": "stop",
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+"""What is not in it, `abort`, is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is the same in every chunk of an answer."""
+
+    id: str
+    created: int
+    model: str
+
+    @classmethod
+    def new(cls, prefix: str, model: str) -> Identity:
+        """Of an answer that begins now."""
+        return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
+
+
+Tell = Callable[[LmiError], Answer]
+"""The answer that tells of an error where nothing has been sent yet."""
+
+
+def answer_of(error: LmiError) -> Answer:
+    """OpenAI's: the error as JSON, with its status."""
+    return Answer(encode(error_body(error)), error.status, failure=error)
+
+
+@dataclass(slots=True)
+class OpenAIReply:
+    """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
+
+    identity: Identity
+    n: int = 1
+    """Choices of each prompt."""
+    prompts: int = 1
+    tell: Tell = answer_of
+    content_type: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    failure: LmiError | None = None
+    finished: bool = False
+    begun: bool = False
+    """Whether a record has been returned."""
+    started: dict[int, Started] = field(default_factory=dict[int, Started])
+    """By prompt."""
+    finishes: dict[int, Finish] = field(default_factory=dict[int, Finish])
+    """By choice."""
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
+        if isinstance(event, Delta):
+            finish = event.finish
+            choice = prompt * self.n + event.index
+            if finish is None:
+                return self._take(event, choice, None)
+            word = FINISH_WORDS.get(finish.reason)
+            if word is None:
+                # What there is of the text is sent before the error.
+                records = self._take(msgspec.structs.replace(event, finish=None), choice, None)
+                return records + self._fail(GenerationError("the generation was cut off before its end"))
+            self.finishes[choice] = finish
+            records = self._take(event, choice, word)
+            if len(self.finishes) < self.n * self.prompts:
+                return records
+            self.finished = True
+            return records + self._close()
+        if isinstance(event, Started):
+            self.started[prompt] = event
+            return []
+        return self._fail(event.error)
+
+    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
+        """What is new of one choice; with `word` it has ended."""
+        raise NotImplementedError
+
+    def _close(self) -> list[bytes]:
+        """The records after the last choice has ended."""
+        raise NotImplementedError
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.finished, self.failure = True, error
+        if self.begun:
+            return [event_record(error_body(error)), DONE]
+        answer = self.tell(error)
+        self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
+        return [answer.body]
+
+    def usage(self) -> Usage:
+        """Of all choices together; a prompt counts once."""
+        prompt_tokens = sum(started.prompt_tokens for started in self.started.values())
+        finishes = self.finishes.values()
+        # What best_of discards has been generated too.
+        generated = sum(finish.generated_tokens + finish.discarded_tokens for finish in finishes)
+        reasoning = sum(finish.reasoning_tokens + finish.discarded_reasoning_tokens for finish in finishes)
+        return Usage(
+            prompt_tokens,
+            generated,
+            prompt_tokens + generated,
+            PromptDetails(sum(started.cached_tokens for started in self.started.values())),
+            CompletionDetails(reasoning),
+        )
+
+    def kv_transfer_params(self) -> dict[str, Any] | None:
+        """Those of the first choice that has any (vLLM's server takes the first prompt's)."""
+        told = (self.finishes[choice].kv_transfer_params for choice in sorted(self.finishes))
+        return next((params for params in told if params is not None), None)
+
+
+class StreamFrame:
+    """The bytes around a chunk's choice, encoded once an answer: only the choice is new in a chunk."""
+
+    __slots__ = ("_head", "_tail")
+
+    def __init__(self, empty: Any) -> None:
+        """From a chunk with no choices."""
+        self._head, _, self._tail = event_record(empty).rpartition(b"[]")
+        self._head += b"["
+        self._tail = b"]" + self._tail
+
+    def record(self, choice: Any) -> bytes:
+        """The chunk with this choice."""
+        return self._head + encode(choice) + self._tail

@@ -1,0 +1,120 @@
+"""The tools of a chat request, and which of them may or must be called.
+
+    {"tools", "tool_choice"} or the deprecated {"functions", "function_call"} --read_tools--> Tools
+
+The deprecated fields are turned into tools, and the answer is in their kind (`Tools.legacy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.options import Settings
+from ..base import Payload
+from ..common.fields import Object, Text, Tree, meet_unknown
+
+__all__ = ["TOOLS", "Tools", "read_tools"]
+
+
+TOOLS = 1024
+"""Tools in one request. OpenAI's limit is 128."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What may be called."""
+
+    tools: tuple[dict[str, Any], ...] = ()
+    choice: str | None = None
+    """auto or required; None without tools, and where none may be called."""
+    function: str | None = None
+    """The name of the one that must be called."""
+    legacy: bool = False
+    """Whether they were given as functions."""
+
+
+def read_tools(payload: Payload, settings: Settings) -> Tools:
+    """The tools that a conversation carries; raises RequestError, naming the place."""
+    legacy = [name for name in ("functions", "function_call") if payload.get(name) is not None]
+    modern = [name for name in ("tools", "tool_choice") if payload.get(name) is not None]
+    if legacy and modern:
+        raise ParameterError(f"{legacy[0]}: goes not with {modern[0]}, expected one of them", legacy[0])
+    list_name, choice_name = ("functions", "function_call") if legacy else ("tools", "tool_choice")
+    given = payload.get(list_name)
+    if given is None:
+        given = []
+    if not isinstance(given, list):
+        raise PayloadError.of(list_name, given, f"a list of {list_name}")
+    if len(given) > TOOLS:
+        raise ParameterError(f"{list_name}: expected at most {TOOLS}, got {len(given)}", list_name)
+    read = _function_tool if legacy else _tool
+    tools = tuple(read(one, f"{list_name}[{index}]", settings) for index, one in enumerate(given))
+    names = [tool["function"]["name"] for tool in tools]
+    choice, function = _choice(payload.get(choice_name), choice_name, names)
+    if choice == "none" or not tools:
+        return Tools(legacy=bool(legacy))
+    return Tools(tools, choice, function, bool(legacy))
+
+
+def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | None]:
+    """none, auto or required, and the name that is forced."""
+    words = ("none", "auto") if place == "function_call" else ("none", "auto", "required")
+    expected = "one of " + ", ".join(words) + ", or an object with a function's name"
+    if given is None:
+        return "auto", None
+    if isinstance(given, str):
+        if given not in words:
+            raise ParameterError.of(place, given, expected)
+        if given == "required" and not names:
+            raise ParameterError(f"{place}: 'required' goes with tools only, and there are none", place)
+        return given, None
+    if not isinstance(given, dict):
+        raise PayloadError.of(place, given, expected)
+    choice: dict[str, Any] = given
+    if place == "tool_choice":
+        kind = choice.get("type")
+        if kind != "function":
+            raise UnsupportedError.of(f"{place}.type", kind, "'function'")
+        place += ".function"
+        choice = Object().read(place, choice.get("function"))
+    name = Text().read(f"{place}.name", choice.get("name"))
+    if name not in names:
+        raise ParameterError.of(f"{place}.name", name, "the name of one of the functions that are given")
+    return "required", name
+
+
+TOOL_FIELDS = ("type", "function", "cache_control")
+FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
+
+
+def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
+    tool = Object().read(place, given)
+    kind = tool.get("type")
+    if kind != "function":
+        refused = UnsupportedError if isinstance(kind, str) else PayloadError
+        raise refused.of(f"{place}.type", kind, "'function'")
+    for name in tool:
+        if name not in TOOL_FIELDS:
+            meet_unknown(name, TOOL_FIELDS, settings, "tools[].")
+    return _function_tool(tool.get("function"), f"{place}.function", settings)
+
+
+def _function_tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
+    function = Object().read(place, given)
+    name = Text().read(f"{place}.name", function.get("name"))
+    if not name:
+        raise ParameterError.of(f"{place}.name", name, "a non-empty string")
+    read: dict[str, Any] = {"name": name}
+    if function.get("description") is not None:
+        read["description"] = Text().read(f"{place}.description", function["description"])
+    if function.get("parameters") is not None:
+        read["parameters"] = Tree().read(f"{place}.parameters", function["parameters"])
+    if function.get("strict") is not None and not isinstance(function["strict"], bool):
+        raise PayloadError.of(f"{place}.strict", function["strict"], "true or false")
+    for key in function:
+        if key not in FUNCTION_FIELDS:
+            meet_unknown(key, FUNCTION_FIELDS, settings, "tools[].function.")
+    return {"type": "function", "function": read}

@@ -1,0 +1,125 @@
+"""The dialect of Hugging Face's Text Generation Inference (TGI): LMI's bodies, answered as TGI does.
+
+    parameters.py   what `parameters` may hold and what it means
+    reply.py        the answers
+    info.py         GET /info
+
+With `option.tgi_compat` every body with `inputs` is TGI's (specs 002, Response with TGI compatibility). The local
+server has TGI's own routes in any case. There /generate is whole and /generate_stream streams; elsewhere `stream`
+decides. An error is `{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent
+yet (wire-decisions: LMI, TGI compat).
+
+Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false unless told (specs 002,
+GenerationParameters); the last line of a stream has its details unless `details` is false.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from ...model.errors import LmiError, UnsupportedError
+from ...model.generation import Generation, Sampling
+from ...model.options import Settings
+from ..base import Answer, Call, Payload, Request, Route, encode
+from ..lmi import framing_of, inputs_of, parameters_of, refuse_what_is_to_come, stream_of
+from ..lmi.reply import EVENTS, Framing
+from .bodies import error_body
+from .info import info_page
+from .openapi import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
+from .parameters import BEST_OF, read_parameters
+from .reply import Shape, StreamReply, WholeReply
+
+__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "tgi"
+MARK: str = "inputs"
+
+WHOLE_PATH = "/generate"
+STREAM_PATH = "/generate_stream"
+COMPAT_PATH = "/"
+OWN_PATHS = (WHOLE_PATH, STREAM_PATH, COMPAT_PATH)
+
+ROUTES: tuple[Route, ...] = (
+    Route(WHOLE_PATH, described=TGI_WHOLE),
+    Route(STREAM_PATH, described=TGI_STREAM),
+    Route(COMPAT_PATH, described=TGI_COMPAT),
+    Route("/info", ("GET",), page=info_page, described=TGI_INFO),
+)
+DESCRIBED = (TGI,)
+
+SEED_BITS = 53
+"""Of a seed that is drawn: what every JSON reader holds."""
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether there are `inputs` and the endpoint is to answer them as TGI does."""
+    return settings.tgi_compat and not settings.embeds and "inputs" in payload
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+    """One generation, answered whole or as a stream."""
+    refuse_what_is_to_come(payload, request)
+    inputs = inputs_of(payload)
+    framing = _framing(payload, request, settings)
+    parameters = read_parameters(parameters_of(payload, settings), settings)
+    sampling = parameters.sampling
+    if framing is None:
+        details = parameters.details or parameters.prefill is not None
+    elif parameters.prefill is not None:
+        shown = parameters.prefill_field
+        raise UnsupportedError(f"{shown}: goes not with streaming, expected one of them", shown)
+    elif sampling["n"] > 1:
+        raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that goes with streaming")
+    else:
+        details = parameters.details is not False
+    if parameters.samples and details and sampling["seed"] is None:
+        # The details tell the seed, as one that gives the same answer again.
+        sampling["seed"] = secrets.randbits(SEED_BITS)
+    shows_tokens = framing is not None or details
+    # Only where the answer shows them or the best one is to be found, for they cost speed.
+    logprobs = parameters.top_n_tokens if shows_tokens else 0 if sampling["n"] > 1 else None
+    shape = Shape(
+        inputs=inputs,
+        details=details,
+        return_full_text=parameters.return_full_text,
+        seed=sampling["seed"] if parameters.samples else None,
+        top=parameters.top_n_tokens > 0,
+        prompt_top=bool(parameters.prefill),
+        echo=request.path not in OWN_PATHS,
+        array=request.path != WHOLE_PATH,
+    )
+    generation = Generation(
+        request_id=request.request_id,
+        prompt=inputs,
+        sampling=Sampling(
+            **sampling,
+            logprobs=logprobs,
+            prompt_logprobs=parameters.prefill,
+        ),
+        stream=framing is not None,
+        tokens=shows_tokens,
+        # Special tokens are shown as what they are.
+        token_bytes=shows_tokens,
+        # TGI refuses a prompt that with max_new_tokens exceeds the context.
+        overflow="refuse",
+        prompt_field="inputs",
+    )
+    return Call((generation,), WholeReply(shape) if framing is None else StreamReply(shape, framing=framing))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    """The error as JSON, with its status."""
+    status, body = error_body(error)
+    return Answer(encode(body), status, failure=error)
+
+
+def _framing(payload: Payload, request: Request, settings: Settings) -> Framing | None:
+    """How the answer is streamed; None: whole. TGI's own routes know no output_formatter."""
+    if request.path == WHOLE_PATH:
+        return None
+    if request.path == STREAM_PATH:
+        return EVENTS
+    stream = stream_of(payload)
+    if request.path == COMPAT_PATH:
+        return EVENTS if stream else None
+    return framing_of(stream, settings, EVENTS)

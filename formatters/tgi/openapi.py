@@ -1,0 +1,46 @@
+"""What TGI's dialect takes and gives, for /openapi.json."""
+
+from __future__ import annotations
+
+from ...model.options import Settings
+from ..base import JSON, JSON_LINES, SSE, Described, JsonSchema
+from ..common.schemas import FILLED
+from ..lmi.bodies import UnreadableBody
+from ..lmi.openapi import inputs_schema
+from .bodies import ErrorBody, StreamLine, WholeBody
+from .info import Info
+from .parameters import ROWS
+
+__all__ = ["TGI", "TGI_COMPAT", "TGI_INFO", "TGI_STREAM", "TGI_WHOLE"]
+
+
+def _tgi_request(settings: Settings) -> JsonSchema:
+    return inputs_schema(FILLED, ROWS.values())
+
+
+def _tgi_own(settings: Settings) -> JsonSchema:
+    """Where the path tells whether the answer is streamed, `stream` means nothing."""
+    return inputs_schema(FILLED, ROWS.values(), {})
+
+
+TGI_ERRORS = {JSON: (ErrorBody,)}
+TGI_LINES = (StreamLine, ErrorBody)
+WHOLE = list[WholeBody]
+
+TGI = Described(
+    "Generated text in TGI's form, whole or as a stream",
+    _tgi_request,
+    {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
+    # A body of which nobody can tell the dialect is refused in LMI's form.
+    {JSON: (ErrorBody, UnreadableBody)},
+    serves=lambda settings: settings.tgi_compat and not settings.embeds,
+)
+TGI_WHOLE = Described("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
+TGI_STREAM = Described("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)
+TGI_COMPAT = Described(
+    "Generated text as TGI's / gives it, whole or as a stream",
+    _tgi_request,
+    {JSON: (WHOLE,), SSE: TGI_LINES},
+    TGI_ERRORS,
+)
+TGI_INFO = Described("The model and its limits", answers={JSON: (Info,)}, errors=TGI_ERRORS)

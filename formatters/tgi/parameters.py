@@ -1,0 +1,127 @@
+"""TGI's `parameters` object: LMI's table with TGI's own rows over it, and what is made of it.
+
+An endpoint in TGI's dialect is an LMI endpoint still, so that what only LMI knows (`stop_sequences`, `min_p`) is taken
+too. Where both know a name, its range and its default are TGI's (text-generation-inference, router/src/validation.rs),
+but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p 1, top_k 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import ParameterError
+from ...model.generation import Guide, Sampling
+from ...model.options import Settings
+from ..base import JsonSchema
+from ..common.fields import Boolean, Integer, Number, Object, Parameter, Text, Texts, read_rows
+from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
+from ..openai.guides import json_guide, regex_guide
+from ..openai.parameters import TOP_LOGPROBS
+
+__all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
+
+MAX_BEST_OF = 16
+"""The most sequences to choose from; GET /info tells it. TGI's own limit is 2 unless an endpoint sets another."""
+
+
+GRAMMARS = ("json", "json_object", "regex", "json_schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {
+            "type": "object",
+            "properties": {"type": {"enum": [*GRAMMARS]}, "value": {"type": ["object", "string"]}},
+            "required": ["type", "value"],
+        }
+
+    def read(self, name: str, given: Any) -> Guide:
+        grammar = Object().read(name, given)
+        kind = Text(GRAMMARS).read(f"{name}.type", grammar.get("type"))
+        shown, value = f"{name}.value", grammar.get("value")
+        if kind == "regex":
+            return Guide(regex=regex_guide(shown, value).regex, field=name)
+        if kind == "json_schema":
+            shown, value = f"{shown}.schema", Object().read(shown, value).get("schema")
+        return Guide(json_schema=json_guide(shown, value).json_schema, field=name)
+
+
+ROWS = {row.name: row for row in TABLE} | {
+    row.name: row
+    for row in (
+        # All of the sequences are part of the answer.
+        Parameter("best_of", Integer(1, MAX_BEST_OF), 1, "n"),
+        Parameter("n", Integer(1), 1, only=True),
+        Parameter("num_beams", Integer(1), 1, only=True),
+        Parameter("do_sample", Boolean(), False, "do_sample"),
+        Parameter("temperature", Number(0, 100, above=True), 1.0, "temperature"),
+        Parameter("seed", Integer(0), None, "seed"),
+        # The rest of the context.
+        Parameter("max_new_tokens", Integer(1), None, "max_tokens"),
+        Parameter("stop", Texts(), (), "stop"),
+        # TGI's text ends with the stop string.
+        Parameter("include_stop_str_in_output", Boolean(), True, "include_stop"),
+        Parameter("details", Boolean(), None, "details"),
+        Parameter("top_n_tokens", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
+        # LMI's name of it.
+        Parameter("logprobs", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
+        Parameter("grammar", Grammar(), None, "guide"),
+    )
+}
+
+DEFAULTS: dict[str, Any] = {row.key: row.default for row in ROWS.values() if row.key}
+SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS)
+BEST_OF = "parameters.best_of"
+WARPERS = ("temperature", *CHOICE_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """`parameters`, read."""
+
+    sampling: dict[str, Any]
+    """Fields of Sampling, but for what depends on the answer (SHOWN_KEYS)."""
+    samples: bool
+    """Whether tokens are drawn."""
+    details: bool | None
+    """None: nothing is said."""
+    prefill: int | None
+    """How many of the likeliest tokens are shown of each of the prompt's; None: the prompt's are not shown."""
+    prefill_field: str
+    """What asks for them."""
+    top_n_tokens: int
+    return_full_text: bool
+
+
+def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
+    """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
+    values, names = read_rows(given, ROWS, settings, "parameters.")
+    most = values["max_tokens"]
+    if most is not None and values["min_tokens"] > most:
+        expected = f"an integer up to max_new_tokens, {most}"
+        raise ParameterError.of(names["min_tokens"], values["min_tokens"], expected)
+    # Its clients always send do_sample, false unless told: anything else that only matters to sampling asks for it too
+    # (server/text_generation_server/utils/tokens.py, has_warpers).
+    samples = values["do_sample"] or any(values[key] != DEFAULTS[key] for key in WARPERS)
+    if not samples:
+        values["temperature"] = 0.0
+    if values["n"] > 1:
+        if not samples:
+            raise ParameterError.of(BEST_OF, values["n"], "1 where no tokens are drawn (do_sample is false)")
+        if values["seed"] is not None:
+            raise ParameterError(f"{names['seed']}: goes not with best_of above 1, expected one of them", names["seed"])
+    return Parameters(
+        sampling={key: values[key] for key in SAMPLING_KEYS},
+        samples=samples,
+        details=values["details"],
+        prefill=prefill_of(values),
+        prefill_field=names.get("prompt_logprobs") or names.get("decoder_input_details", ""),
+        top_n_tokens=values["top_n_tokens"],
+        return_full_text=values["return_full_text"],
+    )
