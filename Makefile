@@ -140,11 +140,11 @@ audit: | $(UV)
 kills: export LMI_KILL_ROUNDS := 10
 kills: export HF_HUB_OFFLINE := 1
 kills: $(MAIN) $(DEMO)/serving.properties
-	@.venv/bin/pytest tests/test_engine_death.py -k killing $(ARGS)
+	@.venv/bin/pytest tests/robustness/test_engine_death.py -k killing $(ARGS)
 
 bench: export HF_HUB_OFFLINE := 1
 bench: $(MAIN) $(DEMO)/serving.properties
-	@.venv/bin/python -m tests.djl.bench $(DEMO) -o $(CACHE)/bench $(ARGS)
+	@.venv/bin/python -m tests.bench.make_bench $(DEMO) -o $(CACHE)/bench $(ARGS)
 
 # Files that pytest does not collect unless they are named.
 microbench: $(MAIN) $(DEMO)/serving.properties

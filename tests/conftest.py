@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .djl import hosting
-from .endpoints import Host, Server, model_directory, start
+from .kit.djl import hosting
+from .kit.hosts import Host, Server, model_directory, start
+from .kit.paths import CACHE
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
-
-CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
 
 @pytest.fixture(scope="session")

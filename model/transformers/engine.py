@@ -3,7 +3,7 @@
     Generation --prepare--> prompt ids, a Chooser for each sequence --add--> rows of the rolling batch
     Row --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
 
-What it does with each field of Sampling (tests/test_transformers_engine.py has an effect of each):
+What it does with each field of Sampling (tests/model/transformers/test_engine.py has an effect of each):
 
 | field | |
 | --- | --- |

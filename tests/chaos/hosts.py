@@ -14,9 +14,9 @@ import psutil
 
 from lmi.handler.bench_cpu import memory
 
-from ..djl.hosting import DjlHost, HostError
-from ..djl.lockout import locked_out
-from ..endpoints import Host, engine_process, model_directory, start
+from ..kit.djl.hosting import DjlHost, HostError
+from ..kit.djl.lockout import locked_out
+from ..kit.hosts import Host, engine_process, model_directory, start
 from . import probe
 from .storm import Fault
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ..djl import hosting
-from ..endpoints import Host, Server, engine_process, eventually
+from ..kit.djl import hosting
+from ..kit.hosts import Host, Server, engine_process, eventually
 from .cases import KINDS, pool
 from .hosts import Victim
 from .run import LIMITS, run

@@ -23,8 +23,8 @@ from lmi.handler.bench_work import CHAT_STREAM, WORKLOADS, Measured, Timed, Work
 from lmi.handler.commands.cli import main
 from lmi.model.errors import OptionError
 
-from ..djl import hosting
-from ..endpoints import Host, eventually
+from ..kit.djl import hosting
+from ..kit.hosts import Host, eventually
 from .hosts import Victim
 
 pytestmark = pytest.mark.once
@@ -220,7 +220,7 @@ def test_a_server_that_keeps_or_loses_something(
     fault: str, limit: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lmi.handler.bench.soak", partial(soak, rest=0.1))
-    server = shlex.join([sys.executable, "-m", "tests.bench_server", fault])
+    server = shlex.join([sys.executable, "-m", "tests.bench.server", fault])
     command = ["bench", "--host", f"there={server}", "--soak", "600", "--tokens", "4", "--connections", "1,4"]
     code = 0
     try:

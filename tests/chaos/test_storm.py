@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ..djl.lockout import locked_out
+from ..kit.djl.lockout import locked_out
 from .answers import Seen
 from .cases import KINDS, pool
 from .storm import Fault, Outcome, Result, Storm

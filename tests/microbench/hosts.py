@@ -17,7 +17,7 @@ from typing import Any
 
 from lmi.handler.server.app import application
 
-from ..djl.hosting import djl_python_path
+from ..kit.djl.hosting import djl_python_path
 from .path import SEQUENCES, TOKENS, TokenPath, requests_of
 from .standin import numbers
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ..djl import hosting
+from ..kit.djl import hosting
 from . import hosts
 from .path import BODIES, OURS, SEQUENCES, TOKENS, TokenPath, ours
 from .replies import REQUESTS, reply_cost

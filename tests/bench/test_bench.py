@@ -1,0 +1,483 @@
+"""`lmi bench`: what it reads in answers, and a small run of it against real layers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lmi.handler.bench_cpu import OTHERS, measured
+from lmi.handler.bench_load import Answered, run_load
+from lmi.handler.bench_report import idle_table, notes, ratios, summary, table, write_json
+from lmi.handler.bench_startup import stages_in, startup, startup_table
+from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
+from lmi.handler.commands.cli import main
+from lmi.model.errors import OptionError
+
+from ..kit.hosts import Host, Server, model_directory
+
+HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+LINE = b'{"token":{"id":1}}\n'
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def test_a_body_in_chunks_that_arrive_torn() -> None:
+    sent = HEAD + chunk(LINE) + chunk(LINE * 2) + b"0\r\n\r\n"
+    for size in (1, 7, 40, len(sent)):
+        pieces = [sent[start : start + size] for start in range(0, len(sent), size)]
+        answer = Answered(0, 0.0, [(float(number), piece) for number, piece in enumerate(pieces)])
+        assert answer.status == 200
+        assert answer.body() == LINE * 3
+
+
+def test_times_of_records_that_arrive_together() -> None:
+    answer = Answered(0, 1.0, [(2.0, HEAD), (3.0, chunk(LINE)), (5.0, chunk(LINE) + chunk(LINE))])
+    assert answer.times(TOKEN) == [3.0, 5.0, 5.0]
+
+
+def test_times_of_records_that_arrive_torn() -> None:
+    sent = HEAD + chunk(LINE) + chunk(LINE)
+    bytewise = Answered(0, 0.0, [(float(at), sent[at : at + 1]) for at in range(len(sent))])
+    ends = [sent.index(b'{"token":{') + 9, sent.rindex(b'{"token":{') + 9]
+    assert bytewise.times(TOKEN) == [float(end) for end in ends]
+
+
+def test_records_of_other_servers() -> None:
+    """TGI's lines begin with the index."""
+    lines = b'data:{"index":1,"token":{"id":2,"text":"\\"token\\":{"}}\n\n{"generated_text":"a", "token": {"id":3}}'
+    assert len(TOKEN.findall(lines)) == 2
+
+
+def test_a_chunk_that_has_only_a_role_is_not_the_first_text() -> None:
+    role, text = b'{"delta":{"role":"assistant","content":""}}', b'{"delta":{"content":"\\"content\\":"}}'
+    assert [len(CONTENT.findall(one)) for one in (role, text, b'{"delta": {"content": "a"}}')] == [0, 1, 1]
+
+
+@contextmanager
+def server(answers: Sequence[bytes], *, close: bool = False) -> Iterator[str]:
+    """Answers every request with the same pieces, each in a write of its own; with `close`, one a connection."""
+    loop = asyncio.new_event_loop()
+    ready: list[asyncio.Server] = []
+    up = threading.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                await reader.readexactly(length)
+                for piece in answers:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                if close:
+                    return
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        ready.append(loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", 0)))
+        up.set()
+        loop.run_forever()
+        ready[0].close()
+        loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    up.wait()
+    try:
+        yield f"http://127.0.0.1:{ready[0].sockets[0].getsockname()[1]}/invocations"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_the_load_generator_finds_the_end_of_every_answer(size: int) -> None:
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nwhole\n"
+    chunked = HEAD + chunk(LINE) * 3 + b"0\r\n\r\n"
+    empty = HEAD + b"0\r\n\r\n"
+    for sent, body in ((whole, b"whole\n"), (chunked, LINE * 3), (empty, b"")):
+        with server([sent[start : start + size] for start in range(0, len(sent), size)]) as url:
+            load = run_load(url, [{"number": number} for number in range(7)], 3)
+        assert [answer.number for answer in load.answers] == list(range(7))
+        assert {answer.body() for answer in load.answers} == {body}
+        assert load.seconds > 0
+
+
+def test_a_server_that_ends_the_connection_with_each_answer() -> None:
+    for head in (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"):
+        with server([head + b"whole\n"], close=True) as url:
+            load = run_load(url, [{"number": number} for number in range(5)], 2)
+        assert [answer.body() for answer in load.answers] == [b"whole\n"] * 5
+
+
+def test_a_connection_that_ends_within_an_answer() -> None:
+    with server([HEAD, chunk(LINE)], close=True) as url, pytest.raises(ConnectionError, match="in the middle of an"):
+        run_load(url, [{}], 1)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "127.0.0.1:8080", "http:///invocations"])
+def test_a_url_that_cannot_be_meant(url: str) -> None:
+    with pytest.raises(OptionError, match="--url: expected a URL that begins with http:// or https://"):
+        run_load(url, [{}], 1)
+
+
+LMI, LMI_WHOLE, CHAT, CHAT_WHOLE = (workload.tokens for workload in WORKLOADS)
+CHUNK = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "body", "expected"),
+    [
+        (LMI, LINE * 3, 3),
+        (LMI, b"data: " + LINE + b"\n", 1),
+        (LMI, LINE + b'{"token":{"id":-1},"generated_text":"","error":"lost"}\n', 1),
+        (LMI, LINE + b'{"error":"lost","code":424}', 1),
+        (LMI, LINE + LINE[:-5], 1),
+        (LMI_WHOLE, b'{"generated_text":"text"}', 5),
+        (LMI_WHOLE, b'{"generated_text":"","error":"lost"}', 0),
+        (LMI_WHOLE, b'{"generated_text":"te', 0),
+        (CHAT, CHUNK * 2 + COUNTED + DONE, 3),
+        (CHAT, CHUNK * 2 + DONE, 2),
+        (CHAT, CHUNK * 2 + COUNTED, 0),
+        (CHAT, CHUNK[:20] + COUNTED + DONE, 0),
+        (CHAT_WHOLE, b'{"usage":{"completion_tokens":4}}', 4),
+        (CHAT_WHOLE, b'{"error":{"message":"lost"}}', 0),
+        (CHAT_WHOLE, b"", 0),
+    ],
+)
+def test_tokens_that_an_answer_says_it_has(tokens: Callable[[bytes, int], int], body: bytes, expected: int) -> None:
+    assert tokens(body, 5) == expected
+
+
+def run(layer: str, rate: int, connections: int = 1, repeat: int = 0, generator: float = 0.5) -> Figures:
+    answers = [Timed(0.0, [0.5, 0.6, 0.8], rate - 1, "a"), Timed(0.0, [0.7], rate, "b")]
+    made = Measured(
+        layer=layer,
+        workload=WORKLOADS[0],
+        connections=connections,
+        asked=rate,
+        answers=answers,
+        seconds=2.0,
+        cpu={"engine core": 1.0, "load generator": generator, "others": 0.6},
+    )
+    return figures(made, repeat=repeat)
+
+
+def test_figures() -> None:
+    one = run("x", 100)
+    assert (one.tokens, one.lost, one.rate, one.requests) == (199, 1, 99.5, 2)
+    assert one.ttft == (0.7, 0.7)
+    assert one.gap == pytest.approx((0.2, 0.2))
+    assert (one.cpu, one.generator, one.others) == ({"engine core": 1.0, "load generator": 0.5}, 0.25, 0.3)
+    assert quantile([], 0.5) == 0
+    assert quantile([3, 1, 2], 0.5) == 2
+    assert quantile(range(100), 0.99) == 99
+
+
+def test_ratios_are_medians_of_pairs() -> None:
+    # The machine is three times as fast in the second repeat: each layer is compared with its neighbour only.
+    rates = {"engine alone": (100, 300, 200), "server": (90, 150, 160)}
+    runs = [run(layer, rate, repeat=at) for layer, given in rates.items() for at, rate in enumerate(given)]
+    lines = table(runs).splitlines()
+    assert len({line.count("|") for line in lines}) == 1
+    first, second = (line.split(" | ") for line in lines[2:])
+    assert first[1:5] == ["1", "engine alone", "200", "1.00 (1.00-1.00)"]
+    assert second[1:5] == ["1", "server", "150", "0.80 (0.50-0.90)"]
+    assert second[-3:-1] == ["engine core 3.344", "25 %"]
+    assert second[-1] == "3 |"
+
+
+def test_the_summary_compares_layers_and_numbers_of_connections() -> None:
+    rates = {1: (100, 80), 64: (1000, 900), 256: (1000, 720)}
+    runs = [
+        run(layer, rate, number)
+        for number, both in rates.items()
+        for layer, rate in zip(("engine alone", "server"), both, strict=True)
+    ]
+    name = WORKLOADS[0].name
+    assert summary(runs).split("\n\n") == [
+        f"| ratio to engine alone, 1 connections | {name} |\n| --- | --- |\n| server | 0.80 |",
+        f"| ratio to engine alone, 64 connections | {name} |\n| --- | --- |\n| server | 0.90 |",
+        f"| ratio to engine alone, 256 connections | {name} |\n| --- | --- |\n| server | 0.72 |",
+        (
+            f"| rate at 256 connections to that at 64 | {name} |\n| --- | --- |\n"
+            "| engine alone | 1.00 |\n| server | 0.80 |"
+        ),
+    ]
+
+
+def test_what_was_measured_once_is_compared_with_nothing() -> None:
+    name = WORKLOADS[0].name
+    server = [run("server", 900, number) for number in (1, 64)]
+    assert summary(server) == f"| rate at 64 connections to that at 1 | {name} |\n| --- | --- |\n| server | 1.00 |"
+    assert summary(server[:1]) == ""
+    both = [run("engine alone", 1000, 64), *server[1:]]
+    assert summary(both) == f"| ratio to engine alone, 64 connections | {name} |\n| --- | --- |\n| server | 0.90 |"
+
+
+def test_a_load_generator_that_is_too_busy_is_told_of(tmp_path: Path) -> None:
+    idle, busy = run("server", 100, 1, generator=1.6), run("server", 100, 64, generator=1.8)
+    assert (idle.generator_bound, busy.generator_bound) == (False, True)
+    (warning,) = [note for note in notes([idle, busy]) if note.startswith("WARNING")]
+    assert "used more than 85 % of the one core that it can use in 1 of 2 runs" in warning
+    assert warning.endswith(f"measured there: server, {WORKLOADS[0].name}, 64 connections (90 % at most).")
+    assert len(notes([idle])) == 1
+    write_json(tmp_path / "result.json", [idle, busy], {}, {})
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["generator_bound"] is True
+    assert result["ratios"] == ratios([idle, busy])
+    assert [(one["generator"], one["generator_bound"]) for one in result["runs"]] == [(0.8, False), (0.9, True)]
+
+
+def test_ratios_in_the_json() -> None:
+    rates = {"engine alone": {1: (100, 300, 200), 64: (1000,)}, "server": {1: (90, 150, 160), 64: (900,)}}
+    runs = [
+        run(layer, rate, number, at)
+        for layer, given in rates.items()
+        for number, several in given.items()
+        for at, rate in enumerate(several)
+    ]
+    alone, _, server, more = ratios(runs)
+    assert (alone["ratio"], alone["to"], alone["more_ttft"], alone["gap_ratio"]) == (1.0, "engine alone", 0.0, 1.0)
+    assert (server["layer"], server["workload"], server["connections"]) == ("server", WORKLOADS[0].name, 1)
+    assert server["ratio"] == pytest.approx(0.8, abs=0.001)
+    assert server["all"] == pytest.approx([0.9, 0.5, 0.8], abs=0.005)
+    assert "fewer_connections" not in server
+    assert more["ratio"] == pytest.approx(0.9, abs=0.001)
+    assert more["fewer_connections"] == 1
+    assert more["ratio_to_fewer_connections"] == pytest.approx(10, rel=0.01)
+    assert "ratio" not in ratios([run("engine alone", 100, 1), run("server", 90, 64)])[1]
+
+
+def test_cpu_time_of_processes() -> None:
+    burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=subprocess.PIPE) as child:
+        with measured([child.pid]) as used:
+            time.sleep(0.01)
+            deadline = time.monotonic() + 60
+            while sum(psutil.Process(child.pid).cpu_times()[:2]) < 0.3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        with measured([child.pid], [os.getpid()]) as idle:
+            time.sleep(0.2)
+        assert child.stdin is not None
+        child.stdin.close()
+    assert set(used) == {"host", OTHERS}
+    assert used["host"] >= 0.2
+    assert idle.get("host", 0.0) <= 0.05
+    assert idle_table({"server": {"worker": 0.004}, "other": {}}).splitlines()[2:] == [
+        "| server | worker 0.40 |",
+        "| other | 0.00 |",
+    ]
+
+
+def test_prompts_differ_from_their_first_token_on() -> None:
+    made = prompts(100, 50)
+    assert len({prompt[:6] for prompt in made}) == 100
+    assert len({len(prompt) for prompt in made}) == 1
+
+
+PROGRAM = str(Path(sys.executable).parent / "lmi")
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [PROGRAM, "bench", *arguments, "--tokens", "12", "--rounds", "1"]
+    return subprocess.run(
+        [*command, "--repeat", "1", "--connections", "1,4"], capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+@pytest.mark.engine
+def test_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
+    done = bench("--layers", "", "--url", f"there={host.url}/invocations", "-o", str(tmp_path / "result"))
+    assert done.returncode == 0, done.stderr
+    runs = json.loads((tmp_path / "result.json").read_text())["runs"]
+    assert [(one["workload"], one["connections"]) for one in runs] == [
+        (workload.name, number) for workload in WORKLOADS for number in (1, 4)
+    ]
+    assert all(one["lost"] == 0 and one["tokens"] == 12 * one["requests"] for one in runs)
+    assert all(one["unproven"] == 0 for one in runs)
+    assert all(0 < one["ttft"][0] <= one["ttft"][1] for one in runs)
+    assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.count("| there |") == len(runs) + done.stdout.count("| rate at 4 connections to that at 1 |")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("host", ["server"], indirect=True)
+def test_one_dialect_of_a_server_that_runs_already(host: Host, tmp_path: Path) -> None:
+    asked = ["--layers", "", "--url", f"{host.url}/v1/chat/completions", "--dialect", "openai", "--model", "demo"]
+    done = bench(*asked, "-o", str(tmp_path / "result"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [one["workload"] for one in result["runs"]] == ["chat stream", "chat stream", "chat whole", "chat whole"]
+    assert (result["lost"], result["unproven"]) == (0, 0)
+    # This path takes no other dialect.
+    assert bench(*asked[:4], "--dialect", "lmi").returncode == 1
+
+
+@pytest.mark.engine
+def test_a_host_tells_how_its_start_went(host: Host) -> None:
+    log = host.log_text()
+    ours, engines = stages_in(log, "ready after [^:]*: "), stages_in(log, "the engine's process: ")
+    if isinstance(host, Server):
+        # The engine's process starts before code of the user's is looked for: beside it, nothing takes time of its own.
+        assert list(ours) == ["imports, options", "engine's process"]
+    else:
+        assert list(ours) == ["djl_python", "imports, options", "code of the user's", "engine's process"]
+    assert list(engines) == [
+        "interpreter, imports of ours",
+        "settings",
+        "import vllm",
+        "options",
+        "vLLM's configuration",
+        "vLLM's engine",
+        "vLLM's parsers",
+        "tokenizer, templates",
+    ]
+    assert sum(engines.values()) == pytest.approx(ours["engine's process"], rel=0.2)
+
+
+SERVER = """
+import http.server, time
+class Ping(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+served = http.server.HTTPServer(("127.0.0.1", 0), Ping)
+print("INFO::x ready after 9.00 s: imports, options 0.01, code of the user's 0.00, engine's process 0.03")
+print("INFO::x the engine's process: interpreter, imports of ours 0.01, vLLM's engine 0.02, tokenizer, templates 0.00")
+print("Loading weights took 0.25 seconds")
+print(f"http://127.0.0.1:{served.server_port}", flush=True)
+served.serve_forever()
+"""
+
+
+def test_start_up_by_stages(tmp_path: Path) -> None:
+    found = startup([sys.executable, "-c", SERVER], tmp_path / "log")
+    assert found.pop("total") - found.pop("server up") == pytest.approx(0.04)
+    assert found.pop("spawn, messages") == pytest.approx(0.0)
+    assert found == {
+        "host: imports, options": 0.01,
+        "host: code of the user's": 0.0,
+        "engine: interpreter, imports of ours": 0.01,
+        "engine: vLLM's engine": 0.02,
+        "of it: weights": 0.25,
+        "engine: tokenizer, templates": 0.0,
+    }
+    assert "host's own" in startup([sys.executable, "-c", SERVER], tmp_path / "log", ours=False)
+
+
+def test_start_up_of_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With totals and shares, as the local server's."""
+    host = shlex.join([sys.executable, "-c", SERVER])
+    main(["bench", "--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "there:"
+    assert [line.split(" | ")[0] for line in lines[4:]] == [
+        "| host: imports, options",
+        "| host: code of the user's",
+        "| spawn, messages",
+        "| engine: interpreter, imports of ours",
+        "| engine: vLLM's engine",
+        "| of it: weights",
+        "| engine: tokenizer, templates",
+        "| host's own",
+        "| total",
+        "| all of ours",
+    ]
+    starts = json.loads((tmp_path / "result.json").read_text())["starts"]["there"]
+    assert [start["total"] > 0 for start in starts] == [True, True]
+
+
+def test_what_is_ours_of_a_start() -> None:
+    starts = [
+        {"engine: import vllm": 1.0, "engine: tokenizer, templates": 0.04, "server up": seconds, "total": 2.0}
+        for seconds in (0.1, 0.3, 0.2)
+    ]
+    assert startup_table(starts).splitlines()[2:] == [
+        "| engine: import vllm | 1.00 | 50.0 |  |",
+        "| engine: tokenizer, templates | 0.04 | 2.0 | ours |",
+        "| server up | 0.20 | 10.0 | **ours, above 2 %** |",
+        "| total | 2.00 | 100.0 |  |",
+        "| all of ours | 0.24 | 12.0 |  |",
+    ]
+
+
+def test_what_was_started_ends_with_the_bench(tmp_path: Path) -> None:
+    command = "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(300)"
+    note = tmp_path / "pid"
+    host = shlex.join([sys.executable, "-c", command, str(note)])
+    with subprocess.Popen(
+        [PROGRAM, "bench", "--layers", "", "--host", f"x={host}"], stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        server_pid = int(note.read_text())
+        running.terminate()
+        assert running.wait(60) == 143
+    assert not psutil.pid_exists(server_pid)
+
+
+@pytest.mark.engine
+def test_the_engine_alone_and_the_core(demo_model: Path, tmp_path: Path) -> None:
+    directory = model_directory(demo_model, tmp_path / "model", {})
+    asked = ["--layers", "engine,core", "--workload", "LMI whole", "--workload", "chat stream", "--together"]
+    done = bench(str(directory), *asked, "--idle", "1", "-o", str(tmp_path / "result"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    # In turns.
+    assert [(one["workload"], one["connections"], one["layer"]) for one in result["runs"]] == [
+        (workload, number, layer)
+        for workload in ("LMI whole", "chat stream")
+        for number in (1, 4)
+        for layer in ("engine alone", "core, no host")
+    ]
+    assert all((one["lost"], one["unproven"]) == (0, 0) for one in result["runs"])
+    alone, core = result["runs"][-2:]
+    assert set(alone["cpu"]) == {"engine front", "engine core"}
+    assert {"host", "engine process"} <= set(core["cpu"])
+    assert set(result["idle"]) == {"engine alone", "core, no host"}
+    assert "[8/8, 0 min left]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--layers", "moon"], "--layers: expected some of engine, core, server"),
+        ([], "expected a model directory, --host or --url"),
+        (["--layers", ""], "expected a model directory, --host or --url"),
+        (["--url", "http://127.0.0.1:1", "--workload", "none"], "--workload: expected some of LMI stream"),
+        (["--url", "http://127.0.0.1:1", "--connections", "1,x"], "--connections: expected numbers from 1 on"),
+        (["--url", "http://127.0.0.1:1", "--header", "x"], "--header: expected NAME: VALUE, got x"),
+        (["--url", "ftp://127.0.0.1"], "--url: expected a URL that begins with http"),
+        (["--url", "http://127.0.0.1:1"], "Connection refused"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", *arguments])
+    assert ended.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lmi: ")]
+    assert message in line

@@ -1,0 +1,201 @@
+"""`lmi bench` counts the tokens that came: by the answers' texts, whatever their usage says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.handler.bench_work import (
+    CHAT_STREAM,
+    CHAT_WHOLE,
+    LMI_STREAM,
+    LMI_WHOLE,
+    WORKLOADS,
+    Measured,
+    Timed,
+    Workload,
+    arrived,
+    figures,
+    other_form,
+)
+from lmi.handler.commands.cli import main
+
+from .server import faulty
+
+
+def named(value: object) -> str | None:
+    """Of a test's case."""
+    return value.name if isinstance(value, Workload) else None
+
+
+CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+COUNTED = b'data: {"choices":[],"usage":{"completion_tokens":3}}\n\ndata: [DONE]\n\n'
+
+
+@pytest.mark.parametrize(
+    ("workload", "body", "text"),
+    [
+        (LMI_STREAM, b'{"token":{"id":1,"text":"a"}}\n{"token":{"id":2,"text":" b"},"generated_text":"a b"}\n', "a b"),
+        (LMI_STREAM, b'{"token":{"id":1,"text":"a"}}\n{"token":{"id":2,"te', "a"),
+        (LMI_WHOLE, b'{"generated_text":"a b"}', "a b"),
+        (LMI_WHOLE, b"", ""),
+        (CHAT_STREAM, ROLE + CHUNK + b'data: {"choices":[{"delta":{"content":null}}]}\n\n' + CHUNK + COUNTED, "aa"),
+        (CHAT_STREAM, b'data: {"error":{"message":"lost"}}\n\n', ""),
+        (CHAT_WHOLE, b'{"choices":[{"message":{"content":"a b"}}],"usage":{"completion_tokens":2}}', "a b"),
+        (CHAT_WHOLE, b'{"choices":[{"message":{"content":null}}]}', ""),
+    ],
+)
+def test_the_text_of_an_answer(workload: Workload, body: bytes, text: str) -> None:
+    assert workload.text(body) == text
+
+
+def test_the_other_form_of_a_dialect() -> None:
+    assert [other_form(one) for one in WORKLOADS] == [LMI_WHOLE, LMI_STREAM, CHAT_WHOLE, CHAT_STREAM]
+
+
+def timed(text: str, tokens: int = 5) -> Timed:
+    return Timed(0.0, [1.0], tokens, text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        (timed("one two three four five"), "one two three four five", (5, True)),
+        # The usage says five.
+        (timed("one two four five"), "one two three four five", (3, True)),
+        (timed("one two three four fiv"), "one two three four five", (4, True)),
+        (timed(""), "one two three four five", (0, True)),
+        # A broken stream says none.
+        (timed("one two", 0), "one two three four five", (0, True)),
+        (timed("one two three four five", 0), "one two three four five", (0, True)),
+        # Other words, and nothing to compare with.
+        (timed("one two three for ever"), "one two three four five", (5, False)),
+        (timed("one two three four five six"), "one two three four five", (5, False)),
+        (timed("one"), None, (5, False)),
+        (timed("one"), "", (5, False)),
+        (timed(""), "", (5, True)),
+    ],
+)
+def test_what_arrived(answer: Timed, reference: str | None, expected: tuple[int, bool]) -> None:
+    assert arrived(answer, 5, reference) == expected
+
+
+@given(pieces=st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=12), cut=st.data())
+def test_no_piece_of_a_text_can_go_unnoticed(pieces: list[str], cut: st.DataObject) -> None:
+    start = cut.draw(st.integers(0, len(pieces) - 1))
+    end = cut.draw(st.integers(start + 1, len(pieces)))
+    whole, left = "".join(pieces), "".join(pieces[:start] + pieces[end:])
+    asked = len(pieces)
+    tokens, proven = arrived(Timed(0.0, [], asked, left), asked, whole)
+    assert proven
+    assert 0 <= tokens < asked
+    assert arrived(Timed(0.0, [], asked, whole), asked, whole) == (asked, True)
+
+
+def test_a_token_too_many_makes_up_for_none_that_is_missing() -> None:
+    answers = [timed("a", 6), timed("b", 4), timed("c", 5)]
+    run = Measured(layer="x", workload=CHAT_WHOLE, connections=1, asked=5, answers=answers, seconds=1.0, cpu={})
+    assert (figures(run).lost, figures(run).unproven) == (1, 3)
+    # Of references there may be fewer than answers.
+    assert figures(run, ["a", "b"]).unproven == 1
+    lines = Measured(layer="x", workload=LMI_STREAM, connections=1, asked=5, answers=answers, seconds=1.0, cpu={})
+    assert figures(lines).unproven == 0
+    assert figures(lines, ["a", "b", "x"]).unproven == 1
+
+
+def bench(url: str, *arguments: str) -> None:
+    main(["bench", "--url", url, "--tokens", "5", "--rounds", "2", "--repeat", "1", "--connections", "3", *arguments])
+
+
+REQUESTS = 18
+"""Six for each of three connections; half of their prompts have odd numbers."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "workload", "lost"),
+    [
+        ("drop", LMI_STREAM, REQUESTS // 2),
+        # " two" is 4 of 23 characters: a fifth of the tokens, rounded up.
+        ("drop", CHAT_STREAM, REQUESTS // 2),
+        ("cut", LMI_WHOLE, 2 * REQUESTS // 2),
+        ("cut", CHAT_WHOLE, 2 * REQUESTS // 2),
+    ],
+    ids=named,
+)
+def test_a_server_that_loses_tokens(
+    fault: str, workload: Workload, lost: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with faulty(fault) as url, pytest.raises(SystemExit) as ended:
+        bench(url, "--workload", workload.name, "-o", str(tmp_path / "result"))
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert f"{lost} tokens were lost" in printed.err
+    assert f"| {lost} |" in printed.out
+    result = json.loads((tmp_path / "result.json").read_text())
+    (run,) = result["runs"]
+    assert (run["requests"], run["tokens"], run["lost"], run["unproven"]) == (REQUESTS, 5 * REQUESTS - lost, lost, 0)
+    assert (result["lost"], result["unproven"]) == (lost, 0)
+
+
+def test_a_server_that_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty() as url:
+        bench(url, "-o", str(tmp_path / "result"))
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [(run["lost"], run["unproven"], run["tokens"]) for run in result["runs"]] == [(0, 0, 5 * REQUESTS)] * 4
+    assert "360 tokens came and 0 were lost." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("fault", "workload"), [("other", CHAT_WHOLE), ("other", LMI_WHOLE), ("twice", CHAT_STREAM)], ids=named
+)
+def test_answers_with_other_words(fault: str, workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty(fault) as url:
+        bench(url, "--workload", workload.name)
+    assert f"Of {REQUESTS} answers {REQUESTS // 2} have no text to be compared with" in capsys.readouterr().out
+
+
+def test_a_server_without_the_other_form(capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty("plain") as url:
+        bench(url, "--workload", "chat whole")
+    printed = capsys.readouterr()
+    assert f"Of {REQUESTS} answers {REQUESTS} have no text to be compared with" in printed.out
+    assert "nothing to compare the texts of chat whole with" in printed.err
+
+
+@pytest.mark.parametrize("workload", [LMI_STREAM, CHAT_STREAM], ids=named)
+def test_records_that_are_not_known_are_an_error(workload: Workload, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their times would be none: a TTFT of 0."""
+    with faulty("strange") as url, pytest.raises(SystemExit) as ended:
+        bench(url, "--workload", workload.name)
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
+    assert f"{workload.name}: none of 3 answers has what shows its records, {workload.mark.pattern.decode()}" in error
+    assert "the first is" in error
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [("lmi", ["LMI stream, log_prob", "LMI whole"]), ("openai", ["chat stream", "chat whole"])],
+)
+def test_one_dialect(dialect: str, names: list[str], tmp_path: Path) -> None:
+    with faulty() as url:
+        bench(url, "--dialect", dialect, "-o", str(tmp_path / "result"))
+    runs = json.loads((tmp_path / "result.json").read_text())["runs"]
+    assert [run["workload"] for run in runs] == names
+
+
+def test_a_server_that_must_be_told_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    with faulty("named") as url:
+        bench(url, "--model", "demo")
+        bench(url, "--dialect", "lmi")
+        for model in (["--model", "other"], []):
+            with pytest.raises(SystemExit):
+                bench(url, *model)
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lmi: ")]
+    assert len(errors) == 2
+    assert all("answered 400" in line for line in errors)

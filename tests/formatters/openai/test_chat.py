@@ -1,0 +1,388 @@
+"""OpenAI chat answers (specs 000 and 001): events and the bytes that they become, whole and incremental."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from lmi.formatters.base import Request
+from lmi.formatters.openai import parse
+from lmi.model.errors import ContextError, GenerationError, OverloadedError
+from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
+from lmi.model.options import Settings
+
+from ...kit.answers import end, same_shape
+from ...kit.openai_answers import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+
+# --- The examples of specs 000 and 001 ---
+
+EXAMPLE_WHOLE: dict[str, Any] = {
+    "id": "chatcmpl-30c3dbfa9f8b4208bff3f8db99e04a31",
+    "object": "chat.completion",
+    "created": 1754927010,
+    "model": "/opt/ml/model",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "\n\n# Clinical Case",
+                "refusal": None,
+                "annotations": None,
+                "audio": None,
+                "function_call": None,
+                "tool_calls": [],
+                "reasoning_content": "\nOkay, let's try",
+            },
+            "logprobs": None,
+            "finish_reason": "stop",
+            "stop_reason": None,
+        }
+    ],
+    "service_tier": None,
+    "system_fingerprint": None,
+    "usage": {"prompt_tokens": 234, "completion_tokens": 1613, "total_tokens": 1847, **DETAILS},
+    "prompt_logprobs": None,
+    "kv_transfer_params": None,
+}
+"""Specs 000, Non-Streaming, Chat Completion, Example (texts cut), with 001's usage details."""
+
+
+def test_example_whole() -> None:
+    body = whole(
+        reply(REASONING),
+        Started(234),
+        Delta(0, "\n\n# Clinical Case", (), end(count=1613), reasoning="\nOkay, let's try"),
+    )
+    same_shape(body, EXAMPLE_WHOLE)
+    assert re.fullmatch("chatcmpl-[0-9a-f]{32}", body["id"])
+    assert body | {"id": "", "created": 0} == EXAMPLE_WHOLE | {"id": "", "created": 0}
+
+
+def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-2e46f7e56d474ad8874756df2b358a10",
+        "object": "chat.completion.chunk",
+        "created": 1752128962,
+        "model": "/opt/ml/model",
+        "choices": [
+            {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "stop_reason": None},
+        ],
+    }
+
+
+EXAMPLE_CHUNKS = [
+    _chunk({"role": "assistant", "content": ""}),
+    _chunk({"reasoning_content": "\n"}),
+    _chunk({"reasoning_content": "Okay"}),
+    _chunk({"reasoning_content": ".\n"}),
+    _chunk({"content": "\n\n"}),
+    _chunk({"content": "The"}),
+    _chunk({"content": "..."}),
+    _chunk({"content": ""}, "stop"),
+]
+"""Specs 000, Chat Completion (Streaming), Example; like lines left out."""
+
+
+def test_example_stream() -> None:
+    thoughts = [Delta(0, "", reasoning=text) for text in ("\n", "Okay", ".\n")]
+    texts = [Delta(0, text) for text in ("\n\n", "The", "...")]
+    made = chunks(reply(REASONING, stream=True), Started(5), *thoughts, *texts, Delta(0, "", (), end()))
+    assert len({(chunk["id"], chunk["created"]) for chunk in made}) == 1
+    for chunk, documented in zip(made, EXAMPLE_CHUNKS, strict=True):
+        same_shape(chunk, documented)
+        assert chunk["choices"] == documented["choices"]
+
+
+FULL_CHUNK_LOGPROBS: dict[str, Any] = {
+    "content": [
+        {
+            "token": "Hello",
+            "logprob": -0.31725305,
+            "bytes": [72, 101, 108, 108, 111],
+            "top_logprobs": [{"token": "Hello", "logprob": -0.31725305, "bytes": [72, 101, 108, 108, 111]}],
+        }
+    ],
+    "refusal": None,
+}
+"""Specs 001, Full Chunk Format, logprobs."""
+
+HELLO = Token(9, "Hello", -0.31725305, top=(TopToken(9, "Hello", -0.31725305, b"Hello"),), raw=b"Hello")
+
+
+def test_example_logprobs() -> None:
+    made = chunks(
+        reply(stream=True, logprobs=True, top_logprobs=1),
+        Started(5),
+        Delta(0, "Hello", (HELLO,)),
+        Delta(0, "", (), end()),
+    )
+    assert [chunk["choices"][0]["logprobs"] for chunk in made] == [
+        {"content": [], "refusal": None},
+        FULL_CHUNK_LOGPROBS,
+        {"content": [], "refusal": None},
+    ]
+    body = whole(reply(logprobs=True, top_logprobs=1), Started(5), Delta(0, "Hello", (HELLO,), end()))
+    assert body["choices"][0]["logprobs"] == FULL_CHUNK_LOGPROBS
+
+
+EXAMPLE_CALLS: list[dict[str, Any]] = [
+    {"index": 0, "id": "call_abc123", "type": "function", "function": {"name": "get_weather", "arguments": ""}},
+    {"index": 0, "function": {"arguments": '{"loc'}},
+    {"index": 0, "function": {"arguments": 'ation": "San'}},
+]
+"""Specs 001, Tool Call Streaming."""
+
+CALLS = [
+    CallDelta(0, "call_abc123", "get_weather", ""),
+    CallDelta(0, arguments='{"loc'),
+    CallDelta(0, arguments='ation": "San'),
+]
+
+
+def test_example_tool_calls() -> None:
+    deltas = [Delta(0, "", calls=(call,)) for call in CALLS]
+    made = chunks(reply(stream=True, tools=TOOLS), Started(5), *deltas, Delta(0, "", (), end()))
+    assert [chunk["choices"][0]["delta"] for chunk in made] == [
+        {"role": "assistant", "content": ""},
+        *({"tool_calls": [call]} for call in EXAMPLE_CALLS),
+        {},
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in made] == [None] * 4 + ["tool_calls"]
+    (choice,) = whole(reply(tools=TOOLS), Started(5), *deltas, Delta(0, "", (), end()))["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert choice["message"]["tool_calls"] == [
+        {
+            "id": "call_abc123",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": '{"location": "San'},
+        }
+    ]
+
+
+def test_example_usage_chunk() -> None:
+    """Specs 001, Final Chunk with Usage; wire-decisions: `usage: null` on every other chunk."""
+    made = chunks(
+        reply(REASONING, stream=True, **USAGE),
+        Started(9, 4),
+        Delta(0, "Hello", reasoning="Hm"),
+        Delta(0, "", (), end(count=12, reasoning_tokens=3)),
+    )
+    assert [chunk["usage"] for chunk in made[:-1]] == [None] * 3
+    assert made[-1] | {"id": "", "created": 0} == {
+        "id": "",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": "/opt/ml/model",
+        "choices": [],
+        "usage": {
+            "prompt_tokens": 9,
+            "completion_tokens": 12,
+            "total_tokens": 21,
+            "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+            "completion_tokens_details": DETAILS["completion_tokens_details"] | {"reasoning_tokens": 3},
+        },
+    }
+
+
+def test_example_error_in_a_stream() -> None:
+    """Specs 001, Error Handling; then [DONE] (wire-decisions)."""
+    answer = reply(stream=True)
+    made = chunks(answer, Started(5), Delta(0, "Hello"), Failed.of(GenerationError("the reason")))
+    same_shape(made[-1], {"error": {"message": "x", "type": "x", "param": None, "code": "x"}})
+    assert made[-1]["error"]["message"] == "the reason"
+    assert (answer.status, type(answer.failure)) == (200, GenerationError)
+
+
+FULL_CHUNK: dict[str, Any] = {
+    "id": "chatcmpl-123",
+    "object": "chat.completion.chunk",
+    "created": 1677652288,
+    "model": "gpt-3.5-turbo",
+    "system_fingerprint": "fp_44709d6fcb",
+    "service_tier": "default",
+    "choices": [
+        {
+            "index": 0,
+            "delta": {
+                "role": "assistant",
+                "content": "Hello",
+                "refusal": None,
+                "function_call": {"name": "get_weather", "arguments": '{"location":'},
+                "tool_calls": [EXAMPLE_CALLS[0]],
+            },
+            "logprobs": FULL_CHUNK_LOGPROBS,
+            "finish_reason": None,
+        }
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **DETAILS},
+}
+"""Specs 001, Full Chunk Format with All Fields (its two details of usage in 000's order)."""
+
+
+def _places(value: Any, place: str = "") -> dict[str, type]:
+    """The type of every value, by its place."""
+    if isinstance(value, dict):
+        inner = [_places(one, f"{place}.{key}") for key, one in value.items()]
+    elif isinstance(value, list):
+        inner = [_places(one, f"{place}[]") for one in value]
+    else:
+        return {place: type(value)}
+    return {place: type(value), **{name: kind for one in inner for name, kind in one.items()}}
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_example_full_chunk(legacy: bool) -> None:
+    """What comes is documented and of the documented type; what never comes is optional (wire-decisions: Chunks)."""
+    asked: dict[str, Any] = {"functions": [TOOLS[0]["function"]]} if legacy else {"tools": TOOLS}
+    made = chunks(
+        reply(stream=True, logprobs=True, top_logprobs=1, **asked, **USAGE),
+        Started(9),
+        Delta(0, "Hello", (HELLO,), calls=(CallDelta(0, "call_abc123", "get_weather", '{"location":'),)),
+        Delta(0, "", (), end(count=12)),
+    )
+    documented = _places(FULL_CHUNK)
+    came = {name: kind for chunk in made for name, kind in _places(chunk).items() if kind is not type(None)}
+    # The one key that 000 adds is null here.
+    assert {name: documented[name] for name in came if name != ".choices[].finish_reason"} == {
+        name: kind for name, kind in came.items() if name != ".choices[].finish_reason"
+    }
+    assert made[-2]["choices"][0]["finish_reason"] == ("function_call" if legacy else "tool_calls")
+    never = {".system_fingerprint", ".service_tier", ".choices[].delta.refusal", ".choices[].logprobs.refusal"}
+    other = ".choices[].delta.tool_calls" if legacy else ".choices[].delta.function_call"
+    left_out = {name for name in documented if not name.startswith(other)} - set(came)
+    assert left_out == never
+
+
+EXAMPLE_FIRST_CHUNKS: list[dict[str, Any]] = [
+    {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+    {"index": 0, "delta": {"content": "The weather today"}, "finish_reason": None},
+]
+"""Specs 001, Basic Content Streaming, choices."""
+
+
+def test_example_basic_content() -> None:
+    """The role comes once; 000 adds `logprobs` and `stop_reason`, both null."""
+    made = chunks(reply(stream=True), Started(5), Delta(0, "The weather today"), Delta(0, "", (), end()))
+    choices = [chunk["choices"][0] for chunk in made]
+    assert choices[:2] == [{**one, "logprobs": None, "stop_reason": None} for one in EXAMPLE_FIRST_CHUNKS]
+    assert [("role" in choice["delta"]) for choice in choices] == [True, False, False]
+    assert all(list(chunk) == ["id", "object", "created", "model", "choices"] for chunk in made)
+
+
+def test_kv_transfer_params() -> None:
+    """Specs 000: an object or null, at the root of whole answers; chunks have no such field."""
+    given: dict[str, Any] = {"do_remote_decode": True}
+    told = end(kv_transfer_params={"remote_block_ids": [1, 2]})
+    for asked, answer in (
+        (CHAT, whole(reply(kv_transfer_params=given), Started(1), Delta(0, "a", (), told))),
+        (TEXT, whole(call(kv_transfer_params=given).reply, Started(1), Delta(0, "a", (), told))),
+    ):
+        assert answer["kv_transfer_params"] == {"remote_block_ids": [1, 2]}
+        (made,) = parse({**asked, "kv_transfer_params": given}, Request(b""), SETTINGS).generations
+        assert made.kv_transfer_params == given
+    made_chunks = chunks(reply(kv_transfer_params=given, stream=True), Delta(0, "a", (), told))
+    assert not any("kv_transfer_params" in chunk for chunk in made_chunks)
+
+
+# --- Errors and endings ---
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "status"), [(ContextError("the reason", "messages"), 400), (OverloadedError("the reason"), 429)]
+)
+def test_an_error_before_the_first_chunk(stream: bool, error: Any, status: int) -> None:
+    answer = reply(stream=stream)
+    body = whole(answer, Started(5), Failed.of(error))
+    assert (answer.status, answer.finished) == (status, True)
+    assert body["error"] | {"type": ""} == {
+        "message": "the reason",
+        "type": "",
+        "param": error.param,
+        "code": error.code,
+    }
+
+
+def test_an_abort_is_an_error() -> None:
+    answer = reply(stream=True)
+    made = chunks(answer, Delta(0, "a"), Delta(0, "b", (), end("abort")))
+    assert [chunk["choices"][0]["delta"]["content"] for chunk in made[:-1]] == ["", "a", "b"]
+    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in made[:-1])
+    assert made[-1]["error"]["message"] == "the generation was cut off before its end"
+    silent = reply()
+    assert whole(silent, Delta(0, "b", (), end("abort")))["error"]["type"] == "server_error"
+    assert silent.status == 500
+
+
+@pytest.mark.parametrize(
+    ("finish", "called", "word", "stop_reason"),
+    [
+        (end("eos"), False, "stop", None),
+        (end("stop", stop="END"), False, "stop", "END"),
+        (end("stop", stop=7), False, "stop", 7),
+        (end("length"), False, "length", None),
+        (end("eos"), True, "tool_calls", None),
+        (end("stop", stop=7), True, "tool_calls", 7),
+        (end("length"), True, "length", None),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_finish_reasons(finish: Finish, called: bool, word: str, stop_reason: Any, stream: bool) -> None:
+    delta = Delta(0, "a", (), finish, calls=tuple(CALLS) if called else ())
+    answer = reply(stream=stream, tools=TOOLS)
+    body = chunks(answer, delta)[-1] if stream else whole(answer, delta)
+    assert (body["choices"][0]["finish_reason"], body["choices"][0]["stop_reason"]) == (word, stop_reason)
+
+
+def test_functions_are_answered_in_kind() -> None:
+    """Wire decisions: functions / function_call are accepted and answered in kind."""
+    functions = [TOOLS[0]["function"]]
+    deltas = [Delta(0, "", calls=(CALLS[0], CALLS[1])), Delta(0, "", calls=(CALLS[2],)), Delta(0, "", (), end())]
+    (choice,) = whole(reply(functions=functions), *deltas)["choices"]
+    assert choice["finish_reason"] == "function_call"
+    assert choice["message"]["function_call"] == {"name": "get_weather", "arguments": '{"location": "San'}
+    assert choice["message"]["tool_calls"] == []
+    made = chunks(reply(functions=functions, stream=True), *deltas)
+    assert [chunk["choices"][0]["delta"] for chunk in made[1:]] == [
+        {"function_call": {"name": "get_weather", "arguments": '{"loc'}},
+        {"function_call": {"arguments": 'ation": "San'}},
+        {},
+    ]
+    assert made[-1]["choices"][0]["finish_reason"] == "function_call"
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "there"),
+    [(SETTINGS, {}, False), (REASONING, {}, True), (REASONING, {"include_reasoning": False}, False)],
+)
+def test_reasoning_only_with_a_parser(settings: Settings, fields: dict[str, Any], there: bool) -> None:
+    (choice,) = whole(reply(settings, **fields), Delta(0, "a", (), end()))["choices"]
+    assert ("reasoning_content" in choice["message"]) is there
+    assert choice["message"].get("reasoning_content", "") == ""
+
+
+def test_n_choices() -> None:
+    events: list[Event] = [
+        Started(4),
+        Delta(1, "b"),
+        Delta(0, "a"),
+        Delta(1, "B", (), end("length", 2, last=False)),
+        Delta(2, "", (), end("eos", 1, last=False)),
+        Delta(0, "A", (), end("eos", 2)),
+    ]
+    body = whole(reply(n=3), *events)
+    assert [(choice["index"], choice["message"]["content"]) for choice in body["choices"]] == [
+        (0, "aA"),
+        (1, "bB"),
+        (2, ""),
+    ]
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (4, 5)
+    made = [chunk["choices"][0] for chunk in chunks(reply(n=3, stream=True), *events)]
+    for index, word in enumerate(["stop", "length", "stop"]):
+        own = [choice for choice in made if choice["index"] == index]
+        assert own[0]["delta"] == {"role": "assistant", "content": ""}
+        assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + [word]

@@ -1,0 +1,229 @@
+"""OpenAI requests and what vLLM adds to them: the effect of each field, and whether a body is a chat or a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from lmi.formatters import Request
+from lmi.formatters.common import fields
+from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from lmi.model.errors import (
+    PayloadError,
+)
+from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.options import Settings
+
+from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
+
+
+def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:
+    (made,) = parse(payload, Request(b"", request_id="7"), settings).generations
+    return made
+
+
+def conversation(**given: Any) -> Conversation:
+    prompt = generation({**CHAT, **given}).prompt
+    assert isinstance(prompt, Conversation)
+    return prompt
+
+
+def changed(made: Sampling, default: Sampling) -> dict[str, Any]:
+    now, then = msgspec.structs.asdict(made), msgspec.structs.asdict(default)
+    return {name: value for name, value in now.items() if value != then[name]}
+
+
+# --- Defaults and effects ---
+
+
+def test_defaults() -> None:
+    """What is not given is the model's: only text completions have a max_tokens of their own."""
+    chat, text = generation(CHAT), generation(TEXT)
+    assert chat == Generation(
+        request_id="7",
+        prompt=Conversation(messages=(USER,)),
+        sampling=Sampling(),
+        overflow="refuse",
+        prompt_field="messages",
+    )
+    assert text == Generation(
+        request_id="7", prompt="hi", sampling=Sampling(max_tokens=16), overflow="refuse", prompt_field="prompt"
+    )
+
+
+@pytest.mark.parametrize(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
+def test_null_is_the_default(base: dict[str, Any], table: tuple[fields.Parameter, ...]) -> None:
+    names = [row.name for row in table] + [*CHAT_FORMS, *GUIDE_FORMS, "odd"]
+    assert generation({**dict.fromkeys(names), **base}) == generation(base)
+
+
+EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"temperature": 0}, {"temperature": 0.0}),
+    ({"temperature": 2}, {"temperature": 2.0}),
+    ({"top_p": 0.5}, {"top_p": 0.5}),
+    ({"top_p": 1}, {"top_p": 1.0}),
+    ({"n": 3}, {"n": 3}),
+    ({"seed": -5}, {"seed": -5}),
+    ({"stop": "END"}, {"stop": ("END",)}),
+    ({"stop": ["a", "b"]}, {"stop": ("a", "b")}),
+    ({"stop": []}, {}),
+    ({"presence_penalty": -2}, {"presence_penalty": -2.0}),
+    ({"frequency_penalty": 2}, {"frequency_penalty": 2.0}),
+    ({"logit_bias": {"5": -100, "0": 1.5}}, {"logit_bias": {5: -100.0, 0: 1.5}}),
+    ({"top_k": 5}, {"top_k": 5}),
+    ({"top_k": -1}, {"top_k": 0}),
+    ({"min_p": 0.1}, {"min_p": 0.1}),
+    ({"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
+    ({"min_tokens": 3}, {"min_tokens": 3}),
+    ({"ignore_eos": True}, {"ignore_eos": True}),
+    ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
+    ({"spaces_between_special_tokens": False}, {"spaces_between_special_tokens": False}),
+    ({"stop_token_ids": [1, 2]}, {"stop_token_ids": (1, 2)}),
+    ({"include_stop_str_in_output": True}, {"include_stop": True}),
+    ({"bad_words": ["x"]}, {"bad_words": ("x",)}),
+    ({"truncate_prompt_tokens": 9}, {"truncate": 9}),
+    ({"prompt_logprobs": 2}, {"prompt_logprobs": 2}),
+    ({"max_tokens": 5}, {"max_tokens": 5}),
+    # Without effect.
+    ({"model": "dummy", "user": "me", "request_id": "x", "length_penalty": 1, "use_beam_search": False}, {}),
+    ({"stream": False, "priority": 0, "truncation_side": "left", "guided_decoding_backend": "xgrammar"}, {}),
+    # Guided decoding.
+    ({"response_format": {"type": "text"}}, {}),
+    ({"response_format": {"type": "json_object"}}, {"guide": Guide(json_object=True, field="response_format")}),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}},
+        {"guide": Guide(json_schema='{"type":"object"}', field="response_format.json_schema.schema")},
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}, "strict": True}}},
+        {"guide": Guide(json_schema='{"a":1}', field="response_format.json_schema.schema")},
+    ),
+    (
+        {"structured_outputs": {"json": {"a": 1}}},
+        {"guide": Guide(json_schema='{"a":1}', field="structured_outputs.json")},
+    ),
+    (
+        {"structured_outputs": {"json": '{"a": 1}', "regex": None}},
+        {"guide": Guide(json_schema='{"a":1}', field="structured_outputs.json")},
+    ),
+    ({"structured_outputs": {"regex": "a+"}}, {"guide": Guide(regex="a+", field="structured_outputs.regex")}),
+    (
+        {"structured_outputs": {"choice": ["a", "b"]}},
+        {"guide": Guide(choice=("a", "b"), field="structured_outputs.choice")},
+    ),
+    (
+        {"structured_outputs": {"grammar": "root ::= x"}},
+        {"guide": Guide(grammar="root ::= x", field="structured_outputs.grammar")},
+    ),
+    (
+        {"structured_outputs": {"json_object": True, "disable_any_whitespace": False}},
+        {"guide": Guide(json_object=True, field="structured_outputs.json_object")},
+    ),
+    ({"guided_json": {"a": 1}}, {"guide": Guide(json_schema='{"a":1}', field="guided_json")}),
+    ({"guided_json_object": True}, {"guide": Guide(json_object=True, field="guided_json_object")}),
+    ({"guided_regex": "a+"}, {"guide": Guide(regex="a+", field="guided_regex")}),
+    ({"guided_choice": ["a"]}, {"guide": Guide(choice=("a",), field="guided_choice")}),
+    (
+        {"guided_grammar": "root ::= x", "response_format": {"type": "text"}},
+        {"guide": Guide(grammar="root ::= x", field="guided_grammar")},
+    ),
+]
+
+
+@pytest.mark.parametrize("base", [CHAT, TEXT], ids=["chat", "text"])
+@pytest.mark.parametrize(("given_fields", "effect"), EFFECTS)
+def test_effect(base: dict[str, Any], given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
+    assert changed(generation({**base, **given_fields}).sampling, generation(base).sampling) == effect
+
+
+CHAT_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"max_completion_tokens": 5}, {"max_tokens": 5}),
+    ({"max_completion_tokens": 5, "max_tokens": 9}, {"max_tokens": 5}),
+    ({"max_completion_tokens": None, "max_tokens": 9}, {"max_tokens": 9}),
+    ({"logprobs": True}, {"logprobs": 0}),
+    ({"logprobs": True, "top_logprobs": 20}, {"logprobs": 20}),
+    ({"logprobs": False, "top_logprobs": 0}, {}),
+    (
+        {
+            "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "prediction": {"type": "content"},
+            "safety_identifier": "x", "prompt_cache_key": "x", "verbosity": "low", "modalities": ["text"],
+            "echo": False,
+        },
+        {},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given_fields", "effect"), CHAT_EFFECTS)
+def test_effect_in_chat(given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
+    made = generation({**CHAT, **given_fields})
+    assert changed(made.sampling, Sampling()) == effect
+    assert made.tokens is (made.sampling.logprobs is not None)
+
+
+TEMPLATE_EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"chat_template_kwargs": {"a": 1}}, {"template_arguments": {"a": 1}}),
+    ({"reasoning_effort": "low"}, {"template_arguments": {"reasoning_effort": "low"}}),
+    (
+        {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
+        {"template_arguments": {"reasoning_effort": "high"}},
+    ),
+    ({"documents": [{"text": "a"}]}, {"template_arguments": {"documents": [{"text": "a"}]}}),
+    ({"add_generation_prompt": False}, {"add_generation_prompt": False}),
+    ({"continue_final_message": True}, {"add_generation_prompt": False, "continue_final_message": True}),
+    ({"add_special_tokens": True}, {"add_special_tokens": True}),
+    ({"include_reasoning": False}, {"include_reasoning": False}),
+    ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
+]
+
+
+@pytest.mark.parametrize(("given_fields", "effect"), TEMPLATE_EFFECTS)
+def test_effect_on_the_conversation(given_fields: dict[str, Any], effect: dict[str, Any]) -> None:
+    made = msgspec.structs.asdict(conversation(**given_fields))
+    plain = msgspec.structs.asdict(conversation())
+    assert {name: value for name, value in made.items() if value != plain[name]} == effect
+
+
+# --- Which of the two, and errors ---
+
+
+@pytest.mark.parametrize(
+    ("payload", "path", "chat"),
+    [
+        (CHAT, "/invocations", True),
+        (TEXT, "/invocations", False),
+        ({**CHAT, **TEXT}, CHAT_PATH, True),
+        ({**CHAT, **TEXT}, TEXT_PATH, False),
+        ({**CHAT, **TEXT}, "/invocations", True),
+        ({**TEXT, "messages": None}, "/invocations", False),
+    ],
+)
+def test_chat_or_text(payload: dict[str, Any], path: str, chat: bool) -> None:
+    (made,) = parse(payload, Request(b"", path=path), SETTINGS).generations
+    assert isinstance(made.prompt, Conversation) is chat
+
+
+NEITHER = "expected a field messages (chat completions), prompt (text completions) or input (embeddings)"
+
+
+@pytest.mark.parametrize(
+    ("payload", "path", "message"),
+    [
+        ({}, "/invocations", NEITHER),
+        ({"messages": None, "prompt": None}, "/invocations", NEITHER),
+        (TEXT, CHAT_PATH, "messages: expected a list of messages, got None"),
+        (CHAT, TEXT_PATH, "prompt: expected a string, a list of token ids, or a list of these, got None"),
+    ],
+)
+def test_neither(payload: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        parse(payload, Request(b"", path=path), SETTINGS)
+    assert caught.value.message == message
+
+
+def test_matches() -> None:
+    for payload, expected in ((CHAT, True), (TEXT, True), ({"messages": 1}, True), ({"inputs": "a"}, False)):
+        assert matches(payload, Request(b""), SETTINGS) is expected

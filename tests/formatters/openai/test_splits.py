@@ -1,0 +1,198 @@
+"""OpenAI answers do not depend on how tokens come together in events: any split gives the same, streamed or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.model.events import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
+
+from ...kit.answers import Told, end, join_calls
+from ...kit.openai_answers import REASONING, TOOLS, USAGE, call, chunks, reply, whole
+
+# --- Chat ---
+
+letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+
+
+def _token(text: str) -> Token:
+    return Token(5, text, -1.5, top=(TopToken(5, text, -1.5, text.encode()),), raw=text.encode())
+
+
+def _step(kind: str, text: str, number: int) -> Delta:
+    """What one token brings: of the reasoning, the text, or a call."""
+    tokens = (_token(text),)
+    if kind == "call":
+        first = number % 2 == 0
+        part = CallDelta(number // 2, f"call_{number}" if first else None, "f" if first else None, text)
+        return Delta(0, "", tokens, calls=(part,))
+    return Delta(0, "", tokens, reasoning=text) if kind == "reasoning" else Delta(0, text, tokens)
+
+
+def _merged(deltas: Sequence[Delta]) -> Delta:
+    return Delta(
+        0,
+        "".join(delta.text for delta in deltas),
+        tuple(token for delta in deltas for token in delta.tokens),
+        deltas[-1].finish,
+        "".join(delta.reasoning for delta in deltas),
+        tuple(part for delta in deltas for part in delta.calls),
+    )
+
+
+def _assembled(made: list[Any]) -> Any:
+    """A message as clients put it together, the logprobs, the endings and the usage."""
+    choices = [choice for chunk in made for choice in chunk["choices"]]
+    deltas = [choice["delta"] for choice in choices]
+    message: dict[str, Any] = {
+        name: "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning_content")
+    }
+    calls = join_calls(
+        (part["index"], part.get("id"), part["function"].get("name"), part["function"]["arguments"])
+        for delta in deltas
+        for part in delta.get("tool_calls", ())
+    )
+    message["tool_calls"] = [
+        {"id": one.id, "function": {"name": one.name, "arguments": one.text}, "type": "function"} for one in calls
+    ]
+    entries = [entry for choice in choices for entry in choice["logprobs"]["content"]]
+    (word,) = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+    return message, entries, word, made[-1]["usage"]
+
+
+@given(
+    st.lists(st.tuples(st.just("reasoning"), letters), max_size=4),
+    st.lists(st.tuples(st.just("text"), letters), max_size=6),
+    st.lists(st.tuples(st.just("call"), letters), max_size=5),
+    st.lists(st.booleans(), min_size=16, max_size=16),
+    st.sampled_from(["eos", "stop", "length"]),
+)
+def test_any_split_gives_the_same_answer(
+    reasoning: list[tuple[str, str]],
+    text: list[tuple[str, str]],
+    calls: list[tuple[str, str]],
+    cuts: list[bool],
+    reason: FinishReason,
+) -> None:
+    steps = [
+        _step(kind, piece, number) for kinds in (reasoning, text, calls) for number, (kind, piece) in enumerate(kinds)
+    ]
+    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
+    groups: list[list[Delta]] = [[]]
+    for step, cut in zip(steps, cuts, strict=False):
+        groups[-1].append(step)
+        if cut:
+            groups.append([])
+    events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
+    asked = {"logprobs": True, "top_logprobs": 1, "tools": TOOLS}
+    body = whole(reply(REASONING, **asked), *events)
+    assert body["choices"] == whole(reply(REASONING, **asked), Started(7, 2), _merged(steps))["choices"]
+    message, entries, word, usage = _assembled(chunks(reply(REASONING, **asked, stream=True, **USAGE), *events))
+    (choice,) = body["choices"]
+    for name, value in message.items():
+        assert (choice["message"][name] or type(value)()) == value
+    assert choice["logprobs"]["content"] == entries
+    assert (choice["finish_reason"], body["usage"]) == (word, usage)
+    assert "".join(piece for _, piece in text) == message["content"]
+
+
+@st.composite
+def broken_characters(draw: st.DrawFn) -> list[Token]:
+    """Tokens of a text that are cut anywhere, within characters too, as byte-level vocabularies cut them."""
+    raw = draw(st.text(st.sampled_from("aé漢🦊\n"), max_size=8)).encode()
+    ends = sorted({*draw(st.lists(st.integers(0, len(raw)), max_size=12)), len(raw)})
+    tokens: list[Token] = []
+    pending = b""
+    for number, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
+        pending += raw[start:stop]
+        # A decoder gives out text when no part of a character is left over (model/text/tokenizer.py).
+        try:
+            text, pending = pending.decode(), b""
+        except UnicodeDecodeError:
+            text = ""
+        tokens.append(Token(number, text, -0.5, raw=raw[start:stop]))
+    return tokens
+
+
+def _grouped(tokens: list[Token], cuts: list[bool]) -> list[Delta]:
+    groups: list[list[Token]] = [[]]
+    for token, cut in zip(tokens, cuts, strict=False):
+        groups[-1].append(token)
+        if cut:
+            groups.append([])
+    return [Delta(0, "".join(token.text for token in group), tuple(group)) for group in groups if group]
+
+
+@given(broken_characters(), st.lists(st.booleans(), min_size=13, max_size=13))
+def test_any_split_of_characters_gives_the_same_bytes(tokens: list[Token], cuts: list[bool]) -> None:
+    """Each entry has its token's own bytes, and they join to the message's."""
+    text = "".join(token.text for token in tokens)
+    deltas = _grouped(tokens, cuts)
+    ended = Delta(0, "", (), end(count=len(tokens)))
+    one = Delta(0, text, tuple(tokens), ended.finish)
+    (choice,) = whole(reply(logprobs=True), one)["choices"]
+    entries = choice["logprobs"]["content"]
+    assert bytes(byte for entry in entries for byte in entry["bytes"]) == text.encode()
+    own = [token.raw for token in tokens if token.raw]
+    assert [bytes(entry["bytes"]) for entry in entries if entry["bytes"]] == own
+    assert whole(reply(logprobs=True), *deltas, ended)["choices"] == [choice]
+    made = chunks(reply(logprobs=True, stream=True), *deltas, ended)
+    assert [entry for chunk in made for entry in chunk["choices"][0]["logprobs"]["content"]] == entries
+    (columns,) = [one["logprobs"] for one in whole(call(logprobs=0).reply, *deltas, ended)["choices"]]
+    assert "".join(columns["tokens"]) == text
+    made = chunks(call(logprobs=0, stream=True).reply, *deltas, ended)
+    for name, column in columns.items():
+        assert [value for chunk in made for value in chunk["choices"][0]["logprobs"][name]] == column
+
+
+@given(st.lists(letters, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_plain_text_has_one_chunk_a_delta(texts: list[str], merged: list[bool]) -> None:
+    events: list[Delta] = []
+    for text, join in zip(texts, merged, strict=False):
+        if join and events:
+            events[-1] = Delta(0, events[-1].text + text)
+        else:
+            events.append(Delta(0, text))
+    made = chunks(reply(stream=True), *events, Delta(0, "", (), end()))
+    assert len(made) == 2 + sum(1 for event in events if event.text)
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in made) == "".join(texts)
+
+
+# --- Text completions ---
+
+
+@given(
+    st.lists(st.lists(letters, min_size=1, max_size=6), min_size=1, max_size=3),
+    st.lists(st.booleans(), min_size=18, max_size=18),
+    st.booleans(),
+)
+def test_any_split_gives_the_same_completions(sequences: list[list[str]], cuts: list[bool], echo: bool) -> None:
+    asked = {"prompt": ["p"] * len(sequences), "logprobs": 1, "echo": echo}
+    started: list[Told] = [(prompt, Started(1)) for prompt in range(len(sequences))]
+    events, merged = list(started), list(started)
+    cut = iter(cuts)
+    for prompt, texts in enumerate(sequences):
+        tokens = [Token(5, text, -1.5, raw=text.encode()) for text in texts]
+        held: list[Token] = []
+        for token in tokens:
+            held.append(token)
+            if next(cut):
+                events.append((prompt, Delta(0, "".join(one.text for one in held), tuple(held))))
+                held = []
+        finish = end("length", len(tokens))
+        events.append((prompt, Delta(0, "".join(one.text for one in held), tuple(held), finish)))
+        merged.append((prompt, Delta(0, "".join(texts), tuple(tokens), finish)))
+    body = whole(call(**asked).reply, *merged)
+    assert body["choices"] == whole(call(**asked).reply, *events)["choices"]
+    made = chunks(call(**asked, stream=True, **USAGE).reply, *events)
+    assert made[-1]["usage"] == body["usage"]
+    for choice in body["choices"]:
+        own = [chunk["choices"][0] for chunk in made[:-1] if chunk["choices"][0]["index"] == choice["index"]]
+        assert "".join(one["text"] for one in own) == choice["text"]
+        assert [one["finish_reason"] for one in own if one["finish_reason"]] == [choice["finish_reason"]]
+        for name, column in choice["logprobs"].items():
+            assert [value for one in own for value in one["logprobs"][name]] == column
+        assert "".join(choice["logprobs"]["tokens"]) == choice["text"][int(echo) :]

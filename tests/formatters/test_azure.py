@@ -1,0 +1,578 @@
+"""Azure AI Model Inference (specs 004): what is asked of the engine, the answers, every error; no engine is needed."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.formatters import Answer, Call, Request, azure, receive, refusal, route_of
+from lmi.formatters.azure.errors import error_answer
+from lmi.formatters.base import JSON, SSE, Reply
+from lmi.model.engine import EngineInfo
+from lmi.model.errors import (
+    ContextError,
+    GenerationError,
+    LmiError,
+    NotFoundError,
+    OverloadedError,
+    ParameterError,
+    TimeLimitError,
+    TooLargeError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token
+from lmi.model.generation import Conversation, Generation
+from lmi.model.options import Settings
+
+from ..kit.answers import feed
+from ..kit.shapes import shape_of
+
+SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="llama2-70b-chat")
+REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")
+INFO = EngineInfo(engine="vllm", version="1", context=2048)
+PATH = "/chat/completions"
+VERSION = {"api-version": "2024-04-01-preview"}
+PASS = {"extra-parameters": "pass-through"}
+USER: dict[str, Any] = {"role": "user", "content": "hi"}
+WEATHER: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+DONE = b"data: [DONE]\n\n"
+
+
+def request(
+    body: Any, headers: Mapping[str, str] | None = None, query: Mapping[str, str] = VERSION, path: str = PATH
+) -> Request:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Request(content, headers=headers or {}, query=query, path=path)
+
+
+def call(headers: Mapping[str, str] | None = None, settings: Settings = SETTINGS, /, **fields: Any) -> Call:
+    received = receive(request({"messages": [USER], **fields}, headers), settings)
+    assert isinstance(received, Call), received
+    return received
+
+
+def asked(headers: Mapping[str, str] | None = None, /, **fields: Any) -> Generation:
+    (generation,) = call(headers, **fields).generations
+    return generation
+
+
+def refused(body: Any, headers: Mapping[str, str] | None = None, query: Mapping[str, str] = VERSION) -> Answer:
+    answer = receive(request(body, headers, query), SETTINGS)
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def whole(reply: Reply, *events: Event) -> Any:
+    (body,) = feed(reply, *events)
+    assert reply.finished
+    assert (reply.status, reply.content_type, dict(reply.headers)) == (200, JSON, {})
+    return json.loads(body)
+
+
+def end(reason: FinishReason = "eos", count: int = 5) -> Finish:
+    return Finish(reason, generated_tokens=count)
+
+
+# --- The sample of specs 004, Examples ---
+
+SAMPLE_REQUEST: dict[str, Any] = {
+    "messages": [
+        {"role": "system", "content": "You are a helpful assistant"},
+        {"role": "user", "content": "Explain Riemann's conjecture"},
+        {"role": "assistant", "content": "The Riemann Conjecture is a deep mathematical conjecture"},
+        {"role": "user", "content": "Ist it proved?"},
+    ],
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "max_tokens": 256,
+    "seed": 42,
+    "stop": "<|endoftext|>",
+    "stream": False,
+    "temperature": 0,
+    "top_p": 1,
+    "response_format": {"type": "text"},
+}
+
+SAMPLE_RESPONSE: dict[str, Any] = {
+    "id": "1234567890",
+    "model": "llama2-70b-chat",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "No, it has never been proved"},
+        }
+    ],
+    "created": 1234567890,
+    "object": "chat.completion",
+    "usage": {"prompt_tokens": 205, "completion_tokens": 5, "total_tokens": 210},
+}
+
+
+def test_the_sample() -> None:
+    received = call(**SAMPLE_REQUEST)
+    (generation,) = received.generations
+    assert isinstance(generation.prompt, Conversation)
+    assert list(generation.prompt.messages) == SAMPLE_REQUEST["messages"]
+    sampling = generation.sampling
+    assert (sampling.frequency_penalty, sampling.presence_penalty, sampling.temperature, sampling.top_p) == (0, 0, 0, 1)
+    assert (sampling.max_tokens, sampling.seed, sampling.stop, sampling.guide) == (256, 42, ("<|endoftext|>",), None)
+    assert not generation.stream
+    body = whole(received.reply, Started(205), Delta(0, "No, it has never been proved", (), end()))
+    assert shape_of(body) == shape_of(SAMPLE_RESPONSE)
+    assert body | {"id": "", "created": 0} == SAMPLE_RESPONSE | {"id": "", "created": 0}
+
+
+def test_the_rest_of_the_context_without_max_tokens() -> None:
+    """Specs 004, Request Body: null is the model's max context length."""
+    assert asked().sampling.max_tokens is None
+    assert asked(max_tokens=None).sampling.max_tokens is None
+    assert asked().overflow == "refuse"
+
+
+@pytest.mark.parametrize("reason", ["eos", "stop", "length"])
+@pytest.mark.parametrize("called", [False, True])
+def test_finish_reasons(reason: FinishReason, called: bool) -> None:
+    calls = (CallDelta(0, "call_1", "get_weather", "{}"),) if called else ()
+    body = whole(call(tools=[WEATHER]).reply, Started(1), Delta(0, "", (), end(reason), calls=calls))
+    expected = "length" if reason == "length" else "tool_calls" if called else "stop"
+    assert body["choices"][0]["finish_reason"] == expected
+
+
+def test_tool_calls() -> None:
+    """Specs 004, ChatCompletionResponseMessage, ChatCompletionMessageToolCall, Function."""
+    received = call(tools=[WEATHER], tool_choice="required")
+    (generation,) = received.generations
+    assert isinstance(generation.prompt, Conversation)
+    assert (generation.prompt.tools, generation.prompt.tool_choice) == ((WEATHER,), "required")
+    body = whole(
+        received.reply,
+        Started(1),
+        Delta(
+            0, "", (), end(), calls=(CallDelta(0, "call_1", "get_weather", '{"city":'), CallDelta(0, arguments="1}"))
+        ),
+    )
+    assert body["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {"id": "call_1", "function": {"name": "get_weather", "arguments": '{"city":1}'}, "type": "function"}
+        ],
+    }
+
+
+def test_a_stream() -> None:
+    """Chunks are OpenAI's (wire-decisions: Azure), and [DONE] ends them (specs 004, Request Body, stream)."""
+    received = call(stream=True)
+    assert received.generations[0].stream
+    records = feed(received.reply, Started(3), Delta(0, "No, "), Delta(0, "never", (), end()))
+    assert (received.reply.status, received.reply.content_type) == (200, SSE)
+    assert records[-1] == DONE
+    chunks = [json.loads(record.removeprefix(b"data: ")) for record in records[:-1]]
+    for chunk in chunks:
+        assert list(chunk) == ["id", "object", "created", "model", "choices"]
+        assert (chunk["object"], chunk["model"]) == ("chat.completion.chunk", "llama2-70b-chat")
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas == [{"role": "assistant", "content": ""}, {"content": "No, "}, {"content": "never"}]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, "stop"]
+
+
+def test_reasoning_and_logprobs_where_they_are_asked_for() -> None:
+    received = call(PASS, REASONING, logprobs=True, top_logprobs=0)
+    token = Token(7, "hi", -0.5, raw=b"hi")
+    body = whole(received.reply, Started(1), Delta(0, "hi", (token,), end(), reasoning="Hm."))
+    choice = body["choices"][0]
+    assert list(choice) == ["index", "finish_reason", "message", "logprobs"]
+    assert choice["message"] == {"role": "assistant", "content": "hi", "reasoning_content": "Hm."}
+    assert choice["logprobs"]["content"][0]["token"] == "hi"
+
+
+def test_several_choices() -> None:
+    """Specs 004, Choices: can be more than one if `n` is greater than 1."""
+    body = whole(
+        call(PASS, n=2).reply,
+        Started(1),
+        Delta(1, "b", (), Finish("eos", generated_tokens=1, last=False)),
+        Delta(0, "a", (), end(count=2)),
+    )
+    assert [(one["index"], one["message"]["content"]) for one in body["choices"]] == [(0, "a"), (1, "b")]
+    assert body["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
+
+
+TEXT = "No, it 日本 has never 🙂 been proved"
+
+
+@given(st.lists(st.integers(0, len(TEXT)), max_size=8), st.integers(0, 3))
+def test_no_split_changes_an_answer(cuts: list[int], calls: int) -> None:
+    edges = sorted({0, *cuts, len(TEXT)})
+    pieces = [TEXT[start:stop] for start, stop in pairwise(edges)]
+    called = [CallDelta(index, f"call_{index}", "f", '{"a"') for index in range(calls)]
+    called += [CallDelta(index, arguments=": 1}") for index in range(calls)]
+    events: list[Event] = [Started(2), *(Delta(0, piece) for piece in pieces)]
+    events += [Delta(0, "", calls=(one,)) for one in called]
+    events.append(Delta(0, "", (), end("eos", 9)))
+    split = whole(call(tools=[WEATHER]).reply, *events)
+    joined = whole(call(tools=[WEATHER]).reply, Started(2), Delta(0, TEXT, (), end("eos", 9), calls=tuple(called)))
+    assert split | {"id": "", "created": 0} == joined | {"id": "", "created": 0}
+    streamed = feed(call(tools=[WEATHER], stream=True).reply, *events)
+    deltas = [json.loads(record[6:])["choices"][0]["delta"] for record in streamed[:-1]]
+    assert "".join(delta.get("content") or "" for delta in deltas) == TEXT
+    arguments = [""] * calls
+    for delta in deltas:
+        for one in delta.get("tool_calls", []):
+            arguments[one["index"]] += one["function"]["arguments"]
+    assert arguments == ['{"a": 1}'] * calls
+
+
+# --- Versions, headers, extra parameters ---
+
+
+@pytest.mark.parametrize("version", ["2024-04-01", "2024-04-01-preview", "2024-05-01-preview", "2099-12-31"])
+def test_versions(version: str) -> None:
+    assert isinstance(receive(request({"messages": [USER]}, query={"api-version": version}), SETTINGS), Call)
+
+
+MALFORMED = ["", "1", "latest", "2024-4-1", "2024-04-01-Preview", "2024-04-01-preview2", "2024-13-01", "2024-02-30"]
+MALFORMED += ["20240401", "2024-04-01\n", "٢٠٢٤-04-01"]
+
+
+@pytest.mark.parametrize("version", MALFORMED)
+@pytest.mark.parametrize("stream", [False, True])
+def test_malformed_versions(version: str, stream: bool) -> None:
+    answer = refused({"messages": [USER], "stream": stream}, query={"api-version": version})
+    assert answer.status == 400
+    assert json.loads(answer.body)["param"] == "api-version"
+
+
+def test_no_version_where_the_dialect_is_named() -> None:
+    """A rolling batch of DJL does not hand the query over."""
+    named = Request(json.dumps({"messages": [USER]}).encode(), attributes={"dialect": "azure"})
+    received = receive(named, SETTINGS)
+    assert isinstance(received, Call)
+    assert list(whole(received.reply, Started(1), Delta(0, "hi", (), end()))) == list(SAMPLE_RESPONSE)
+
+
+EVERY_FIELD: dict[str, Any] = {**SAMPLE_REQUEST, "tools": [WEATHER], "tool_choice": "auto", "model": "any"}
+
+
+def test_what_is_no_extra_parameter() -> None:
+    """Specs 004, Request Body; and `model` (wire-decisions: Azure)."""
+    for name, value in EVERY_FIELD.items():
+        fields = {"messages": [USER], "tools": [WEATHER], name: value}
+        assert isinstance(receive(request(fields), SETTINGS), Call), name
+
+
+@pytest.mark.parametrize("headers", [{}, {"extra-parameters": "error"}, {"extra-parameters": " Error "}])
+@pytest.mark.parametrize("name", ["n", "top_k", "logprobs", "safe_mode", "safe mode\n"])
+def test_extra_parameters_are_errors(headers: dict[str, str], name: str) -> None:
+    """Specs 004, Request Header: only parameters specified in this API, or a 400 error is returned."""
+    answer = refused({"messages": [USER], name: 1}, headers)
+    assert answer.status == 400
+    body = json.loads(answer.body)
+    assert body["param"] == name.strip()
+    assert "extra-parameters: pass-through" in body["message"]
+    assert isinstance(receive(request({"messages": [USER], name: None}, headers), SETTINGS), Call)
+
+
+@pytest.mark.parametrize("mode", ["ignore", "drop", "Ignore"])
+def test_extra_parameters_are_dropped(mode: str) -> None:
+    made = asked({"extra-parameters": mode}, top_k=5, n="many", safe_mode=True, functions=5, temperature=0.5)
+    assert (made.sampling.top_k, made.sampling.n, made.sampling.temperature) == (None, 1, 0.5)
+
+
+def test_extra_parameters_pass_through() -> None:
+    made = asked(PASS, top_k=5, n=2, safe_mode=True, min_p=0.1)
+    assert (made.sampling.top_k, made.sampling.n, made.sampling.min_p) == (5, 2, 0.1)
+    assert refused({"messages": [USER], "n": "many"}, PASS).status == 400
+    for name, value in [("top_k", -5), ("functions", [{"name": "f"}]), ("prompt_logprobs", 1), ("audio", {})]:
+        answer = refused({"messages": [USER], name: value}, PASS)
+        assert answer.status == 422
+        assert json.loads(answer.body)["detail"]["loc"] == [name]
+
+
+def test_a_mode_that_is_none() -> None:
+    answer = refused({"messages": [USER]}, {"extra-parameters": "perhaps"})
+    assert answer.status == 400
+    assert "expected pass-through, ignore or error, got 'perhaps'" in json.loads(answer.body)["message"]
+
+
+def test_headers_may_come_as_attributes() -> None:
+    attributes = {"dialect": "azure", "extra-parameters": "pass-through"}
+    body = json.dumps({"messages": [USER], "top_k": 5}).encode()
+    assert isinstance(receive(Request(body, attributes=attributes), SETTINGS), Call)
+
+
+@pytest.mark.parametrize(("name", "status"), [("llama2-70b-chat", 200), ("", 200), ("other", 404)])
+def test_deployments(name: str, status: int) -> None:
+    received = receive(request({"messages": [USER]}, {"azureml-model-deployment": name}), SETTINGS)
+    assert (received.status if isinstance(received, Answer) else 200) == status
+    if isinstance(received, Answer):
+        assert shape_of(json.loads(received.body)) == shape_of(NOT_FOUND)
+
+
+# --- Parts ---
+
+PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8)).decode()
+JPEG = b64encode(b"\xff\xd8\xff\xe0" + bytes(8)).decode()
+GIF = b64encode(b"GIF89a" + bytes(8)).decode()
+WEBP = b64encode(b"RIFF" + b"\n\0\0\0" + b"WEBPVP8 ").decode()
+URL = "https://example.com/a.png"
+TEXT_PART = {"type": "text", "text": "What is this?"}
+
+
+def image(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+@pytest.mark.parametrize(
+    ("part", "read"),
+    [
+        (TEXT_PART, TEXT_PART),
+        ({"type": "text", "content": "What is this?"}, TEXT_PART),
+        ({"type": "text", "content": "What is this?", "text": None, "detail": "auto"}, TEXT_PART),
+        ({"type": "image_url", "content": URL}, image(URL)),
+        ({"type": "image", "content": URL, "detail": "low"}, image(URL, detail="low")),
+        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, image(f"data:image/png;base64,{PNG}")),
+        ({"type": "image_url", "content": PNG, "detail": "high"}, image(f"data:image/png;base64,{PNG}", detail="high")),
+        ({"type": "image", "content": JPEG}, image(f"data:image/jpeg;base64,{JPEG}")),
+        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, image(f"data:image/gif;base64,{GIF}")),
+        ({"type": "image", "content": WEBP}, image(f"data:image/webp;base64,{WEBP}")),
+        ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, image(URL, detail="auto")),
+        ({"type": "image", "image_url": {"url": URL}}, image(URL)),
+    ],
+)
+def test_parts(part: dict[str, Any], read: dict[str, Any]) -> None:
+    """Specs 004, ChatCompletionMessageContentPart; and the form that Azure's client sends, which is OpenAI's."""
+    prompt = asked(messages=[{"role": "user", "content": [part]}]).prompt
+    assert isinstance(prompt, Conversation)
+    assert prompt.messages == ({"role": "user", "content": [read]},)
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [
+        ({"type": "image", "content": "nonsense!"}, "content", "nonsense!"),
+        ({"type": "image", "content": b64encode(b"hello").decode()}, "content", "aGVsbG8="),
+        ({"type": "image", "content": ""}, "content", ""),
+        ({"type": "image", "content": 5}, "content", "5"),
+        ({"type": "text", "content": ["a"]}, "content", '["a"]'),
+        ({"type": "image", "content": URL, "image_url": {"url": URL}}, "content", URL),
+        ({"type": "image", "content": URL, "detail": "fine"}, "detail", "fine"),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, "type", "input_audio"),
+        ({"type": "video", "content": URL}, "type", "video"),
+        ({"type": 5}, "type", "5"),
+        ({"type": "text"}, "text", ""),
+        ("hi", None, "hi"),
+    ],
+)
+def test_parts_that_are_refused(part: Any, place: str | None, value: str) -> None:
+    for stream in (False, True):
+        answer = refused({"messages": [USER, {"role": "user", "content": [part]}], "stream": stream})
+        assert answer.status == 422
+        loc = ["messages", "1", "content", "0", *([place] if place else [])]
+        assert json.loads(answer.body)["detail"] == {"loc": loc, "value": value}
+
+
+# --- Errors: the tables of specs 004, as values of their types ---
+
+UNAUTHORIZED: dict[str, Any] = {"error": "", "message": "", "status": 401}
+NOT_FOUND: dict[str, Any] = {"error": "", "message": "", "status": 404}
+TOO_MANY: dict[str, Any] = {"error": "", "message": "", "status": 429}
+UNPROCESSABLE: dict[str, Any] = {
+    "code": "",
+    "detail": {"loc": [""], "value": ""},
+    "error": "",
+    "message": "",
+    "status": 422,
+}
+OTHER: dict[str, Any] = {"code": "", "error": "", "message": "", "param": "", "status": 400}
+"""ContentFilterError: specs 004, Responses, Other Status Codes."""
+
+
+class ContentFilterError(ParameterError):
+    """Of the kind that the content filter raises."""
+
+    code = "content_filter"
+
+
+TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
+    (UnauthorizedError("the API key is missing"), 401, "unauthorized", UNAUTHORIZED),
+    (NotFoundError("no such deployment"), 404, "not_found", NOT_FOUND),
+    (OverloadedError("too many requests"), 429, "rate_limit_exceeded", TOO_MANY),
+    (ParameterError("temperature: no", "temperature"), 422, "invalid_parameter", UNPROCESSABLE),
+    (ContextError("messages: too long", "messages"), 400, "context_length_exceeded", OTHER),
+    (ContentFilterError("messages: refused", "messages"), 400, "content_filter", OTHER),
+    (GenerationError("the engine failed"), 500, "generation_failed", OTHER),
+    (UnavailableError("the engine is starting"), 503, "engine_unavailable", OTHER),
+    (TooLargeError("too long"), 413, "request_too_large", OTHER),
+    (TimeLimitError("too slow"), 504, "time_limit_exceeded", OTHER),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code", "documented"), TOLD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors(error: LmiError, status: int, code: str, documented: dict[str, Any], stream: bool) -> None:
+    answer = azure.refuse(error, {"temperature": 5, "stream": stream}, request({}), SETTINGS)
+    assert (answer.status, answer.content_type, answer.failure) == (status, JSON, error)
+    assert answer.headers == {"x-ms-error-code": code}
+    body = json.loads(answer.body)
+    assert shape_of(body) == shape_of(documented)
+    assert (body["message"], body["status"]) == (error.message, status)
+    assert body.get("code", code) == code
+    assert body.get("param", error.param or "") == (error.param or "")
+
+
+@pytest.mark.parametrize(
+    "error", [told[0] for told in TOLD if not isinstance(told[0], ContentFilterError)], ids=lambda error: error.kind
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_of_the_engine_before_the_first_record(error: LmiError, stream: bool) -> None:
+    reply = call(stream=stream, temperature=0.5).reply
+    (body,) = feed(reply, Failed.of(error))
+    answer = error_answer(error, {"messages": [USER], "stream": stream, "temperature": 0.5}, {})
+    assert body == answer.body
+    assert (reply.status, reply.content_type, reply.headers) == (answer.status, JSON, answer.headers)
+    assert reply.failure is not None
+    assert reply.failure.kind == error.kind
+
+
+def test_an_error_within_a_stream() -> None:
+    reply = call(stream=True).reply
+    records = feed(reply, Started(1), Delta(0, "No"), Failed.of(GenerationError("gone")))
+    assert records[-1] == DONE
+    error = json.loads(records[-2].removeprefix(b"data: "))
+    assert error == {"error": {"message": "gone", "type": "server_error", "param": None, "code": "generation_failed"}}
+    assert reply.status == 200
+
+
+REFUSED: list[tuple[dict[str, Any], int, list[str], str]] = [
+    ({"messages": [{"role": "boss", "content": "hi"}]}, 422, ["messages", "0", "role"], "boss"),
+    ({"messages": [{"role": "function", "name": "f", "content": ""}]}, 422, ["messages", "0", "role"], "function"),
+    ({"messages": [USER, {"role": "user"}]}, 422, ["messages", "1", "content"], ""),
+    ({"messages": [{"role": 5, "content": "hi"}]}, 422, ["messages", "0", "role"], "5"),
+    ({"messages": [5]}, 422, ["messages", "0"], "5"),
+    ({"messages": []}, 422, ["messages"], "[]"),
+    ({"temperature": -1}, 422, ["temperature"], "-1"),
+    ({"temperature": 2.5}, 422, ["temperature"], "2.5"),
+    ({"top_p": 0}, 422, ["top_p"], "0"),
+    ({"max_tokens": 0}, 422, ["max_tokens"], "0"),
+    ({"frequency_penalty": -3}, 422, ["frequency_penalty"], "-3"),
+    ({"presence_penalty": 3}, 422, ["presence_penalty"], "3"),
+    ({"stop": ["", "a"]}, 422, ["stop", "0"], ""),
+    ({"tool_choice": "required"}, 422, ["tool_choice"], "required"),
+    ({"tools": [{"type": "browser"}]}, 422, ["tools", "0", "type"], "browser"),
+    ({"response_format": {"type": "xml"}}, 422, ["response_format", "type"], "xml"),
+    ({"messages": [{"role": "x" * 500, "content": ""}]}, 422, ["messages", "0", "role"], "x" * 120 + "..."),
+    ({"messages": None}, 400, [], ""),
+    ({"messages": "hi"}, 400, [], ""),
+    ({"temperature": "hot"}, 400, [], ""),
+    ({"stream": "yes"}, 400, [], ""),
+    ({"tools": 5}, 400, [], ""),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "loc", "value"), REFUSED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_refused(fields: dict[str, Any], status: int, loc: list[str], value: str, stream: bool) -> None:
+    answer = refused({"messages": [USER], "stream": stream, **fields})
+    assert answer.status == status
+    assert answer.headers["x-ms-error-code"]
+    body = json.loads(answer.body)
+    if status == 422:
+        assert list(body) == list(UNPROCESSABLE)
+        assert body["detail"] == {"loc": loc, "value": value}
+    else:
+        assert shape_of(body) == shape_of(OTHER)
+        assert body["param"] == next(iter(fields))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"[]", b'{"messages": [}', b'{"temperature": NaN}'])
+def test_a_body_that_is_not_json(content: bytes) -> None:
+    answer = refused(content)
+    assert answer.status == 400
+    assert answer.headers == {"x-ms-error-code": "invalid_payload"}
+    assert shape_of(json.loads(answer.body)) == shape_of(OTHER)
+
+
+places = st.lists(st.sampled_from(["messages", "[0]", "[9]", ".role", ".content", "temperature", "x-y"]), max_size=4)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["messages", "role"]), inner),
+    max_leaves=6,
+)
+
+
+@given(places, st.dictionaries(st.sampled_from(["messages", "temperature"]), values))
+def test_a_detail_is_made_of_strings(place: list[str], payload: dict[str, Any]) -> None:
+    answer = error_answer(ParameterError("no", "".join(place)), payload, {"x-y": "z"})
+    detail = json.loads(answer.body)["detail"]
+    assert all(isinstance(step, str) and step for step in detail["loc"])
+    assert isinstance(detail["value"], str)
+    assert len(detail["value"]) <= 123
+
+
+@pytest.mark.parametrize("depth", [10, 500, *range(900, 1000, 5), 5000])
+@pytest.mark.parametrize("field", ["audio", "tools", "messages"])
+def test_no_depth_is_too_deep(field: str, depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)
+    assert answer.status in (400, 422)
+    assert json.loads(answer.body)["status"] == answer.status
+
+
+def test_a_detail_of_a_header() -> None:
+    answer = refused({"messages": [USER]}, {"x-amzn-sagemaker-session-id": "7"})
+    assert json.loads(answer.body)["detail"] == {"loc": ["X-Amzn-SageMaker-Session-Id"], "value": "7"}
+
+
+# --- Pages ---
+
+
+def page(path: str, method: str, query: Mapping[str, str] = VERSION) -> Answer:
+    asked_for = Request(b"", path=path, method=method, query=query)
+    found = route_of(asked_for)
+    assert found is not None
+    assert found[0] is azure
+    assert found[1].page is not None
+    return found[1].page(asked_for, SETTINGS, INFO)
+
+
+def test_info() -> None:
+    """The fields of azure-ai-inference's ModelInfo, all required strings."""
+    answer = page("/info", "GET")
+    assert (answer.status, answer.content_type) == (200, JSON)
+    assert json.loads(answer.body) == {
+        "model_name": "llama2-70b-chat",
+        "model_type": "chat_completion",
+        "model_provider_name": "lmi",
+    }
+    assert page("/info", "GET", {"api-version": "now"}).status == 400
+
+
+@pytest.mark.parametrize("path", ["/embeddings", "/images/embeddings", "/images/generations", "/completions"])
+def test_routes_of_other_models(path: str) -> None:
+    """Specs 004, Responses, 404: modality not supported by the model."""
+    answer = page(path, "POST")
+    assert answer.status == 404
+    assert answer.headers == {"x-ms-error-code": "not_found"}
+    assert shape_of(json.loads(answer.body)) == shape_of(NOT_FOUND)
+    assert path in json.loads(answer.body)["message"]
+
+
+@pytest.mark.parametrize("path", [PATH, "/info", "/embeddings", "/invocations"])
+def test_a_missing_key_is_told_in_azures_form(path: str) -> None:
+    method = "GET" if path == "/info" else "POST"
+    unread = Request(b"", path=path, method=method, query=VERSION)
+    answer = refusal(UnauthorizedError("the API key is missing"), unread, SETTINGS)
+    assert answer.status == 401
+    assert answer.headers == {"x-ms-error-code": "unauthorized"}
+    assert shape_of(json.loads(answer.body)) == shape_of(UNAUTHORIZED)

@@ -1,0 +1,264 @@
+"""Every request gets a call or a well-formed refusal of its dialect, in bounded time; nothing raises (hypothesis).
+
+tests/fuzz/decoders.py does the same with atheris, guided by coverage.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lmi.formatters import FORMATS, Answer, Call, Format, Request, openai, receive
+from lmi.handler.headers import headers_of
+from lmi.model.errors import GenerationError, PayloadError
+from lmi.model.generation import Conversation, Generation
+from lmi.model.process.client import RemoteEngine
+from lmi.model.process.messages import Channel, FromEngine
+
+from ..fuzz.bodies import SETTINGS, hostile_request, raw_request
+from ..fuzz.oracle import check
+from ..fuzz.samples import SAMPLES, Sample
+from ..kit.paths import TESTS
+from ..kit.scripts import run_python, theirs
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """A line for each of a thousand unknown names would hide what a failure says."""
+    logger = logging.getLogger("lmi.formatters.common.fields")
+    logger.disabled = True
+    yield
+    logger.disabled = False
+
+
+@settings(max_examples=1500)
+@given(st.binary(max_size=60))
+def test_near_valid_requests(data: bytes) -> None:
+    check(*hostile_request(data))
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=80))
+@example(b"\xef\xbb\xbf{}")
+def test_arbitrary_bytes(data: bytes) -> None:
+    check(*raw_request(data))
+    check(Request(data), SETTINGS)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+@settings(max_examples=60)
+@given(data=st.data(), value=json_values)
+def test_anything_in_any_field(sample: Sample, data: st.DataObject, value: Any) -> None:
+    """Wrong types in every field, one at a time."""
+    body = json.loads(json.dumps(sample.body))
+    inner = body.get("parameters") if data.draw(st.booleans()) else body
+    target = inner if isinstance(inner, dict) and inner else body
+    target[data.draw(st.sampled_from(sorted(target)))] = value
+    check(Request(json.dumps(body).encode(errors="surrogatepass"), path=sample.path, query=sample.query), SETTINGS)
+
+
+texts = st.text(max_size=40)
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from([known.NAME for known in FORMATS]) | texts,
+    st.dictionaries(texts, texts, max_size=3),
+    st.dictionaries(st.sampled_from(["api-version", "request"]) | texts, texts, max_size=2),
+    st.sampled_from([sample.path for sample in SAMPLES]) | texts,
+    texts,
+)
+def test_any_headers_query_and_path(
+    dialect: str, headers: dict[str, str], query: dict[str, str], path: str, kind: str
+) -> None:
+    lower = {name.lower(): value for name, value in headers.items()}
+    for sent in (lower, {**lower, "content-type": kind}):
+        check(Request(b'{"inputs": "a", "model": "m"}', sent, query, {"dialect": dialect, **lower}, path), SETTINGS)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_duplicate_keys_are_read_as_the_last(sample: Sample) -> None:
+    """As every JSON reader in the way does: nobody is shown one value and asked for another."""
+    first = json.dumps(dict.fromkeys(sample.body))
+    body = (first[:-1] + ", " + json.dumps(sample.body)[1:]).encode()
+    request = Request(body, path=sample.path, query=sample.query)
+    settings_of = replace(SETTINGS, **sample.settings)
+    plain = Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query)
+    doubled, single = check(request, settings_of), check(plain, settings_of)
+    assert isinstance(doubled, Call)
+    assert isinstance(single, Call)
+    assert [one.prompt for one in doubled.generations] == [one.prompt for one in single.generations]
+
+
+HUGE_TOOL = {"type": "function", "function": {"name": "a", "parameters": {"maximum": 2**64}}}
+FOUND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (
+        {"inputs": "a", "parameters": {"min_p": 0.1, "n": 2, "num_beams": 2}},
+        {"parameter_schema": "trtllm"},
+        "parameters.min_p: goes not with parameters.num_beams above 1",
+    ),
+    (
+        {"messages": [{"role": "user", "content": "a"}], "tools": [HUGE_TOOL]},
+        {},
+        "tools[0].function.parameters: expect",
+    ),
+    ({"inputs": {"\x1b[2J": float("inf")}}, {}, "inputs.\\x1b[2J: expected a finite number, got Infinity"),
+]
+"""What fuzzing found: a KeyError, integers that cannot be sent to the engine, control characters in messages."""
+
+
+@pytest.mark.parametrize(("body", "changed", "message"), FOUND, ids=range(len(FOUND)))
+def test_what_fuzzing_found(body: dict[str, Any], changed: dict[str, Any], message: str) -> None:
+    answer = check(Request(json.dumps(body).encode()), replace(SETTINGS, **changed))
+    assert isinstance(answer, Answer)
+    assert answer.failure is not None
+    assert answer.failure.message.startswith(message)
+
+
+class Faulty:
+    """A dialect with a fault of ours in it."""
+
+    NAME = "faulty"
+    MARK = ""
+    ROUTES = ()
+    refuse = staticmethod(openai.refuse)
+
+    @staticmethod
+    def parse(payload: Any, request: Request, settings: Any) -> Call:
+        raise KeyError("top_k")
+
+
+def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Behind DJL's asynchronous mode an exception would leave the client waiting for ever (djl-contract, 4)."""
+    request = Request(b'{"inputs": "a"}', attributes={"dialect": "faulty"}, request_id="7")
+    answer = receive(request, SETTINGS, (cast(Format, Faulty),))
+    assert isinstance(answer, Answer)
+    assert (answer.status, isinstance(answer.failure, GenerationError)) == (500, True)
+    assert json.loads(answer.body)["error"]["message"] == "the request could not be read: KeyError"
+    assert "request 7 could not be read" in caplog.text
+
+
+def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
+    """A number that no encoder takes, had a dialect let it through: nothing is left of the request."""
+    ours, theirs_end = socket.socketpair()
+    channel = Channel[FromEngine](ours, FromEngine)
+    engine = RemoteEngine(SETTINGS)
+    link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
+    engine._link = link
+    conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
+    with pytest.raises(GenerationError, match=r"^the request cannot be handed to the engine"):
+        engine.submit(Generation(request_id="1", prompt=conversation), lambda event: None)
+    assert engine.running == 0
+    assert engine.submit(Generation(request_id="2", prompt="a"), lambda event: None) == 2
+    channel.close()
+    theirs_end.close()
+
+
+BODIES = int(os.environ.get("LMI_FUZZ_BODIES", "20000"))
+
+
+def test_guided_by_coverage(tmp_path: Path) -> None:
+    """atheris on the same decoders; docs/threat-model.md has what a million bodies found."""
+    script = TESTS / "fuzz" / "decoders.py"
+    limits = [f"-runs={BODIES}", "-max_len=800", "-timeout=120", "-rss_limit_mb=3000", f"-artifact_prefix={tmp_path}/"]
+    told = run_python(theirs(), [str(script), str(tmp_path / "corpus"), *limits, "-print_final_stats=1"], errors=True)
+    assert f"stat::number_of_executed_units: {BODIES}" in told
+    assert not [*tmp_path.glob("crash-*")]
+    # It was guided: what reached something new was kept.
+    assert len([*(tmp_path / "corpus").iterdir()]) > 2 * len(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "value", ["a\r\nX-Evil: 1", "a\nX-Evil: 1", "\x00\x85\u2028X-Evil: 1", "\r\n\r\n<html>", "日本"]
+)
+def test_a_header_cannot_hold_another(value: str) -> None:
+    """Of a dialect of the user's that puts what a request says into a header, and into a header's name."""
+    headers = headers_of(Answer(b"{}", headers={"X-About": value, value: "a"}))
+    assert list(headers)[:2] == ["Content-Type", "X-About"]
+    for name, told in headers.items():
+        assert (name + told).isprintable()
+        assert (name + told).encode("latin-1")
+    assert headers["X-About"].startswith(("a ", " "))
+
+
+HEAVY = 1 << 20
+"""Bytes of a body that takes as long as a body may."""
+
+
+def _filled(unit: bytes, head: bytes, tail: bytes) -> bytes:
+    return head + unit * (HEAVY // len(unit)) + tail
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _filled(b"a", b'{"inputs": "', b'", "parameters": {"temperature": NaN}}'),
+        _filled(b'"a":1,', b'{"inputs":"a",', b'"z":1}'),
+        _filled(b'{"a":[', b'{"inputs":', b""),
+        _filled(b"[", b'{"inputs":', b""),
+        _filled(b"[],", b'{"messages":[', b"[]]}"),
+        _filled(b'{"role":"user","content":"a"},', b'{"messages":[', b'{"role":"x"}]}'),
+        _filled(b'"a",', b'{"prompt":[', b'"a"]}'),
+        _filled(b"1,", b'{"prompt":[', b"-1]}"),
+        _filled(b"NaN,", b'{"prompt":[', b"NaN]}"),
+        _filled(b"\\ud800", b'{"prompt":"', b'"}'),
+        _filled(b"\\u", b'{"prompt":"', b'"}'),
+        _filled(b"9", b'{"seed":', b"}"),
+        _filled(b"9", b'{"temperature":0.', b"}"),
+        _filled(b"9", b'{"temperature":1e', b"}"),
+        _filled(b" ", b"", b""),
+        _filled(b'"x":{"', b'{"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{', b""),
+        _filled(b'{"a":1},', b'{"messages":[{"role":"user","content":"a"}],"documents":[', b"{}]}"),
+        _filled(b" x:", b'{"inputs":"a","parameters":{"', b'":1}}'),
+        _filled(b'{"type":"text","text":"a"},', b'{"messages":[{"role":"user","content":[', b"5]}]}"),
+        _filled(b"\n", b'{"messages":[{"role":"', b'"}]}'),
+    ],
+    ids=range(20),
+)
+def test_a_large_body_takes_no_longer_than_its_size_explains(body: bytes) -> None:
+    """Quadratic work on a megabyte would take minutes; the oracle allows 2 seconds of CPU."""
+    for path in ("/invocations", "/v1/chat/completions", "/v1/completions"):
+        check(Request(body, path=path), SETTINGS)
+
+
+def test_the_oracle_finds_what_is_wrong() -> None:
+    """It would be no test if it passed everything."""
+    from ..fuzz import oracle
+
+    request = Request(b"{}")
+    error = PayloadError("a")
+    good = Answer(b'{"error": "a", "code": 424}', 424, failure=error)
+    oracle._check_answer(good, request)
+    faults: list[dict[str, Any]] = [
+        {"status": 500},
+        {"failure": None},
+        {"body": b"no JSON"},
+        {"body": b'{"other": "a"}'},
+        {"body": b'{"error": "b", "code": 424}'},
+        {"body": b'{"error": "a", "code": 424}\n{}'},
+        {"headers": {"x": "a\r\nb"}},
+        {"content_type": "text/html"},
+    ]
+    for fault in faults:
+        given_fields = {"body": good.body, "status": 424, "failure": error, **fault}
+        with pytest.raises(oracle.BrokenRuleError):
+            oracle._check_answer(Answer(**given_fields), request)

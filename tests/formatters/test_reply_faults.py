@@ -1,0 +1,224 @@
+"""A fault of ours in a reply ends its request with an error, and nothing else: on the way of every host.
+
+Such faults cannot be brought about by a request, so that replies are broken by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.formatters import Answer, Request
+from lmi.formatters.base import Reply
+from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl.frames import Frame
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.exchange import Exchange
+from lmi.handler.server.streams import AsyncService
+from lmi.handler.service import Service
+from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
+from lmi.model.options import settings_of
+
+from ..kit.user_code.engine import ScriptedEngine
+
+END = Finish("eos", generated_tokens=2)
+FAULT = "the output formatter failed: 'a fault'"
+BODIES: dict[str, Any] = {
+    "lmi": {"inputs": "Hi"},
+    "tgi": {"inputs": "Hi"},
+    "chat": {"messages": [{"role": "user", "content": "Hi"}]},
+    "completions": {"prompt": "Hi"},
+    "several prompts": {"prompt": ["Hi", "Ho"]},
+    "minimal": {"model": "a", "messages": [{"role": "user", "content": "Hi"}]},
+    "azure": {"messages": [{"role": "user", "content": "Hi"}]},
+}
+DIALECTS = {"chat": "openai", "completions": "openai", "several prompts": "openai"}
+
+
+class Broken:
+    """A reply that is at fault at an event, and at all after it if it `cannot_tell`."""
+
+    def __init__(self, reply: Reply, at: int, *, cannot_tell: bool) -> None:
+        self._reply = reply
+        self._left = at
+        self._cannot_tell = cannot_tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reply, name)
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        self._left -= 1
+        if self._left == -1 or (self._left < 0 and self._cannot_tell):
+            raise KeyError("a fault")
+        return self._reply.feed(event, prompt)
+
+
+class Place:
+    """A service on an engine that says what it is told; the first request's reply is broken."""
+
+    def __init__(self, folder: Path, at: int, *, cannot_tell: bool = False, **options: str) -> None:
+        self.engine = ScriptedEngine()
+        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
+        self.service.start()
+        self.opened: list[Exchange] = []
+        opening = self.service._open
+
+        def breaking(request: Request, on_news: Callable[[Exchange], None] | None, meter: Any) -> Exchange | Answer:
+            exchange = opening(request, on_news, meter)
+            assert isinstance(exchange, Exchange), exchange
+            if not self.opened:
+                broken: Any = Broken(exchange.call.reply, at, cannot_tell=cannot_tell)
+                exchange.call = type(exchange.call)(exchange.call.generations, broken, exchange.call.dialect)
+            self.opened.append(exchange)
+            return exchange
+
+        self.service._open = breaking  # type: ignore[method-assign]
+
+    def answer(self, *tickets: int) -> None:
+        """Two tokens for each."""
+        for ticket in tickets:
+            self.engine.say(ticket, Started(1), Delta(0, "a", (Token(1, "a", -0.5),)))
+        for ticket in tickets:
+            self.engine.say(ticket, Delta(0, "b", (Token(2, "b", -0.5),), END))
+
+    def nothing_is_left(self) -> None:
+        assert not self.engine.sinks
+        assert self.service.admission.open == 0
+        assert self.service.metrics.in_flight == 0
+
+
+def asked(kind: str = "lmi", **more: Any) -> Request:
+    return Request(json.dumps({**BODIES[kind], **more}).encode(), attributes={"dialect": DIALECTS.get(kind, kind)})
+
+
+@pytest.mark.parametrize("at", [0, 1, 2], ids=["start", "first token", "last token"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("kind", BODIES)
+def test_the_request_ends_with_an_error_of_its_dialect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, stream: bool, at: int
+) -> None:
+    made = Place(tmp_path, at)
+    broken, other = made.service.open(asked(kind, stream=stream)), made.service.open(asked(stream=stream))
+    assert isinstance(broken, Exchange)
+    assert isinstance(other, Exchange)
+    tickets = len(broken.call.generations)
+    made.answer(0, tickets)
+    assert broken.finished
+    assert b"a fault" in b"".join(broken.records)
+    assert broken.failure is not None
+    assert broken.failure.message == FAULT
+    assert (broken.call.reply.status >= 400) is (not stream or at < 2)
+    # The last event had ended the generation by itself; otherwise it is aborted, and so are its request's others.
+    assert made.engine.aborted == [*range(int(at == 2), tickets)]
+    assert "the formatter failed" in caplog.text
+    assert b'"b"' in other.records[-1] or b'"ab"' in other.records[-1]
+    assert other.failure is None
+    made.nothing_is_left()
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_one_that_cannot_even_tell(tmp_path: Path, at: int) -> None:
+    """Before its first record the error is told without the dialect; a stream that has begun breaks off."""
+    made = Place(tmp_path, at, cannot_tell=True)
+    broken, other = made.service.open(asked(stream=True)), made.service.open(asked(stream=True))
+    made.answer(0, 1)
+    assert isinstance(broken, Exchange)
+    assert isinstance(other, Exchange)
+    assert broken.finished
+    assert made.engine.aborted == ([0] if at < 2 else [])
+    (record,) = broken.records
+    if at < 2:
+        assert json.loads(record) == {"error": FAULT, "code": 500}
+        assert (broken.call.reply.status, broken.call.reply.content_type) == (500, "application/json")
+        assert broken.failure is not None
+    else:
+        assert json.loads(record)["token"]["text"] == "a"
+    assert len(other.records) == 2
+    made.nothing_is_left()
+
+
+def test_in_a_rolling_batch(tmp_path: Path) -> None:
+    made = Place(tmp_path, 2)
+    batch = RollingBatch(made.service, 0.0)
+    batch.step([asked(stream=True), asked(stream=True)])
+    made.answer(0, 1)
+    frames: list[list[Frame]] = [[], []]
+    running = [0, 1]
+    while running:
+        for index, frame in zip(running, batch.step([None] * len(running)), strict=True):
+            frames[index].append(frame)
+        running = [index for index in running if not frames[index][-1].last]
+    broken, other = (b"".join(frame.data for frame in some) for some in frames)
+    assert b"a fault" in broken
+    assert b'"generated_text":"ab"' in other
+    made.nothing_is_left()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cannot_tell", [False, True])
+async def test_in_async_mode(tmp_path: Path, cannot_tell: bool) -> None:
+    """Its generator ends too, or its client would wait for ever."""
+    made = Place(tmp_path, 1, cannot_tell=cannot_tell)
+    courier = Courier(made.service)
+    sent: list[bytes] = []
+
+    async def carry(request: Request, name: str) -> None:
+        async for message in courier.messages(request, name):
+            sent.append(message)
+            courier.sent()
+
+    both = asyncio.gather(carry(asked(), "one"), carry(asked(), "two"))
+    await asyncio.sleep(0)
+    made.answer(0, 1)
+    await asyncio.wait_for(both, 60)
+    joined = b"".join(sent)
+    assert joined.count(b"last\x00\x00\x00\x04true") == 2
+    assert b"a fault" in joined
+    assert b'{"generated_text":"ab"}' in joined
+    made.nothing_is_left()
+
+
+@pytest.mark.anyio
+async def test_on_the_local_server(tmp_path: Path) -> None:
+    made = Place(tmp_path, 1)
+    service = AsyncService(made.service)
+    streams = [service.open(asked(stream=True)) for _ in range(2)]
+
+    async def read(stream: Any) -> bytes:
+        with stream:
+            return b"".join([record async for record in stream.records()])
+
+    both = asyncio.gather(*map(read, streams))
+    await asyncio.sleep(0)
+    made.answer(0, 1)
+    broken, other = await asyncio.wait_for(both, 60)
+    assert b"a fault" in broken
+    assert b'"generated_text":"ab"' in other
+    made.nothing_is_left()
+
+
+def test_in_a_dynamic_batch(tmp_path: Path) -> None:
+    made = Place(tmp_path, 1, rolling_batch="disable")
+    made.engine.submit_then = [Started(1), Delta(0, "ab", finish=END)]
+    broken, other = PlainBatch(made.service).answers([asked(), asked()])
+    assert isinstance(broken, Whole)
+    assert b"a fault" in broken.body
+    assert other.body == b'{"generated_text":"ab"}'
+    made.engine.sinks.clear()
+    assert made.service.admission.open == 0
+
+
+def test_an_engines_error_after_the_fault_changes_nothing(tmp_path: Path) -> None:
+    made = Place(tmp_path, 0)
+    broken = made.service.open(asked(stream=True))
+    assert isinstance(broken, Exchange)
+    made.answer(0)
+    records = list(broken.records)
+    broken._feed(0, Failed("GenerationError", "later"))
+    assert list(broken.records) == records

@@ -1,0 +1,276 @@
+"""DJL's async mode without DJL: what requests have to say after a step goes to Java in one message."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lmi.formatters import Request
+from lmi.handler.djl import async_mode as courier
+from lmi.handler.djl.async_mode import TRACKING_ID, Courier
+from lmi.handler.djl.frames import Frame, frame_of_exchange
+from lmi.handler.exchange import Exchange
+from lmi.handler.service import Service
+from lmi.model.engine import Sink
+from lmi.model.errors import UnavailableError
+from lmi.model.events import Delta, Failed, Finish, Started, Token
+from lmi.model.generation import Generation
+from lmi.model.options import settings_of
+
+from ...kit.user_code.engine import ScriptedEngine
+
+pytestmark = pytest.mark.anyio
+
+BODY = b'{"inputs": "Hi", "stream": true}'
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Reader:
+    """Reads what Java reads (CodecUtils, OutputDecoder: 16-bit counts, 32-bit lengths, -1 for none; big-endian)."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return int(value)
+
+    def bytes(self) -> bytes | None:
+        length = self.number(">i")
+        if length < 0:
+            return None
+        self.at += length
+        assert self.at <= len(self.data)
+        return self.data[self.at - length : self.at]
+
+    def text(self) -> str:
+        value = self.bytes()
+        assert value is not None
+        return value.decode()
+
+
+@dataclass
+class Told:
+    """One Output: whose it is, its other properties, and its frame."""
+
+    whose: str
+    headers: dict[str, str]
+    frame: dict[str, str]
+
+
+def outputs_of(message: bytes) -> list[Told]:
+    reader = Reader(message)
+    told: list[Told] = []
+    while reader.at < len(message):
+        assert (reader.number(">h"), reader.text()) == (200, "OK")
+        properties = {reader.text(): reader.text() for _ in range(reader.number(">h"))}
+        assert (reader.number(">h"), reader.bytes()) == (1, None)
+        content = reader.bytes()
+        assert content is not None
+        inner = Reader(content)
+        frame = {inner.text(): inner.text() for _ in range(inner.number(">h"))}
+        assert inner.at == len(content)
+        told.append(Told(properties.pop(TRACKING_ID), properties, frame))
+    return told
+
+
+class Java:
+    """djl_python's sender: takes messages from generators; each is sent when the test says so, or at once."""
+
+    def __init__(self, **options: str) -> None:
+        self.engine = ScriptedEngine()
+        service = Service(settings_of(options, model_dir="."), self.engine)
+        service.start()
+        self.courier = Courier(service)
+        self.at_once = True
+        self.messages: list[list[Told]] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def ask(self, whose: str, body: bytes = BODY) -> None:
+        async def take(messages: AsyncIterator[bytes]) -> None:
+            async for message in messages:
+                self.messages.append(outputs_of(message))
+                if self.at_once:
+                    self.courier.sent()
+
+        self.tasks[whose] = asyncio.ensure_future(take(self.courier.messages(Request(body, request_id=whose), whose)))
+
+    def step(self, events: dict[int, Any]) -> None:
+        """One step of the engine: all that it brings, then one notification."""
+        listeners, self.engine._listeners = self.engine._listeners, []
+        for ticket, event in events.items():
+            self.engine.say(ticket, event)
+        self.engine._listeners = listeners
+        for listener in listeners:
+            listener()
+
+    def data(self, whose: str) -> str:
+        return "".join(told.frame["data"] for message in self.messages for told in message if told.whose == whose)
+
+
+async def settled() -> None:
+    """Until nothing more happens on the loop by itself."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def token(text: str, *, last: bool = False) -> Delta:
+    return Delta(0, text, (Token(7, text, -0.5),), Finish("length", None, 1, -0.5) if last else None)
+
+
+async def started(count: int, **options: str) -> Java:
+    java = Java(**options)
+    for index in range(count):
+        java.ask(f"request {index}")
+    await settled()
+    java.step({index: Started(3) for index in range(count)})
+    await settled()
+    return java
+
+
+async def test_a_step_is_one_message_with_each_requests_frame() -> None:
+    java = await started(8)
+    java.messages.clear()
+    java.step({index: token(f"word {index}") for index in range(8)})
+    await settled()
+    (message,) = java.messages
+    assert [told.whose for told in message] == [f"request {index}" for index in range(8)]
+    for index, told in enumerate(message):
+        assert f'"text":"word {index}"' in told.frame["data"]
+        assert told.frame["last"] == "false"
+        assert told.headers == {"Content-Type": "application/jsonlines"}
+    java.step({index: token("!") for index in range(8)})
+    await settled()
+    assert all(told.headers == {} for told in java.messages[-1]), "headers belong to the first frame"
+
+
+async def test_whoever_carries_may_end_and_the_others_go_on() -> None:
+    java = await started(4)
+    for ended in range(4):
+        java.step({index: token("x", last=index == ended) for index in range(ended, 4)})
+        await settled()
+        done = [task.done() for task in java.tasks.values()]
+        assert done == [index <= ended for index in range(4)]
+    for index in range(4):
+        frames = [told.frame for message in java.messages for told in message if told.whose == f"request {index}"]
+        # The end of a stream is a frame of its own, unless it is also its beginning.
+        assert [frame["last"] for frame in frames] == ["false"] * (index + 1 if index else 0) + ["true"]
+        assert java.data(f"request {index}").count('"text":"x"') == index + 1
+
+
+async def test_a_generator_that_is_closed_hands_over() -> None:
+    java = await started(3)
+    java.at_once = False
+    java.step({0: token("x"), 1: token("x"), 2: token("x")})
+    await settled()
+    assert len(java.messages[-1]) == 3
+    java.step({1: token("y"), 2: token("y")})
+    await settled()
+    assert java.data("request 1").count("text") == 1, "the message before is not sent yet"
+    java.tasks["request 0"].cancel()
+    java.at_once = True
+    await settled()
+    assert java.engine.aborted == [0]
+    assert [told.whose for told in java.messages[-1]] == ["request 1", "request 2"]
+    java.step({1: token("z", last=True), 2: token("z", last=True)})
+    await settled()
+    assert java.tasks["request 1"].done()
+    assert java.tasks["request 2"].done()
+
+
+@pytest.mark.parametrize("closed", [0, 1], ids=["the carrier", "another"])
+async def test_a_generator_that_is_closed_with_news_takes_no_turn(closed: int) -> None:
+    java = await started(3)
+    java.at_once = False
+    java.step({0: token("x"), 1: token("x"), 2: token("x")})
+    await settled()
+    java.step({0: token("y"), 1: token("y"), 2: token("y")})
+    await settled()
+    java.tasks[f"request {closed}"].cancel()
+    await settled()
+    java.at_once = True
+    java.courier.sent()
+    await settled()
+    others = [index for index in range(3) if index != closed]
+    java.step({index: token("z", last=True) for index in others})
+    await settled()
+    for index in others:
+        assert [java.data(f"request {index}").count(f'"text":"{text}"') for text in "xyz"] == [1, 1, 1]
+        assert java.tasks[f"request {index}"].done()
+
+
+@pytest.mark.parametrize("merge", ["false", "true"])
+async def test_what_comes_before_the_last_message_is_sent_gathers(merge: str) -> None:
+    java = await started(2, merge_records=merge)
+    java.at_once = False
+    java.step({0: token("a"), 1: token("a")})
+    await settled()
+    before = len(java.messages)
+    for text in ("b", "c", "d"):
+        java.step({0: token(text), 1: token(text)})
+        await settled()
+    assert len(java.messages) == before
+    java.at_once = True
+    java.courier.sent()
+    await settled()
+    frames = [told.frame["data"] for told in java.messages[-1] if told.whose == "request 1"]
+    assert len(frames) == (1 if merge == "true" else 3)
+    assert [line.split('"text":"')[1][0] for line in "".join(frames).splitlines()] == ["b", "c", "d"]
+
+
+async def test_errors_are_frames() -> None:
+    java = await started(1)
+    java.ask("not JSON", b"{")
+    await settled()
+    (told,) = java.messages[-1]
+    assert (told.whose, told.frame["code"], told.frame["last"]) == ("not JSON", "424", "true")
+    java.step({0: Failed.of(UnavailableError("the engine has ended"))})
+    await settled()
+    (told,) = java.messages[-1]
+    assert (told.frame["code"], told.frame["error"]) == ("424", "the engine has ended")
+    assert all(task.done() for task in java.tasks.values())
+
+
+async def test_an_engine_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = Java()
+
+    def refuse(generation: Generation, sink: Sink) -> int:
+        raise UnavailableError("the engine is being rebuilt")
+
+    monkeypatch.setattr(java.engine, "submit", refuse)
+    for index in range(3):
+        java.ask(f"request {index}")
+    await settled()
+    frames = [told.frame for message in java.messages for told in message]
+    assert [(frame["error"], frame["last"]) for frame in frames] == [("the engine is being rebuilt", "true")] * 3
+    assert all(task.done() for task in java.tasks.values())
+
+
+async def test_a_failure_in_sending_one_answer_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = await started(2)
+
+    def fragile(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
+        if exchange.request_id == "request 0":
+            raise ZeroDivisionError
+        return frame_of_exchange(exchange, first=first, merge=merge)
+
+    monkeypatch.setattr(courier, "frame_of_exchange", fragile)
+    java.step({0: token("x"), 1: token("x")})
+    await settled()
+    first, second = java.messages[-1]
+    assert (first.frame["code"], first.frame["last"]) == ("424", "true")
+    assert first.frame["error"] == "the answer cannot be sent: ZeroDivisionError"
+    assert '"text":"x"' in second.frame["data"]
+    assert java.engine.aborted == [0]
+    assert [task.done() for task in java.tasks.values()] == [True, False]

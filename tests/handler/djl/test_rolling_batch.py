@@ -1,0 +1,166 @@
+"""Rolling batch without DJL: what a call hands over, and when it returns. (tests/hosts/test_lmi.py has it behind
+DJL.)"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from lmi.formatters import Request
+from lmi.handler.djl import rolling_batch as rolling
+from lmi.handler.djl.frames import NOTHING, Frame
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.service import Service
+from lmi.model.events import Delta, Finish, Started, Token
+from lmi.model.options import settings_of
+
+from ...kit.user_code.engine import ScriptedEngine
+
+T = TypeVar("T")
+
+STREAM = Request(b'{"inputs": "Hi", "stream": true}')
+
+
+def batch_of(patience: float = 0.0, **options: str) -> tuple[ScriptedEngine, RollingBatch]:
+    engine = ScriptedEngine()
+    service = Service(settings_of(options, model_dir="."), engine)
+    service.start()
+    return engine, RollingBatch(service, patience)
+
+
+def token(text: str, *, last: bool = False) -> Delta:
+    return Delta(0, text, (Token(7, text, -0.5),), Finish("length", None, 1, -0.5) if last else None)
+
+
+def texts(frame: Frame) -> list[str]:
+    return [line.split('"text":"')[1][0] for line in frame.data.decode().splitlines()]
+
+
+def meanwhile(*steps: Callable[[], None]) -> threading.Thread:
+    """Steps of the engine, on a thread of its own, while a call waits."""
+
+    def run() -> None:
+        for step in steps:
+            time.sleep(0.05)
+            step()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_a_call_hands_over_one_record_of_each_request() -> None:
+    engine, batch = batch_of()
+    assert batch.step([STREAM, STREAM]) == [NOTHING, NOTHING]
+    for ticket in (0, 1):
+        engine.say(ticket, Started(3), token("a"), token("b"))
+    for expected in ("a", "b"):
+        assert [texts(frame) for frame in batch.step([None, None])] == [[expected]] * 2
+    assert batch.step([None, None]) == [NOTHING, NOTHING]
+
+
+def test_a_stream_ends_in_a_call_of_its_own() -> None:
+    """See frame_of_exchange: Java's reader may miss what comes with the word that it was the last."""
+    engine, batch = batch_of()
+    batch.step([STREAM])
+    engine.say(0, Started(3), token("a"))
+    engine.say(0, token("b", last=True))
+    frames = [frame for _ in range(3) for frame in batch.step([None])]
+    assert [(len(frame.data) > 0, frame.last) for frame in frames] == [(True, False), (True, False), (False, True)]
+    assert batch.step([]) == []
+
+
+def test_a_call_waits_for_news_and_no_longer() -> None:
+    engine, batch = batch_of(patience=30.0)
+    began = time.monotonic()
+    thread = meanwhile(lambda: engine.say(0, Started(3), token("a")))
+    (frame,) = batch.step([STREAM])
+    assert texts(frame) == ["a"]
+    assert time.monotonic() - began < 25
+    thread.join()
+
+
+def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() -> None:
+    engine, batch = batch_of(patience=30.0)
+    waits: list[float | None] = []
+
+    class Condition(threading.Condition):
+        def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+            waits.append(timeout)
+            return predicate()
+
+    batch._news = Condition()
+    assert batch.step([STREAM, STREAM, STREAM]) == [NOTHING] * 3
+    assert waits == [30.0]
+    engine.say(1, Started(3), token("a"), token("b"))
+    assert [texts(frame) for frame in batch.step([None] * 3)] == [[], ["a"], []]
+    assert [texts(frame) for frame in batch.step([None] * 3)] == [[], ["b"], []]
+    assert waits == [30.0], "a backlog drains without waiting"
+    assert batch.step([None] * 3) == [NOTHING] * 3
+    assert waits == [30.0] * 2
+
+
+def test_an_open_request_that_is_silent_does_not_make_java_spin() -> None:
+    """Java calls again as soon as a call has returned (RollingBatch.run)."""
+    engine = ScriptedEngine()
+    service = Service(settings_of({}, model_dir="."), engine)
+    service.start()
+    batch = RollingBatch(service)
+    batch.step([STREAM])
+    window, calls = 0.5, 0
+    deadline = time.monotonic() + window
+    while time.monotonic() < deadline:
+        assert batch.step([None]) == [NOTHING]
+        calls += 1
+    # Fewer on a slow machine. Without a wait there are tens of thousands.
+    assert calls <= window / 0.002
+
+
+@pytest.fixture
+def slow_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As though Java had been away for long."""
+    monkeypatch.setattr(rolling, "PACE", 1e9)
+    monkeypatch.setattr(rolling, "LONGEST_PACE", 30.0)
+
+
+@pytest.mark.usefixtures("slow_java")
+def test_merged_records_gather_until_somebody_waits_for_a_first_one() -> None:
+    engine, batch = batch_of(merge_records="true")
+    batch.step([STREAM])
+    engine.say(0, Started(3), token("a"))
+    assert [texts(frame) for frame in batch.step([None])] == [["a"]], "nothing had begun"
+    engine.say(0, token("b"))
+    began = time.monotonic()
+    thread = meanwhile(lambda: engine.say(0, token("c")), lambda: engine.say(1, Started(3), token("x")))
+    frames = batch.step([None, STREAM])
+    assert [texts(frame) for frame in frames] == [["b", "c"], ["x"]]
+    assert time.monotonic() - began < 25
+    thread.join()
+
+
+def test_merged_records_gather_for_some_milliseconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolling, "PACE", 1e9)
+    monkeypatch.setattr(rolling, "LONGEST_PACE", 0.2)
+    engine, batch = batch_of(merge_records="true")
+    batch.step([STREAM])
+    engine.say(0, Started(3), token("a"))
+    batch.step([None])
+    engine.say(0, token("b"))
+    began = time.monotonic()
+    assert [texts(frame) for frame in batch.step([None])] == [["b"]]
+    assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.usefixtures("slow_java")
+def test_records_of_their_own_are_never_held_back() -> None:
+    engine, batch = batch_of()
+    batch.step([STREAM])
+    for text in "abc":
+        engine.say(0, token(text))
+        began = time.monotonic()
+        assert [texts(frame) for frame in batch.step([None])] == [[text]]
+        assert time.monotonic() - began < 25

@@ -1,0 +1,118 @@
+"""Clients that neither read nor send: the local server on a real socket, with an engine that says what it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.handler.server import app as server_module
+from lmi.model.events import Delta, Finish, Started
+
+from ...kit.local_server import Make, serving, until
+
+CHUNK = "x" * 100_000
+"""Text of one event."""
+
+
+STREAM = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(server_module, "GRACE", 0.5)
+    with serving(tmp_path) as make:
+        yield make
+
+
+def test_what_waits_for_a_client_is_bounded(running: Make) -> None:
+    server = running(max_unsent_bytes="1000000")
+    with server.connect() as slow:
+        ticket = server.ask(slow, STREAM)
+        server.engine.say(ticket, Started(1))
+        said = 0
+        while server.engine.running:
+            server.engine.say(ticket, Delta(0, CHUNK))
+            said += 1
+            assert said < 1000
+            time.sleep(0.001)
+        # What the kernel takes, what uvicorn takes, and what may wait.
+        assert said < 100
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        data = b""
+        while not data.endswith(b"0\r\n\r\n"):
+            data += slow.recv(1 << 20)
+    assert data.count(CHUNK.encode()) == said
+    assert b'"code":"slow_reader"' in data
+
+
+@pytest.mark.parametrize("finishes", [False, True])
+def test_a_client_that_never_reads_is_cut_off(running: Make, finishes: bool) -> None:
+    """Whether its answer is complete by then or not."""
+    server = running(request_timeout="0.5")
+    with server.connect() as deaf:
+        ticket = server.ask(deaf, STREAM)
+        finish = Finish("eos", generated_tokens=1) if finishes else None
+        for _ in range(30):
+            server.engine.say(ticket, Delta(0, CHUNK))
+        server.engine.say(ticket, Delta(0, CHUNK, finish=finish))
+        until(lambda: not server.engine.running)
+        until(lambda: not server.connections)
+
+
+def test_a_client_that_never_reads_the_end_is_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All has been written, and lies in the server's memory."""
+    monkeypatch.setattr(server_module, "GRACE", -3599.0)
+    server = running()
+    server.uvicorn.config.timeout_keep_alive = 1
+    with server.connect() as deaf:
+        ticket = server.ask(deaf, STREAM)
+        (protocol,) = server.uvicorn.server_state.connections
+        transport: Any = protocol.transport
+        for _ in range(2000):
+            server.engine.say(ticket, Delta(0, "x" * 10_000))
+            time.sleep(0.001)
+            if transport.get_write_buffer_size():
+                break
+        server.engine.say(ticket, Delta(0, "", finish=Finish("eos", generated_tokens=1)))
+        until(lambda: not server.service.admission.open)
+        until(lambda: not server.connections)
+
+
+def test_a_client_that_never_sends_its_body_is_cut_off(running: Make) -> None:
+    server = running(request_timeout="0.2")
+    with server.connect() as silent:
+        server.ask(silent, {"inputs": "Hi"}, 500)
+        until(lambda: server.connections == 1)
+        assert silent.recv(100) == b""
+    until(lambda: not server.connections)
+    assert server.service.admission.open == 0
+
+
+def test_a_connection_that_is_used_again_is_not(running: Make) -> None:
+    server = running(request_timeout="0.3")
+    with server.connect() as sock:
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            ticket = server.ask(sock, {"inputs": "Hi"})
+            server.engine.say(ticket, Started(1), Delta(0, "Hello", finish=Finish("eos", generated_tokens=1)))
+            data = b""
+            while not data.endswith(b"}"):
+                data += sock.recv(1000)
+            assert data.endswith(b'{"generated_text":"Hello"}')
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves(running: Make, stream: bool) -> None:
+    server = running()
+    with server.connect() as leaving:
+        ticket = server.ask(leaving, {**STREAM, "stream": stream})
+        server.engine.say(ticket, Started(1), Delta(0, "Hel"))
+        if stream:
+            assert leaving.recv(10) == b"HTTP/1.1 2"
+    until(lambda: server.engine.aborted == [ticket])
+    assert server.service.admission.open == 0

@@ -1,0 +1,233 @@
+"""/openapi.json against the routes that there are, the tables that requests are read by, and what dialects answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jsonschema
+import msgspec
+import pytest
+from starlette.routing import Route as HttpRoute
+
+from lmi.formatters import FORMATS, Answer, Call, Format, Request, Route, receive
+from lmi.formatters.base import JSON, Described
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.handler.server.app import application
+from lmi.handler.server.openapi import HOST, document
+from lmi.handler.service import Service
+from lmi.model.options import Settings
+
+from ...fuzz.samples import REFUSED, SAMPLES, Sample
+from ...kit.user_code.engine import ScriptedEngine
+
+SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+
+
+def server_of(settings: Settings, own: tuple[Any, ...] = (), key: str | None = None) -> Any:
+    """The application without an engine: the document needs none."""
+    service = SimpleNamespace(settings=settings, dialects=own, engine=ScriptedEngine())
+    return application(cast(Service, service), key)
+
+
+USUAL: dict[str, dict[str, Any]] = {}
+
+
+def usual(settings: Settings) -> dict[str, Any]:
+    """Of the dialects that there are, as it is sent."""
+    if repr(settings) not in USUAL:
+        USUAL[repr(settings)] = json.loads(json.dumps(document(server_of(settings).routes, (), settings)))
+    return USUAL[repr(settings)]
+
+
+def document_of(settings: Settings = SETTINGS, own: tuple[Any, ...] = (), **more: Any) -> dict[str, Any]:
+    if not own and not more:
+        return usual(settings)
+    made = document(server_of(settings, own).routes, own, settings, **more)
+    # As it is sent.
+    read: dict[str, Any] = json.loads(json.dumps(made))
+    return read
+
+
+def operations(made: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+VARIANTS = [
+    SETTINGS,
+    msgspec.structs.replace(SETTINGS, tgi_compat=True),
+    msgspec.structs.replace(SETTINGS, rolling_batch="disable"),
+    msgspec.structs.replace(SETTINGS, task="embed"),
+    msgspec.structs.replace(SETTINGS, dialect="minimal"),
+    msgspec.structs.replace(SETTINGS, parameter_schema="trtllm"),
+]
+NAMES = ["usual", "tgi_compat", "dynamic", "embed", "dialect", "trtllm"]
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=NAMES)
+def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
+    there = {
+        (route.path, method.lower())
+        for route in server_of(settings).routes
+        if isinstance(route, HttpRoute)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    told = {(path, method) for path, method, _ in operations(document_of(settings))}
+    assert told == there
+    assert {("/invocations", "post"), ("/chat/sse", "get"), ("/openapi.json", "get"), ("/ping", "get")} <= told
+
+
+def test_every_route_of_ours_is_described() -> None:
+    """One that is not would be told of as anything at all."""
+    for known in FORMATS:
+        assert all(isinstance(one, Described) for one in cast(Any, known).DESCRIBED)
+        assert [route.path for route in known.ROUTES if route.described is None] == []
+    dialects = {route.path for known in FORMATS for route in known.ROUTES}
+    paths = {route.path for route in server_of(SETTINGS).routes if isinstance(route, HttpRoute)}
+    assert paths - dialects - set(HOST) == {"/predictions/{name}"}
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=NAMES)
+def test_the_schemas_are_schemas_and_what_they_refer_to_is_there(settings: Settings) -> None:
+    made = document_of(settings)
+
+    def visit(value: Any, schema: bool = False) -> None:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                assert value["$ref"].removeprefix("#/components/schemas/") in made["components"]["schemas"]
+            if "schema" in value and isinstance(value["schema"], dict):
+                jsonschema.Draft202012Validator.check_schema(value["schema"])
+            for inner in value.values():
+                visit(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                visit(inner)
+
+    visit(made)
+    for schema in made["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    identities = [operation["operationId"] for _, _, operation in operations(made)]
+    assert len(identities) == len(set(identities))
+
+
+def test_every_parameter_of_the_tables_is_told_of() -> None:
+    made = document_of()["paths"]
+    chat = made["/v1/chat/completions"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
+    assert set(chat) == {row.name for row in CHAT_TABLE} | {*CHAT_FORMS, *GUIDE_FORMS}
+    text = made["/v1/completions"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
+    assert set(text) == {row.name for row in TEXT_TABLE} | {*TEXT_FORMS, *GUIDE_FORMS}
+    assert chat["temperature"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 2}
+    assert chat["guided_regex"] == {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}]}
+    generate = made["/generate"]["post"]["requestBody"]["content"][JSON]["schema"]["properties"]
+    grammar = generate["parameters"]["anyOf"][0]["properties"]["grammar"]["anyOf"][0]
+    assert grammar["required"] == ["type", "value"]
+
+
+def resolved(made: dict[str, Any], schema: dict[str, Any]) -> Any:
+    """A validator of a schema of the document, in which an object has no other keys than those that are told."""
+
+    def closed(value: Any) -> Any:
+        if isinstance(value, dict):
+            inner = {key: closed(one) for key, one in value.items()}
+            if "properties" in value and "additionalProperties" not in value:
+                inner["additionalProperties"] = False
+            return inner
+        return [closed(one) for one in value] if isinstance(value, list) else value
+
+    return jsonschema.Draft202012Validator({**closed(schema), "components": closed(made["components"])})
+
+
+def request_schema(made: dict[str, Any], sample: Sample) -> Any:
+    operation = made["paths"][sample.path]["post"]
+    return jsonschema.Draft202012Validator(operation["requestBody"]["content"][JSON]["schema"])
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_documented_sample_fits_the_requests_schema(sample: Sample) -> None:
+    settings = msgspec.convert({**msgspec.structs.asdict(SETTINGS), **sample.settings}, Settings)
+    received = receive(Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query), settings)
+    assert isinstance(received, Call), received
+    request_schema(document_of(settings), sample).validate(sample.body)
+
+
+@pytest.mark.parametrize("sample", REFUSED, ids=lambda sample: sample.name)
+def test_what_the_schema_refuses_is_refused_in_the_form_that_is_told(sample: Sample) -> None:
+    settings = msgspec.convert({**msgspec.structs.asdict(SETTINGS), **sample.settings}, Settings)
+    made = document_of(settings)
+    assert not request_schema(made, sample).is_valid(sample.body)
+    answer = receive(Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query), settings)
+    assert isinstance(answer, Answer)
+    responses = made["paths"][sample.path]["post"]["responses"]
+    told = responses["200" if answer.status == 200 else "4XX"]["content"]
+    assert answer.content_type in told
+    schema = told[answer.content_type].get("x-itemSchema", told[answer.content_type]["schema"])
+    body = answer.body.decode()
+    (data,) = [line for line in body.replace("data: [END]", "").splitlines() if line.startswith(("{", "data: "))]
+    resolved(made, schema).validate(json.loads(data.removeprefix("data: ")))
+
+
+# --- Users' dialects ---
+
+
+class Told(msgspec.Struct):
+    """An answer of a user's dialect."""
+
+    said: str
+
+
+class Own:
+    """A dialect of a user's."""
+
+    NAME = "own"
+    MARK = "ask"
+    DESCRIBED: tuple[Any, ...] = (
+        Described("Asks", lambda _: {"type": "object", "required": ["ask"]}, {JSON: (Told,)}, {JSON: (Told,)}),
+    )
+    ROUTES: tuple[Route, ...] = (Route("/ask", described=DESCRIBED[0]), Route("/bare"))
+
+    matches = parse = refuse = None
+
+
+def test_a_users_dialect_is_told_of() -> None:
+    made = document_of(own=(Own,))
+    asked = made["paths"]["/ask"]["post"]
+    assert asked["requestBody"]["content"][JSON]["schema"] == {"type": "object", "required": ["ask"]}
+    assert made["components"]["schemas"]["Told"]["required"] == ["said"]
+    by_body = made["paths"]["/invocations"]["post"]["requestBody"]["content"][JSON]["schema"]["anyOf"]
+    assert {"type": "object", "required": ["ask"]} in by_body
+    assert made["paths"]["/bare"]["post"]["requestBody"]["content"][JSON]["schema"] == {"type": "object"}
+
+
+def broken(settings: Settings) -> dict[str, Any]:
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        Described("Broken", broken, {JSON: (object(),)}, {}),
+        Described("Broken", lambda _: {"type": {1}}, {JSON: (complex,)}, {}),
+        "no description",
+    ],
+    ids=["raises", "no JSON", "no description"],
+)
+def test_a_users_dialect_that_tells_nonsense_harms_nobody(described: Any) -> None:
+    class Wrong(Own):
+        DESCRIBED = (described,)
+        ROUTES = (Route("/ask", described=described if isinstance(described, Described) else None),)
+
+    made = document_of(own=(cast(Format, Wrong),))
+    assert made["paths"]["/ask"]["post"]["requestBody"]["content"][JSON]["schema"] == {"type": "object"}
+    assert set(made["paths"]) > set(document_of()["paths"])
+
+
+def test_the_key() -> None:
+    assert "security" not in document_of()
+    made = document_of(key=True)
+    assert made["security"] == [{"bearer": []}, {"key": []}]
+    free = {path for path, _, operation in operations(made) if operation.get("security") == []}
+    assert free == {"/ping", "/health"}

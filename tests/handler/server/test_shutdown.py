@@ -1,0 +1,256 @@
+"""How the local server ends: what runs goes on for a while, then gets an error; no process is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from lmi.formatters import Answer, Request
+from lmi.handler.server.app import application
+from lmi.handler.service import Service
+from lmi.model.demo_model import question
+from lmi.model.options import settings_of
+
+from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory
+from ...kit.user_code.engine import ScriptedEngine
+
+pytestmark = pytest.mark.once
+
+LONG = question("long")
+ENDLESS = question("endless").prompt
+
+
+@pytest.mark.anyio
+async def test_a_server_that_stops_takes_nothing_new_and_is_not_healthy() -> None:
+    service = Service(settings_of({}, model_dir="/opt/ml/model"), ScriptedEngine())
+    service.start()
+    running = service.open(Request(b'{"inputs": "Hi"}'))
+    assert not isinstance(running, Answer)
+    service.stop()
+    transport = httpx.ASGITransport(application(service))
+    async with transport, httpx.AsyncClient(transport=transport, base_url="http://local") as http:
+        assert (await http.get("/ping")).status_code == 503
+        assert (await http.get("/health")).status_code == 503
+    refused = service.open(Request(b'{"messages": []}', path="/v1/chat/completions"))
+    assert isinstance(refused, Answer)
+    assert refused.status == 503
+    assert json.loads(refused.body)["error"]["message"] == "the server is shutting down"
+    assert not running.finished
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(demo_model: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts a server with arguments for the command line."""
+    started: list[Server] = []
+
+    def begin(*arguments: str, within: Sequence[str] = ()) -> Server:
+        directory = model_directory(demo_model, tmp_path / "model", {})
+        started.append(Server(directory, tmp_path / "log", arguments, within))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.stop()
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+async def ended(server: Server, family: list[psutil.Process]) -> int:
+    """The server's exit status, once it and its engine are gone."""
+    status = await asyncio.to_thread(server.process.wait, 60)
+
+    async def gone() -> bool:
+        return not alive(family)
+
+    await eventually(gone, 10)
+    return status
+
+
+def family_of(server: Server) -> list[psutil.Process]:
+    engine = engine_process(server)
+    return [engine, *engine.children(recursive=True)]
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_what_runs_goes_on_to_its_end(start: Start) -> None:
+    server = start()
+    family = family_of(server)
+    async with client(server) as http:
+        streamed = Streamed()
+        body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1500}, "stream": True}
+        streaming = asyncio.create_task(http.stream(body, streamed))
+        await begun([streamed])
+        whole = asyncio.create_task(http.post({"inputs": LONG.prompt, "parameters": {"max_new_tokens": 400}}))
+        await asyncio.sleep(0.05)
+        server.process.terminate()
+
+        async def refused() -> bool:
+            try:
+                async with httpx.AsyncClient() as other:
+                    await other.get(f"{server.url}/ping")
+            except httpx.TransportError:
+                return True
+            return False
+
+        await eventually(refused)
+        assert not streaming.done(), "it was to be cut short in the middle"
+        await streaming
+        answer = await whole
+    assert answer.json() == {"generated_text": LONG.answer}
+    assert len(streamed.documents) == 1500
+    assert "generated_text" in streamed.documents[-1]
+    assert await ended(server, family) == 0
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMI_LOG_FORMAT", "json")
+    server = start("--grace", "0.2")
+    family = family_of(server)
+    chat = {"messages": [{"role": "user", "content": ENDLESS}], "stream": True}
+    async with client(server) as http, httpx.AsyncClient(base_url=server.url, timeout=60) as plain:
+        streamed = Streamed()
+        body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1900}}
+        tasks = [
+            asyncio.create_task(http.stream({**body, "stream": True}, streamed)),
+            asyncio.create_task(plain.post("/v1/chat/completions", json=chat)),
+            asyncio.create_task(http.post(body)),
+        ]
+        await begun([streamed])
+        server.process.send_signal(signal.SIGINT)
+        _, events, whole = await asyncio.gather(*tasks)
+    last = streamed.documents[-1]
+    assert last["error"] == "the server is shutting down"
+    assert last["details"]["finish_reason"] == "error"
+    assert isinstance(events, httpx.Response)
+    assert isinstance(whole, httpx.Response)
+    *_, error, done, end = events.text.split("\n\n")
+    assert json.loads(error.removeprefix("data: "))["error"]["message"] == "the server is shutting down"
+    assert (done, end) == ("data: [DONE]", "")
+    assert whole.status_code == 424
+    assert whole.json()["error"] == "the server is shutting down"
+    assert await ended(server, family) == 0
+    ours = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
+    told = {entry["message"]: entry for entry in ours}
+    assert told["stopping: 3 requests are cut off"]["level"] == "WARNING"
+    failed = [entry for entry in ours if entry["message"].endswith("engine_unavailable: the server is shutting down")]
+    assert len({entry["request_id"] for entry in failed}) == 3
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_ctrl_c_reaches_the_server_and_not_its_engine(start: Start) -> None:
+    """Both have the terminal: what runs goes on to its end, and what the engine logs there does not stop it."""
+    server = start(within=[sys.executable, "-m", "tests.kit.terminal"])
+    serving = psutil.Process(server.worker_pid)
+    family = [serving, *family_of(server)]
+    assert serving.terminal() is not None
+    if sys.version_info >= (3, 11):
+        assert [process.terminal() for process in family] == [serving.terminal()] * len(family)
+    async with client(server) as http:
+        streamed = Streamed()
+        body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1500}, "stream": True}
+        streaming = asyncio.create_task(http.stream(body, streamed))
+        await begun([streamed])
+        server.process.send_signal(signal.SIGINT)
+        await streaming
+    assert len(streamed.documents) == 1500
+    assert "generated_text" in streamed.documents[-1]
+    assert await ended(server, family) == 0
+    assert "init engine" in server.log_text(), "the engine was to log on the terminal"
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    server = start("--grace", "600")
+    family = family_of(server)
+    async with client(server) as http:
+        streamed = Streamed()
+        body = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1900, "ignore_eos_token": True}, "stream": True}
+        streaming = asyncio.create_task(http.stream(body, streamed))
+        await begun([streamed])
+        server.process.terminate()
+        await asyncio.sleep(0.1)
+        server.process.terminate()
+        with pytest.raises(httpx.TransportError):
+            await streaming
+    assert await ended(server, family) == 128 + signal.SIGTERM
+
+
+LOADS_LONG = """
+import time
+from pathlib import Path
+
+Path(__file__).with_name("loading").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.anyio
+async def test_a_signal_while_code_of_the_users_loads(tmp_path: Path) -> None:
+    """The status is 0, and that code is not what ended it."""
+    (tmp_path / "serving.properties").write_text("engine=Python\n")
+    (tmp_path / "model.py").write_text(LOADS_LONG)
+    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(tmp_path), "--port", "0"]
+    with (tmp_path / "log").open("w") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+
+        async def loading() -> bool:
+            return (tmp_path / "loading").exists()
+
+        await eventually(loading)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        said = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("lmi: ")]
+        assert [line.partition(" for ")[0] for line in said] == ["lmi: starting the engine"]
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_while_the_engine_starts_a_signal_ends_it_at_once(demo_model: Path, tmp_path: Path) -> None:
+    directory = model_directory(demo_model, tmp_path / "model", {})
+    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(directory), "--port", "0"]
+    with (tmp_path / "log").open("w") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+
+        async def begun_to() -> bool:
+            return bool(psutil.Process(process.pid).children())
+
+        await eventually(begun_to)
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+        async def gone() -> bool:
+            return not alive(family)
+
+        await eventually(gone, 10)
+        assert "serving on" not in (tmp_path / "log").read_text()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -1,0 +1,391 @@
+"""What is counted of requests, and what /metrics makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from lmi.formatters import Answer, Request
+from lmi.handler.djl.metrics_log import Reporter
+from lmi.handler.exchange import Exchange
+from lmi.handler.server.app import application
+from lmi.handler.service import Service
+from lmi.handler.telemetry import metrics as counted
+from lmi.handler.telemetry.metrics import Histogram
+from lmi.handler.telemetry.prometheus import Exposition
+from lmi.model.demo_model import question
+from lmi.model.errors import GenerationError, UnavailableError
+from lmi.model.events import Delta, Failed, Finish, Started, Token
+from lmi.model.options import settings_of
+
+from ...kit.hosts import Client, Server, client, engine_process, eventually, model_directory
+from ...kit.paths import README
+from ...kit.user_code.engine import ScriptedEngine
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def parsed(text: str) -> dict[Sample, float]:
+    """Prometheus' text form: value by name and labels."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+class Clock:
+    """Stands for time.monotonic; moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Bench:
+    """A service on an engine that says what the test tells it to, at times that the test tells."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.engine = ScriptedEngine()
+        self.service = Service(settings_of({}, model_dir="/opt/ml/model"), self.engine)
+        self.service.start()
+        self.metrics = self.service.metrics
+
+    def open(self, *, stream: bool = True, **body: object) -> Exchange:
+        opened = self.service.open(Request(json.dumps({"stream": stream, **(body or {"inputs": "Hi"})}).encode()))
+        assert isinstance(opened, Exchange)
+        return opened
+
+    def step(self, at: float, *tickets: int, finish: int | None = None) -> None:
+        """One step of the engine: a token for each ticket."""
+        self.clock.now = at
+        end = None if finish is None else Finish("eos", generated_tokens=finish)
+        for ticket in tickets:
+            sink = self.engine.sinks[ticket]
+            sink(Delta(0, "a", finish=end))
+            if end:
+                del self.engine.sinks[ticket]
+        self.engine.say(-1)
+
+    def samples(self, accept: str = "") -> dict[Sample, float]:
+        text, _ = Exposition(self.service).render(accept)
+        return parsed(text.decode())
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    clock = Clock()
+    monkeypatch.setattr(counted, "monotonic", clock)
+    return Bench(clock)
+
+
+def test_a_value_at_a_bound_belongs_to_its_range() -> None:
+    """Prometheus' `le` is less or equal."""
+    histogram = Histogram((1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 2.0, 2.5):
+        histogram.add(value)
+    assert histogram.counts == [2, 2, 1]
+    assert (histogram.count, histogram.total) == (5, 7.5)
+
+
+def test_the_times_of_a_stream(bench: Bench) -> None:
+    bench.open()
+    bench.engine.say(0, Started(7, cached_tokens=3))
+    bench.step(100.5, 0)
+    bench.step(100.7, 0)
+    bench.step(101.5, 0, finish=3)
+    metrics = bench.metrics
+    assert metrics.first.total == pytest.approx(0.5)
+    totals = [one.total for one in (metrics.gaps, metrics.per_token, metrics.whole)]
+    assert totals == pytest.approx([1.0, 0.5, 1.5])
+    assert [one.count for one in (metrics.gaps, metrics.per_token, metrics.whole)] == [2, 1, 1]
+    assert (metrics.prompt_tokens, metrics.cached_tokens, metrics.generated_tokens) == (7, 3, 3)
+    assert metrics.requests == {("lmi", 200, "ok"): 1}
+    assert metrics.in_flight == 0
+
+
+def test_streams_of_one_step_are_counted_each(bench: Bench) -> None:
+    """Three streams: two go on from step to step, one misses a step and joins again."""
+    for _ in range(3):
+        bench.open()
+    bench.step(101.0, 0, 1, 2)
+    bench.step(102.0, 0, 1)
+    bench.step(104.0, 0, 1, 2)
+    gaps = bench.metrics.gaps
+    # 1 s twice, 2 s twice, 3 s once.
+    assert gaps.count == 5
+    assert gaps.total == pytest.approx(9.0)
+    assert bench.metrics.in_flight == 3
+
+
+def test_sequences_that_share_a_step_are_no_gap(bench: Bench) -> None:
+    bench.open(prompt="Hi", n=2)
+    bench.clock.now = 101.0
+    bench.engine.say(0, Delta(0, "a"), Delta(1, "b"))
+    bench.clock.now = 102.0
+    bench.engine.say(0, Delta(0, "a"), Delta(1, "b"))
+    assert bench.metrics.gaps.count == 1
+    assert bench.metrics.gaps.total == pytest.approx(1.0)
+
+
+def test_of_what_is_not_streamed_only_the_end_is_known(bench: Bench) -> None:
+    bench.open(stream=False)
+    bench.engine.say(0, Started(4))
+    bench.step(103.0, 0, finish=30)
+    metrics = bench.metrics
+    assert (metrics.first.count, metrics.gaps.count, metrics.per_token.count) == (0, 0, 0)
+    assert (metrics.whole.count, metrics.generated_tokens) == (1, 30)
+
+
+def test_outcomes(bench: Bench) -> None:
+    service = bench.service
+    assert isinstance(service.open(Request(b"{")), Answer)
+    assert isinstance(service.open(Request(b'{"inputs": "Hi", "parameters": {"top_p": 7}}')), Answer)
+    bench.open().abort()
+    aborted = bench.open()
+    aborted.abort()
+    aborted.abort()
+    bench.open(stream=False)
+    bench.engine.say(2, Failed.of(GenerationError("broken")))
+    bench.open()
+    bench.engine.say(3, Started(1), Delta(0, "a", (Token(1, "a"),)), Failed.of(UnavailableError("gone")))
+    assert bench.metrics.requests == {
+        ("lmi", 424, "refused"): 2,
+        ("lmi", 200, "aborted"): 2,
+        ("lmi", 424, "failed"): 1,
+        ("lmi", 200, "failed"): 1,
+    }
+    assert bench.metrics.errors == {
+        "invalid_payload": 1,
+        "invalid_parameter": 1,
+        "generation_failed": 1,
+        "engine_unavailable": 1,
+    }
+    assert (bench.metrics.opened, bench.metrics.ended) == (4, 4)
+    # Only good answers have a duration.
+    assert bench.metrics.whole.count == 0
+
+
+def test_the_exposition(bench: Bench) -> None:
+    bench.open()
+    bench.engine.say(0, Started(7))
+    bench.step(100.5, 0)
+    bench.step(101.5, 0, finish=2)
+    samples = bench.samples()
+    assert samples["lmi_requests_total", (("dialect", "lmi"), ("outcome", "ok"), ("status", "200"))] == 1
+    assert samples["lmi_prompt_tokens_total", ()] == 7
+    assert samples["lmi_time_to_first_token_seconds_bucket", (("le", "0.25"),)] == 0
+    assert samples["lmi_time_to_first_token_seconds_bucket", (("le", "0.5"),)] == 1
+    assert samples["lmi_time_to_first_token_seconds_bucket", (("le", "+Inf"),)] == 1
+    assert samples["lmi_time_to_first_token_seconds_sum", ()] == pytest.approx(0.5)
+    assert samples["lmi_inter_token_latency_seconds_count", ()] == 1
+    assert samples["lmi_engine_up", ()] == 1
+    assert samples["process_open_fds", ()] > 0
+
+
+def test_each_metric_is_in_the_readme(bench: Bench) -> None:
+    """With its kind, as Prometheus' text form tells it."""
+    bench.service.open(Request(b"{"))
+    text = Exposition(bench.service).render("")[0].decode()
+    kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE lmi_"))
+    readme = README.read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in readme.splitlines() if line.startswith("| `lmi_")]
+    assert {row[0].strip("| ").split("`")[1]: row[1] for row in rows} == kinds
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain; version=0.0.4"),
+        ("*/*", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "application/openmetrics-text"),
+    ],
+)
+@pytest.mark.anyio
+async def test_the_content_type(bench: Bench, accept: str, content_type: str) -> None:
+    transport = httpx.ASGITransport(application(bench.service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:
+        answer = await http.get("/metrics", headers={"accept": accept})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(content_type)
+    assert answer.text.endswith("# EOF\n") == content_type.startswith("application")
+
+
+@pytest.mark.anyio
+async def test_metrics_need_the_key(bench: Bench) -> None:
+    transport = httpx.ASGITransport(application(bench.service, "secret"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:
+        assert (await http.get("/metrics")).status_code == 401
+        assert (await http.get("/metrics", headers={"authorization": "Bearer secret"})).status_code == 200
+
+
+def test_a_token_costs_little() -> None:
+    """CPU time of this thread: a step of 256 streams. The bound is ten times what was measured (0.1 us)."""
+    engine = ScriptedEngine()
+    service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
+    service.start()
+    meters = [service.metrics.open(Request(b"")) for _ in range(256)]
+    for meter in meters:
+        meter.streamed = True
+    event = Delta(0, "a")
+    begun_at = time.thread_time()
+    for _ in range(100):
+        for meter in meters:
+            meter.note(event)
+        service.metrics.tick()
+    assert (time.thread_time() - begun_at) / 25600 < 1e-6
+
+
+# The real engine.
+
+ASKED = question("plain")
+
+
+@pytest.mark.anyio
+async def test_tasks_of_the_loops_are_counted(bench: Bench) -> None:
+    """Those that wait too, on any thread; not those that have ended."""
+    loop = asyncio.get_running_loop()
+    bench.metrics.loops.extend([lambda: loop, lambda: loop, lambda: None])
+    before = bench.metrics.tasks
+    assert before >= 1
+    waiting = [asyncio.ensure_future(asyncio.sleep(60)) for _ in range(5)]
+    ended = asyncio.ensure_future(asyncio.sleep(0))
+    await ended
+    assert await asyncio.to_thread(lambda: bench.metrics.tasks) == before + 5
+    assert bench.samples()["lmi_event_loop_tasks", ()] == before + 5
+    reporter = Reporter(bench.metrics, bench.engine, 60.0)
+    assert reporter.report() is None
+    waiting.pop().cancel()
+    await asyncio.sleep(0)
+    # A change is news.
+    line, told = reporter.report() or ("", [])
+    assert f" tasks={before + 4} " in line
+    assert f"LmiTasks.Count:{before + 4}|#Level:Host|g" in told
+    assert reporter.report() is None
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert bench.metrics.tasks == before
+
+
+ENDLESS = question("endless").prompt
+
+
+@pytest.fixture(scope="module")
+def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With room for two sequences."""
+    folder = tmp_path_factory.mktemp("metrics")
+    directory = model_directory(demo_model, folder / "model", {"option.max_rolling_batch_size": "2"})
+    running = Server(directory, folder / "log")
+    yield running
+    running.stop()
+
+
+async def scrape(server: Server) -> dict[Sample, float]:
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"{server.url}/metrics")
+    assert answer.status_code == 200
+    return parsed(answer.text)
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_the_engine_tells_how_busy_it_is(server: Server) -> None:
+    async with client(server) as http:
+        before = await scrape(server)
+        # Several rounds of them, so that there are still some when the engine tells; whole answers, so that this
+        # process has nothing to do but to look.
+        endless = {"inputs": ENDLESS, "parameters": {"max_new_tokens": 1900}}
+        asking = [asyncio.create_task(http.post(endless)) for _ in range(12)]
+
+        async def full() -> bool:
+            now = await scrape(server)
+            waiting, usage = now["lmi_sequences_waiting", ()], now["lmi_kv_cache_usage_ratio", ()]
+            return now["lmi_sequences_running", ()] == 2 and 1 <= waiting <= 10 and 0 < usage <= 1
+
+        await eventually(full)
+        assert 1 <= (await scrape(server))["lmi_requests_in_flight", ()] <= 12
+        for task in asking:
+            task.cancel()
+        await eventually(lambda: idle(server))
+        after = await scrape(server)
+        ended = {
+            outcome: after.get(key, 0) - before.get(key, 0)
+            for outcome, key in (
+                (outcome, ("lmi_requests_total", (("dialect", "lmi"), ("outcome", outcome), ("status", "200"))))
+                for outcome in ("ok", "aborted")
+            )
+        }
+        assert sum(ended.values()) == 12
+        assert ended["aborted"] >= 1
+
+
+async def idle(server: Server) -> bool:
+    now = await scrape(server)
+    names = ("lmi_sequences_running", "lmi_sequences_waiting", "lmi_kv_cache_usage_ratio", "lmi_requests_in_flight")
+    return all(now[name, ()] == 0 for name in names)
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_counts_of_each_dialect(server: Server) -> None:
+    async with client(server) as http, httpx.AsyncClient(base_url=server.url) as plain:
+        before = await scrape(server)
+        await http.stream({"inputs": ASKED.prompt, "stream": True})
+        await http.post({"inputs": ASKED.prompt})
+        await http.post({"inputs": 5})
+        chat = {"messages": [{"role": "user", "content": ASKED.prompt}]}
+        whole = (await plain.post("/v1/chat/completions", json=chat)).json()
+        after = await scrape(server)
+    changed = {key: after[key] - before.get(key, 0) for key in after if key[0] == "lmi_requests_total"}
+    told = {tuple(value for _, value in labels): count for (_, labels), count in changed.items() if count}
+    assert told == {("lmi", "ok", "200"): 2, ("lmi", "refused", "424"): 1, ("openai", "ok", "200"): 1}
+    errors = ("lmi_errors_total", (("code", "invalid_payload"),))
+    assert after[errors] - before.get(errors, 0) == 1
+    grown = {
+        name: after[name, ()] - before[name, ()]
+        for name in ("lmi_time_to_first_token_seconds_count", "lmi_request_duration_seconds_count")
+    }
+    assert grown == {"lmi_time_to_first_token_seconds_count": 1, "lmi_request_duration_seconds_count": 3}
+    tokens = after["lmi_generated_tokens_total", ()] - before["lmi_generated_tokens_total", ()]
+    assert tokens > whole["usage"]["completion_tokens"] > 3
+    gaps = "lmi_inter_token_latency_seconds_count"
+    assert after[gaps, ()] - before[gaps, ()] > 3
+    assert after["lmi_engine_process_resident_memory_bytes", ()] > 1 << 20
+
+
+@pytest.mark.engine
+@pytest.mark.anyio
+async def test_a_rebuilt_engine_is_counted(server: Server) -> None:
+    before = await scrape(server)
+    assert before["lmi_engine_up", ()] == 1
+    engine_process(server).kill()
+
+    async def down() -> bool:
+        return (await scrape(server))["lmi_engine_up", ()] == 0
+
+    async def up() -> bool:
+        return (await scrape(server))["lmi_engine_up", ()] == 1
+
+    await eventually(down)
+    assert "lmi_engine_process_resident_memory_bytes" not in {name for name, _ in await scrape(server)}
+    await eventually(up, 120)
+    after = await scrape(server)
+    for name in ("lmi_engine_deaths_total", "lmi_engine_rebuilds_total"):
+        assert after[name, ()] - before[name, ()] == 1
+    async with client(server) as http:
+        await served(http)
+
+
+async def served(http: Client) -> None:
+    assert (await http.post({"inputs": ASKED.prompt})).status_code == 200

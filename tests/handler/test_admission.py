@@ -1,0 +1,388 @@
+"""What is beyond a limit is refused or ended, at the limit itself and below it is not: without an engine, and no clock.
+
+tests/robustness/test_limits.py shows the same behind the hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.formatters import Answer, Request
+from lmi.handler.djl.frames import frame_of_answer
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.exchange import Exchange
+from lmi.handler.headers import headers_of
+from lmi.handler.service import Service
+from lmi.handler.watch import Watch
+from lmi.model.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError
+from lmi.model.events import Delta, Failed, Finish, Started, Token
+from lmi.model.generation import Generation, Sampling
+from lmi.model.options import settings_of
+from lmi.model.process.token_budget import InFlight
+from lmi.model.vllm.sampling import room
+
+from ..kit.user_code.engine import ScriptedEngine
+
+HELLO = b'{"inputs": "Hi"}'
+STREAM = b'{"inputs": "Hi", "stream": true}'
+END = Finish("eos", generated_tokens=1)
+
+
+class Place:
+    """A service on an engine that says what the test tells it to."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        self.engine = ScriptedEngine()
+        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
+        self.service.start()
+
+    def open(self, body: bytes = HELLO, **request: Any) -> Exchange:
+        opened = self.service.open(Request(body, **request))
+        assert not isinstance(opened, Answer), opened
+        return opened
+
+    def refused(self, body: bytes = HELLO, **request: Any) -> Answer:
+        opened = self.service.open(Request(body, **request))
+        assert isinstance(opened, Answer)
+        return opened
+
+    def end(self, ticket: int) -> None:
+        self.engine.say(ticket, Started(1), Delta(0, "Hello", finish=END))
+
+    def pass_time(self, seconds: float) -> None:
+        """What the watch does when so much time has passed since now."""
+        self.service.admission.sweep(time.monotonic() + seconds)
+
+
+PLACES: list[Place] = []
+
+
+def place(tmp_path: Path, **options: str) -> Place:
+    PLACES.append(Place(tmp_path, **options))
+    return PLACES[-1]
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    while PLACES:
+        PLACES.pop().service.close()
+
+
+# --- Requests that are open ---
+
+
+def test_queue(tmp_path: Path) -> None:
+    made = place(tmp_path, max_rolling_batch_size="2", max_queued_requests="1")
+    opened = [made.open() for _ in range(3)]
+    refused = made.refused()
+    assert (refused.status, json.loads(refused.body)["code"]) == (429, 429)
+    assert "3 requests are open, expected fewer than 3" in json.loads(refused.body)["error"]
+    made.end(0)
+    assert opened[0].finished
+    opened.append(made.open())
+    opened[1].abort()
+    opened.append(made.open())
+    assert made.refused().status == 429
+    for ticket in range(2, 5):
+        made.end(ticket)
+    assert all(exchange.finished for exchange in opened)
+    assert made.service.admission.open == 0
+
+
+def test_no_queue_at_all(tmp_path: Path) -> None:
+    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
+    made.open()
+    assert made.refused().status == 429
+
+
+def test_a_request_with_several_prompts_counts_as_so_many(tmp_path: Path) -> None:
+    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="1")
+    several = made.open(b'{"prompt": ["one", "two"], "max_tokens": 5}')
+    assert made.refused().status == 429
+    made.end(0)
+    made.open()
+    assert made.refused().status == 429
+    assert not several.finished
+
+
+def test_a_failed_request_makes_room(tmp_path: Path) -> None:
+    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
+    failed = made.open()
+    made.engine.say(0, Failed("GenerationError", "no"))
+    assert failed.finished
+    made.open()
+
+
+OVERLOADED: list[tuple[bytes, dict[str, Any], dict[str, Any]]] = [
+    (HELLO, {}, {"error": "", "code": 429}),
+    (STREAM, {}, {"error": "", "code": 429}),
+    (b'{"messages": []}', {}, {"error": {"message": "", "type": "rate_limit_error", "param": None, "code": ""}}),
+    (b"{}", {"path": "/v1/completions"}, {"error": {"message": "", "type": "", "param": None, "code": ""}}),
+    (HELLO, {"path": "/generate"}, {"error": "", "error_type": "overloaded"}),
+    (b"{}", {"path": "/chat/completions"}, {"error": {"message": "", "type": "", "code": "rate_limit_exceeded"}}),
+    (
+        b"{}",
+        {"path": "/chat/completions", "query": {"api-version": "2024-05-01-preview"}},
+        {"error": "Too Many Requests", "message": "", "status": 429},
+    ),
+    (b"not JSON", {}, {"error": "", "code": 429}),
+]
+
+
+@pytest.mark.parametrize(("body", "request_", "shape"), OVERLOADED, ids=range(len(OVERLOADED)))
+def test_each_dialect_says_it_in_its_own_form(
+    tmp_path: Path, body: bytes, request_: dict[str, Any], shape: dict[str, Any]
+) -> None:
+    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
+    made.open()
+    refused = made.refused(body, **request_)
+    told = json.loads(refused.body)
+    assert refused.status == 429
+    assert told.keys() == shape.keys()
+    for key, expected in shape.items():
+        if isinstance(expected, dict):
+            assert told[key].keys() == expected.keys()
+            assert {name: told[key][name] for name, value in expected.items() if value} == {
+                name: value for name, value in expected.items() if value
+            }
+        elif expected:
+            assert told[key] == expected
+    assert headers_of(refused)["Retry-After"] == "1"
+
+
+def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -> None:
+    made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
+    batch = RollingBatch(made.service, patience=0)
+    _, refused = batch.step([Request(HELLO), Request(STREAM)])
+    assert (refused.code, refused.last, refused.headers["Retry-After"]) == (429, True, "1")
+    assert isinstance(refused.failure, OverloadedError)
+
+
+def test_what_will_not_be_better_later_has_no_such_header(tmp_path: Path) -> None:
+    made = place(tmp_path)
+    refused = made.refused(b"not JSON")
+    assert "Retry-After" not in frame_of_answer(refused).headers
+
+
+# --- The body ---
+
+
+def body_of(size: int) -> bytes:
+    return HELLO + b" " * (size - len(HELLO))
+
+
+def test_body(tmp_path: Path) -> None:
+    made = place(tmp_path, max_body_bytes="100")
+    made.open(body_of(99))
+    made.open(body_of(100))
+    refused = made.refused(body_of(101))
+    assert isinstance(refused.failure, TooLargeError)
+    assert json.loads(refused.body) == {
+        "error": "the body: expected at most 100 bytes (option.max_body_bytes), got 101",
+        "code": 413,
+    }
+    refused = made.refused(body_of(101), path="/v1/completions")
+    assert (refused.status, json.loads(refused.body)["error"]["code"]) == (413, "request_too_large")
+
+
+# --- Prompts and tokens ---
+
+
+@pytest.mark.parametrize(("tokens", "fits"), [(9, True), (10, True), (11, False)])
+def test_prompt(tokens: int, fits: bool) -> None:
+    generation = Generation(request_id="", prompt="", prompt_field="messages", sampling=Sampling(max_tokens=5))
+    if fits:
+        assert room(generation, tokens, 100, 10) == 5
+        return
+    with pytest.raises(ContextError, match=r"messages: expected a prompt of at most 10 tokens .*, got 11") as caught:
+        room(generation, tokens, 100, 10)
+    assert caught.value.param == "messages"
+
+
+def test_in_flight() -> None:
+    flight = InFlight(100)
+    flight.admit(1, 60)
+    with pytest.raises(OverloadedError, match="60 tokens are in flight and this request may come to 41"):
+        flight.admit(2, 41)
+    flight.admit(3, 40)
+    assert flight.total == 100
+    with pytest.raises(OverloadedError):
+        flight.admit(4, 1)
+    flight.take_note([(3, Started(1)), (3, Delta(0, "a")), (3, Delta(0, "b", finish=Finish("eos", last=False)))])
+    assert flight.total == 100
+    flight.take_note([(3, Delta(1, "b", finish=END)), (9, Delta(0, "", finish=END))])
+    flight.admit(6, 40)
+    flight.drop([6])
+    flight.take_note([(1, Failed("GenerationError", "no"))])
+    flight.drop([1, 2, 3])
+    assert flight.total == 0
+    flight.admit(5, 100)
+    flight.drop([5, 5])
+    assert flight.total == 0
+
+
+def test_what_could_never_be_in_flight_is_the_clients_fault() -> None:
+    with pytest.raises(ParameterError, match="may come to 101 tokens, expected at most 100"):
+        InFlight(100).admit(1, 101)
+
+
+# --- Time ---
+
+
+@pytest.mark.parametrize(("body", "status"), [(HELLO, 424), (STREAM, 424), (b'{"prompt": ["a", "b"]}', 504)])
+def test_time_before_the_first_record(tmp_path: Path, body: bytes, status: int) -> None:
+    made = place(tmp_path, request_timeout="50")
+    exchange = made.open(body)
+    made.pass_time(49)
+    assert exchange.begun is False
+    made.pass_time(50)
+    failure: LmiError | None = exchange.call.reply.failure
+    assert isinstance(failure, TimeLimitError)
+    assert exchange.call.reply.status == status
+    assert b"the request has taken 50 seconds, which is the limit (option.request_timeout)" in exchange.records[0]
+    assert made.engine.running == 0
+    assert made.service.admission.open == 0
+
+
+def test_time_in_mid_stream(tmp_path: Path) -> None:
+    made = place(tmp_path, request_timeout="50")
+    made.open()
+    streamed = made.open(b'{"messages": [{"role": "user", "content": "Hi"}], "stream": true}')
+    made.engine.say(1, Started(1), Delta(0, "Hel"))
+    before = len(streamed.records)
+    made.pass_time(51)
+    *_, error, done = streamed.records
+    assert len(streamed.records) == before + 2
+    assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "time_limit_exceeded"
+    assert done == b"data: [DONE]\n\n"
+    assert streamed.call.reply.status == 200
+    # What the engine still says of it goes nowhere.
+    made.engine.say(1, Delta(0, "lo", finish=END))
+    assert len(streamed.records) == before + 2
+
+
+def test_only_the_old_ones_are_ended(tmp_path: Path) -> None:
+    made = place(tmp_path, request_timeout="50")
+    old, new = made.open(), made.open()
+    made.service.admission._open[new] += 10
+    now = time.monotonic()
+    assert made.service.admission.sweep(now + 50.1) == made.service.admission._open[new]
+    assert (old.finished, new.finished) == (True, False)
+    made.end(1)
+    assert made.service.admission.sweep(now) == now + 50
+
+
+def test_a_request_that_expires_while_it_is_handed_to_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = place(tmp_path, request_timeout="50")
+    submit = made.engine.submit
+
+    def slow(*arguments: Any) -> int:
+        if not made.engine.generations:
+            made.pass_time(50)
+        return submit(*arguments)
+
+    monkeypatch.setattr(made.engine, "submit", slow)
+    exchange = made.open(b'{"prompt": ["a", "b"]}')
+    assert isinstance(exchange.failure, TimeLimitError)
+    assert made.engine.running == 0
+
+
+def test_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    import threading
+
+    looked: list[float] = []
+    enough = threading.Event()
+
+    def broken(_now: float) -> float:
+        raise ValueError("broken")
+
+    def sweep(now: float) -> float:
+        looked.append(now)
+        if len(looked) == 3:
+            enough.set()
+        return now
+
+    watch = Watch(broken, sweep)
+    with caplog.at_level(logging.CRITICAL):
+        watch.start()
+        assert enough.wait(30)
+        watch.close()
+    assert looked == sorted(looked)
+
+
+# --- Clients that do not read ---
+
+
+def tokens(count: int) -> Delta:
+    return Delta(0, "a" * count, tuple(Token(1, "a", -0.5) for _ in range(count)))
+
+
+def size_of(tmp_path: Path, count: int) -> int:
+    """Of the records of so many tokens."""
+    made = place(tmp_path)
+    exchange = made.open(STREAM)
+    made.engine.say(0, Started(1), tokens(count))
+    assert len(exchange.records) == count
+    return sum(map(len, exchange.records))
+
+
+@pytest.mark.parametrize(("more", "ended"), [(1, False), (0, False), (-1, True)])
+def test_unread(tmp_path: Path, more: int, ended: bool, caplog: pytest.LogCaptureFixture) -> None:
+    limit = size_of(tmp_path, 40) + more
+    made = place(tmp_path, max_unsent_bytes=str(limit))
+    exchange = made.open(STREAM, request_id="slow-one")
+    made.engine.say(0, Started(1), tokens(40))
+    assert exchange.finished is ended
+    assert made.engine.running == (0 if ended else 1)
+    if ended:
+        assert len(exchange.records) == 41
+        assert "bytes wait for the client to read them" in json.loads(exchange.records[-1])["error"]
+        assert "request slow-one ended" in caplog.text
+
+
+def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path) -> None:
+    limit = size_of(tmp_path, 1000)
+    made = place(tmp_path, max_unsent_bytes=str(limit))
+    exchange = made.open(STREAM)
+    made.engine.say(0, Started(1))
+    count = 0
+    while not exchange.finished:
+        made.engine.say(0, tokens(1))
+        count += 1
+    # Between two looks there are a few records, or none could bring it over the limit.
+    assert 1000 < count <= 1000 + 16 + 1
+
+
+def test_who_reads_may_have_any_number_of_bytes(tmp_path: Path) -> None:
+    made = place(tmp_path, max_unsent_bytes="2000")
+    exchange = made.open(STREAM)
+    made.engine.say(0, Started(1))
+    for _ in range(500):
+        made.engine.say(0, tokens(5))
+        exchange.records.clear()
+    assert not exchange.finished
+
+
+def test_a_whole_answer_is_never_too_long(tmp_path: Path) -> None:
+    made = place(tmp_path, max_unsent_bytes="10")
+    exchange = made.open()
+    made.end(0)
+    assert exchange.records[0] == b'{"generated_text":"Hello"}'
+
+
+def test_errors_say_when_to_try_again() -> None:
+    def kinds(kind: type[LmiError]) -> set[type[LmiError]]:
+        return {kind}.union(*(kinds(below) for below in kind.__subclasses__()))
+
+    later = {kind.__name__: kind.retry_after for kind in kinds(LmiError) if kind.retry_after is not None}
+    assert later == {"OverloadedError": 1, "UnavailableError": 10}

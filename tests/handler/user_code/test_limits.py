@@ -1,0 +1,408 @@
+"""Code of the user's that hangs: its request is answered, its thread is left to itself, and others are served.
+
+Time passes when a test says so: `Place.pass_time` is what the watch does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.handler.exchange import Exchange
+from lmi.handler.user_code import pool as workers_module
+from lmi.handler.user_code.pool import Workers
+from lmi.model.errors import LmiError, TimeLimitError, UserCodeError
+from lmi.model.events import Delta, Finish, Started
+
+from ...kit.paths import USER_CODE
+from ...kit.user_code.service import HI, ScriptedService
+
+TIMEOUT = 30.0
+"""Seconds that a test waits for another thread before it fails."""
+
+HANGS = """
+import asyncio, threading, time
+hanging = threading.Semaphore(0)
+go = threading.Event()
+calls = []
+
+def judge(text, stage):
+    calls.append((stage, text))
+    if "hang" in text:
+        hanging.release()
+        assert go.wait(60)
+
+async def judge_later(text, stage):
+    calls.append((stage, text))
+    if "hang" in text:
+        hanging.release()
+        await asyncio.sleep(600)
+    if "block" in text:
+        hanging.release()
+        assert go.wait(60)
+
+def f(payload):
+    judge(payload["inputs"], "input")
+    return payload
+
+def g(response):
+    judge(response if isinstance(response, str) else response["generated_text"], "output")
+    return response
+"""
+END = Finish("eos", generated_tokens=1)
+HANG = b'{"inputs": "hang"}'
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class Place(ScriptedService):
+    """With the threads of the user's code, and time that passes when told to."""
+
+    def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
+        super().__init__(folder, files, options)
+        assert self.service._extensions is not None
+        self.workers = self.service._extensions.workers
+
+    def say(self, ticket: int, *events: Any) -> None:
+        """Once the generation has been submitted."""
+        until(lambda: len(self.engine.generations) > ticket)
+        self.engine.say(ticket, *events)
+
+    def serve(self, ticket: int) -> None:
+        """Another request is served, as number `ticket` of the engine's."""
+        other = self.open()
+        self.say(ticket, Started(1), Delta(0, "Hello", finish=END))
+        until(lambda: other.finished)
+        assert other.records[0] == b'{"generated_text":"Hello"}'
+
+    def pass_time(self, seconds: float) -> None:
+        now = time.monotonic() + seconds
+        self.service.admission.sweep(now)
+        self.workers.sweep(now)
+
+
+Make = Callable[..., Place]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes a place, whose hanging code is let go afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    places: list[Place] = []
+
+    def make(**options: str) -> Place:
+        places.append(Place(tmp_path, {"hangs.py": HANGS}, {"user_code_timeout": "50", **options}))
+        return places[-1]
+
+    yield make
+    if "hangs" in sys.modules:
+        sys.modules["hangs"].go.set()
+    for one in places:
+        until(lambda one=one: one.workers.stuck == 0)  # type: ignore[misc]
+        one.service.close()
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def hangs(count: int = 1) -> None:
+    """Waits until so many calls hang."""
+    for _ in range(count):
+        assert sys.modules["hangs"].hanging.acquire(timeout=TIMEOUT)
+
+
+def failed(exchange: Exchange, kind: type[LmiError]) -> str:
+    assert exchange.finished
+    assert isinstance(exchange.failure, kind)
+    return exchange.failure.message
+
+
+def test_at_the_limit(place: Make) -> None:
+    made = place(content_filter="hangs:judge", user_code_threads="1")
+    exchange = made.open(HANG)
+    hangs()
+    queued = made.open()
+    made.pass_time(49)
+    assert not exchange.finished
+    made.pass_time(50)
+    message = failed(exchange, UserCodeError)
+    assert message == "content filter hangs:judge has not returned within 50 seconds (option.user_code_timeout)"
+    assert exchange.call.reply.status == 424
+    assert message in json.loads(exchange.records[0])["error"]
+    # Its only thread has been replaced.
+    made.say(0, Started(1), Delta(0, "Hello", finish=END))
+    until(lambda: queued.finished)
+    assert queued.records[0] == b'{"generated_text":"Hello"}'
+    assert made.workers.stuck == 1
+
+
+def test_what_it_comes_back_with_is_dropped(place: Make) -> None:
+    made = place(content_filter="hangs:judge")
+    exchange = made.open(HANG)
+    hangs()
+    made.pass_time(51)
+    records = list(exchange.records)
+    sys.modules["hangs"].go.set()
+    until(lambda: made.workers.stuck == 0)
+    assert not made.engine.generations
+    assert list(exchange.records) == records
+    made.serve(0)
+
+
+STREAM = b'{"inputs": "Hi", "stream": true}'
+CHAT = b'{"messages": [{"role": "user", "content": "Hi"}], "stream": true}'
+
+
+@pytest.mark.parametrize(("body", "status"), [(HI, 424), (CHAT, 500)])
+def test_before_the_first_record(place: Make, body: bytes, status: int) -> None:
+    made = place(content_filter="hangs:judge")
+    exchange = made.open(body)
+    made.say(0, Started(1), Delta(0, "hang"))
+    hangs()
+    made.pass_time(51)
+    failed(exchange, UserCodeError)
+    assert exchange.call.reply.status == status
+    assert len(exchange.records) == 1
+    assert made.engine.aborted == [0]
+
+
+def test_in_mid_stream(place: Make) -> None:
+    made = place(content_filter="hangs:judge")
+    exchange = made.open(CHAT)
+    made.say(0, Started(1), Delta(0, "Hel"))
+    until(lambda: len(exchange.records) >= 2)
+    before = len(exchange.records)
+    made.say(0, Delta(0, "hang"))
+    hangs()
+    made.engine.say(0, Delta(0, "lo", finish=END))
+    made.pass_time(51)
+    message = failed(exchange, UserCodeError)
+    *_, error, done = exchange.records
+    assert len(exchange.records) == before + 2
+    assert json.loads(error.removeprefix(b"data: "))["error"]["message"] == message
+    assert done == b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("form", ["input_formatter", "output_formatter"])
+def test_formatters(place: Make, form: str) -> None:
+    made = place(**{form: "hangs:f" if form == "input_formatter" else "hangs:g"})
+    exchange = made.open(HANG)
+    if form == "output_formatter":
+        made.say(0, Started(1), Delta(0, "hang", finish=END))
+    hangs()
+    made.pass_time(51)
+    assert failed(exchange, UserCodeError).startswith(f"{form.replace('_', ' ')} hangs:")
+
+
+def test_an_output_formatter_in_mid_stream(place: Make) -> None:
+    made = place(output_formatter="hangs:g")
+    exchange = made.open(STREAM)
+    made.say(0, Started(1), Delta(0, "a", tokens("a")))
+    until(lambda: exchange.records)
+    made.say(0, Delta(0, "hang", tokens("hang")))
+    hangs()
+    made.pass_time(51)
+    chunk, error, done = exchange.records
+    assert json.loads(chunk.removeprefix(b"data: "))["choices"][0]["text"] == "a"
+    assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == "user_code_failed"
+    assert done == b"data: [DONE]\n\n"
+
+
+def test_a_dialect_of_the_users_in_mid_stream(place: Make, tmp_path: Path) -> None:
+    """Its own words for an error are code of the user's too."""
+    (tmp_path / "toy.py").write_text((USER_CODE / "toy.py").read_text())
+    made = place(output_formatter="toy:Toy")
+    exchange = made.open(b'{"say": "Hi", "stream": true, "manner": "slow reply"}')
+    (tmp_path / "toy.release").touch()
+    made.say(0, Started(1), Delta(0, "a"))
+    until(lambda: exchange.records)
+    (tmp_path / "toy.release").unlink()
+    (tmp_path / "toy.waiting").unlink()
+    made.say(0, Delta(0, "b"))
+    until((tmp_path / "toy.waiting").exists)
+    made.pass_time(51)
+    (tmp_path / "toy.release").touch()
+    message = failed(exchange, UserCodeError)
+    assert message.startswith("dialect toy: Reply.feed has not returned")
+    assert json.loads(exchange.records[-1]) == {"error": message, "code": 424}
+    assert len(exchange.records) == 2
+
+
+def tokens(text: str) -> Any:
+    from lmi.model.events import Token
+
+    return (Token(1, text, -0.5),)
+
+
+def test_one_that_awaits_for_ever_takes_no_thread(place: Make) -> None:
+    made = place(content_filter="hangs:judge_later", user_code_threads="1")
+    exchange = made.open(HANG)
+    hangs()
+    made.pass_time(51)
+    failed(exchange, UserCodeError)
+    until(lambda: made.workers.stuck == 0)
+    made.serve(0)
+
+
+def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
+    made = place(content_filter="hangs:judge_later", user_code_threads="2")
+    exchange = made.open(b'{"inputs": "block"}')
+    hangs()
+    made.pass_time(51)
+    failed(exchange, UserCodeError)
+    until(lambda: made.workers.stuck == 0)
+    made.pass_time(2)
+    made.serve(0)
+
+
+def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "MOST_STUCK", 1)
+    made = place(content_filter="hangs:judge", user_code_threads="1")
+    first = made.open(HANG)
+    hangs()
+    second = made.open(HANG)
+    made.pass_time(51)
+    failed(first, UserCodeError)
+    hangs()
+    queued = made.open()
+    made.pass_time(51)
+    failed(second, UserCodeError)
+    message = "code of the user's is not called: 2 threads hang in it"
+    assert failed(queued, UserCodeError) == message
+    refused = made.open()
+    assert failed(refused, UserCodeError) == message
+    assert made.service.admission.open == 0
+    # They return: there is a thread again.
+    sys.modules["hangs"].go.set()
+    until(lambda: made.workers.stuck == 0)
+    made.serve(0)
+
+
+def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
+    """There is no thread for what the engine brings: its request ends, on the engine's thread."""
+    made = place(content_filter="hangs:judge", user_code_threads="1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers_module, "MOST_STUCK", 0)
+        running = made.open()
+        until(lambda: made.engine.generations and not running._busy)  # type: ignore[attr-defined]
+        hung = made.open(HANG)
+        hangs()
+        made.pass_time(51)
+        failed(hung, UserCodeError)
+        made.engine.say(0, Started(1), Delta(0, "Hello", finish=END))
+        assert "is not called" in failed(running, UserCodeError)
+
+
+# --- The time of a request that such code takes part in ---
+
+
+def test_time_while_it_hangs(place: Make) -> None:
+    made = place(content_filter="hangs:judge", request_timeout="40")
+    exchange = made.open(HANG)
+    hangs()
+    made.pass_time(39)
+    assert not exchange.finished
+    made.pass_time(41)
+    assert "request_timeout" in failed(exchange, TimeLimitError)
+    assert made.workers.stuck == 1
+
+
+def test_time_while_it_waits_for_a_thread(place: Make) -> None:
+    made = place(content_filter="hangs:judge", user_code_threads="1", request_timeout="40")
+    made.open(HANG)
+    hangs()
+    queued = made.open()
+    # The other one's thread would be replaced when its time is over.
+    made.service.admission._open[queued] -= 10
+    queued_first = {queued: made.service.admission._open.pop(queued)}
+    made.service.admission._open = queued_first | made.service.admission._open
+    made.service.admission.sweep(time.monotonic() + 31)
+    failed(queued, TimeLimitError)
+    sys.modules["hangs"].go.set()
+    made.serve(1)
+
+
+@pytest.mark.parametrize("body", [HI, CHAT])
+def test_time_while_the_engine_generates(place: Make, body: bytes) -> None:
+    made = place(content_filter="hangs:judge", request_timeout="40")
+    exchange = made.open(body)
+    made.say(0, Started(1), Delta(0, "Hel"))
+    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    made.pass_time(41)
+    failed(exchange, TimeLimitError)
+    assert made.engine.running == 0
+    if body == CHAT:
+        assert exchange.records[-1] == b"data: [DONE]\n\n"
+
+
+def test_time_of_a_request_that_only_its_input_formatter_concerns(place: Make) -> None:
+    made = place(input_formatter="hangs:f", request_timeout="40")
+    exchange = made.open()
+    made.say(0, Started(1), Delta(0, "Hel"))
+    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    made.pass_time(41)
+    failed(exchange, TimeLimitError)
+    assert made.engine.running == 0
+
+
+def test_an_abort_and_then_the_limit(place: Make) -> None:
+    made = place(content_filter="hangs:judge")
+    exchange = made.open(HANG)
+    hangs()
+    exchange.abort()
+    made.pass_time(51)
+    assert not exchange.records
+    assert made.workers.stuck == 1
+
+
+# --- The threads by themselves ---
+
+
+def test_who_waits_for_a_future_is_told() -> None:
+    workers = Workers(1, 50.0)
+    began, go = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        call = workers.enter("slow code")
+        try:
+            began.set()
+            assert go.wait(TIMEOUT)
+            return "late"
+        finally:
+            workers.leave(call)
+
+    asked = workers.call(slow)
+    assert began.wait(TIMEOUT)
+    assert workers.sweep(time.monotonic() + 49) < time.monotonic() + 51
+    workers.sweep(time.monotonic() + 51)
+    with pytest.raises(UserCodeError, match="slow code has not returned within 50 seconds"):
+        asked.result(TIMEOUT)
+    assert workers.call(lambda: "another thread's").result(TIMEOUT) == "another thread's"
+    go.set()
+    until(lambda: workers.stuck == 0)
+    workers.close()
+
+
+def test_the_loop_goes_on_for_others(place: Make) -> None:
+    made = place(content_filter="hangs:judge_later")
+    hung = made.open(HANG)
+    hangs()
+    made.serve(0)
+    made.pass_time(51)
+    failed(hung, UserCodeError)
+    made.serve(1)
+    assert not asyncio.iscoroutinefunction(sys.modules["hangs"].judge)

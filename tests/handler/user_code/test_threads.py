@@ -1,0 +1,481 @@
+"""Code of the user's runs apart: what is slow, raises or is aborted there concerns its own request only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.formatters import Answer, Request
+from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl.frames import NOTHING
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.exchange import Exchange
+from lmi.handler.server.streams import AsyncService
+from lmi.handler.user_code.exchange import Deferred, merged
+from lmi.handler.user_code.pool import Workers
+from lmi.model.errors import OptionError
+from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
+
+from ...kit.paths import README, USER_CODE
+from ...kit.user_code.service import HI, ScriptedService
+
+TIMEOUT = 30.0
+"""Seconds that a test waits for another thread before it fails."""
+
+GUARD = """
+import threading
+began, go = threading.Event(), threading.Event()
+calls = []
+def judge(text, stage):
+    calls.append((stage, text))
+    if "slow" in text:
+        began.set()
+        assert go.wait(30)
+    if "stop" in text:
+        return "stop"
+    if "wrong" in text:
+        return 7
+"""
+
+
+class Place(ScriptedService):
+    """Its news can be waited for."""
+
+    def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
+        super().__init__(folder, files, options)
+        self.news = threading.Event()
+        self.service.listen(self.news.set)
+
+    def wait(self, condition: Callable[[], Any]) -> None:
+        """Until the condition holds, looked at whenever hosts would be woken."""
+        for _ in range(100_000):
+            if condition():
+                return
+            assert self.news.wait(TIMEOUT)
+            self.news.clear()
+        raise AssertionError
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """The same for what no host is woken for."""
+        pause = threading.Event()
+        for _ in range(int(TIMEOUT * 1000)):
+            if condition():
+                return
+            pause.wait(0.001)
+        raise AssertionError
+
+    def submitted(self, count: int) -> None:
+        """Until so many generations have been submitted."""
+        self.until(lambda: len(self.engine.generations) >= count)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
+    """Makes places; the modules of the user's are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    places: list[Place] = []
+
+    def make(files: dict[str, str], **options: str) -> Place:
+        places.append(Place(tmp_path, files, options))
+        return places[-1]
+
+    yield make
+    for one in places:
+        one.service.close()
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def guarded(place: Callable[..., Place]) -> tuple[Place, Any]:
+    made = place({"guard.py": GUARD}, content_filter="guard:judge")
+    return made, sys.modules["guard"]
+
+
+def delta(text: str, finish: Finish | None = None, **more: Any) -> Delta:
+    return Delta(0, text, finish=finish, **more)
+
+
+END = Finish("eos", generated_tokens=3)
+
+
+def test_open_returns_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+    slow = made.open(b'{"inputs": "slow"}')
+    assert guard.began.wait(TIMEOUT)
+    other = made.open()
+    made.submitted(1)
+    made.engine.say(0, Started(1), delta("Hello", END))
+    made.wait(lambda: other.finished)
+    assert other.records[0] == b'{"generated_text":"Hello"}'
+    assert not slow.finished
+    assert len(made.engine.generations) == 1
+    guard.go.set()
+    made.submitted(2)
+    made.engine.say(1, Started(1), delta("there", END))
+    made.wait(lambda: slow.finished)
+    assert slow.records[0] == b'{"generated_text":"there"}'
+
+
+def test_events_that_come_while_the_filter_is_at_it_are_judged_together(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+    exchange = made.open()
+    made.submitted(1)
+    made.engine.say(0, delta("slow "))
+    assert guard.began.wait(TIMEOUT)
+    for word in ("and ", "steady ", "wins"):
+        made.engine.say(0, delta(word))
+    made.engine.say(0, delta(".", END))
+    guard.go.set()
+    made.wait(lambda: exchange.finished)
+    assert guard.calls == [("prompt", "Hi"), ("text", "slow "), ("text", "slow and steady wins.")]
+    assert exchange.records[0] == b'{"generated_text":"slow and steady wins."}'
+
+
+def test_the_death_of_the_engine_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+    exchange = made.open()
+    made.submitted(1)
+    made.engine.say(0, delta("slow"))
+    assert guard.began.wait(TIMEOUT)
+    made.engine.say(0, Failed("UnavailableError", "the engine died"))
+    assert not exchange.finished
+    guard.go.set()
+    made.wait(lambda: exchange.finished)
+    assert exchange.failure is not None
+    assert exchange.failure.message == "the engine died"
+
+
+@pytest.mark.parametrize("when", ["prompt", "text"])
+def test_an_abort_while_the_filter_is_at_it_ends_the_generation(place: Callable[..., Place], when: str) -> None:
+    made = place({"guard.py": GUARD}, content_filter="guard:judge", user_code_threads="1")
+    guard: Any = sys.modules["guard"]
+    exchange = made.open(b'{"inputs": "slow"}' if when == "prompt" else b'{"inputs": "Hi"}')
+    if when == "text":
+        made.submitted(1)
+        made.engine.say(0, delta("slow"))
+    assert guard.began.wait(TIMEOUT)
+    exchange.abort()
+    # There is one thread: once another request has been served, that one has been done with.
+    other = made.open()
+    guard.go.set()
+    made.submitted(1 if when == "prompt" else 2)
+    made.engine.say(len(made.engine.generations) - 1, delta("Hello", END))
+    made.wait(lambda: other.finished)
+    assert made.engine.aborted == ([] if when == "prompt" else [0])
+    assert made.engine.running == 0
+    assert not exchange.records
+
+
+def test_flagged_text_ends_its_generation_and_what_comes_later_is_nothing(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+    exchange = made.open(b'{"inputs": "Hi", "parameters": {"details": true}}')
+    made.submitted(1)
+    made.engine.say(0, Started(1), delta("go "))
+    made.wait(lambda: ("text", "go ") in guard.calls)
+    made.engine.say(0, delta("stop"))
+    made.wait(lambda: exchange.finished)
+    assert made.engine.aborted == [0]
+    (record,) = exchange.records
+    assert b'"generated_text":"go "' in record
+    assert b'"finish_reason":"content_filter"' in record
+
+
+def test_rolling_batch_does_not_wait_for_the_filter(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+    batch = RollingBatch(made.service)
+    frames = batch.step([Request(b'{"inputs": "slow"}'), Request(b'{"inputs": "Hi"}')])
+    assert frames == [NOTHING, NOTHING]
+    made.submitted(1)
+    made.engine.say(0, delta("Hello", END))
+    done = NOTHING
+    while done is NOTHING:
+        slow, done = batch.step([None, None])
+        assert slow is NOTHING
+    assert done.data == b'{"generated_text":"Hello"}'
+    assert done.last
+    guard.go.set()
+    # A reset forgets the request, and its generation does not stay behind.
+    made.submitted(2)
+    assert batch.step([], reset=True) == []
+    made.until(lambda: made.engine.aborted == [1])
+
+
+def test_async_mode_goes_on_while_the_filter_is_at_it(place: Callable[..., Place]) -> None:
+    made, guard = guarded(place)
+
+    async def run() -> None:
+        courier = Courier(made.service)
+
+        async def answer(body: bytes) -> bytes:
+            carried = b""
+            async for message in courier.messages(Request(body), "request"):
+                carried += message
+                courier.sent()
+            return carried
+
+        slow = asyncio.create_task(answer(b'{"inputs": "slow"}'))
+        other = asyncio.create_task(answer(b'{"inputs": "Hi"}'))
+        await asyncio.to_thread(made.submitted, 1)
+        made.engine.say(0, delta("Hello", END))
+        assert b'{"generated_text":"Hello"}' in await other
+        assert not slow.done()
+        guard.go.set()
+        await asyncio.to_thread(made.submitted, 2)
+        made.engine.say(1, delta("there", END))
+        assert b'{"generated_text":"there"}' in await slow
+
+    asyncio.run(run())
+
+
+def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -> None:
+    made = place({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
+    batch = PlainBatch(made.service)
+    bodies = [b'{"inputs": "Hi"}', b'{"inputs": "wrong"}', b'{"inputs": "stop"}']
+    answers = made.service.apart(lambda: batch.answers([Request(body) for body in bodies]))
+
+    async def run() -> list[Whole]:
+        answering = asyncio.ensure_future(answers)
+        await asyncio.to_thread(made.submitted, 1)
+        made.engine.say(0, Started(1), delta("Hello", END))
+        return await answering
+
+    good, wrong, flagged = asyncio.run(run())
+    assert b"Hello" in good.body
+    assert b"content filter guard:judge returned an int" in wrong.body
+    assert b"inputs: flagged by the content filter: stop" in flagged.body
+    assert good.status == 200
+    assert min(wrong.status, flagged.status) >= 400
+
+
+def test_the_readmes_examples_work(place: Callable[..., Place]) -> None:
+    readme = README.read_text("utf-8")
+    section = readme.partition("## Your own code")[2].partition("\n## ")[0]
+    blocks = [block.partition("```")[0] for block in section.split("```python\n")[1:]]
+    files = {block[2:].partition(".py")[0] + ".py": block for block in blocks}
+    assert set(files) == {"haiku.py", "guard.py"}
+    made = place(files, output_formatter="haiku:Haiku", content_filter="guard:judge")
+    exchange = made.open(b'{"about": "rain"}')
+    made.submitted(1)
+    assert made.engine.generations[0].prompt == "Write a haiku about rain."
+    made.engine.say(0, Started(1), delta("Drops ", None), delta("fall.", END))
+    made.wait(lambda: exchange.finished)
+    assert exchange.records[0] == b'{"haiku":"Drops fall.","why_it_ended":"eos"}'
+    for body, message in (
+        (b'{"about": 5}', "about: expected a string, got 5"),
+        (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
+    ):
+        refused = made.open(body)
+        made.wait(partial(getattr, refused, "finished"))
+        assert json.loads(refused.records[0]) == {"problem": message}
+        assert refused.call.reply.status == 400
+
+
+def test_more_slow_requests_than_threads_wait_for_each_other_only(place: Callable[..., Place]) -> None:
+    made = place({"guard.py": GUARD}, content_filter="guard:judge", user_code_threads="1")
+    guard: Any = sys.modules["guard"]
+    slow = made.open(b'{"inputs": "slow"}')
+    assert guard.began.wait(TIMEOUT)
+    queued = made.open()
+    assert not made.engine.generations
+    guard.go.set()
+    made.submitted(2)
+    made.engine.say(0, delta("a", END))
+    made.engine.say(1, delta("b", END))
+    made.wait(lambda: slow.finished and queued.finished)
+    assert [slow.records[0], queued.records[0]] == [b'{"generated_text":"a"}', b'{"generated_text":"b"}']
+
+
+def test_without_code_of_the_users_requests_are_served_as_ever(place: Callable[..., Place]) -> None:
+    made = place({})
+    exchange = made.open()
+    assert type(exchange) is Exchange
+    made.engine.say(0, delta("Hello", END))
+    assert exchange.finished
+
+
+def test_own_dialects_take_only_the_finding_apart(place: Callable[..., Place]) -> None:
+    toy = (USER_CODE / "toy.py").read_text()
+    made = place({"toy_threads.py": toy}, output_formatter="toy_threads:Toy")
+    named = made.service.open(Request(b'{"inputs": "Hi"}', attributes={"dialect": "lmi"}))
+    assert type(named) is Exchange
+    found = made.open()
+    assert isinstance(found, Deferred)
+    made.submitted(2)
+    # Found to be LMI's: the engine's thread feeds it.
+    made.engine.say(1, delta("Hello", END))
+    assert found.finished
+    assert found.records[0] == b'{"generated_text":"Hello"}'
+    own = made.open(b'{"say": "Hi"}')
+    made.submitted(3)
+    made.engine.say(2, delta("Hello", END))
+    made.wait(lambda: own.finished)
+    assert own.records[0] == b'{"said": "Hello"}'
+    assert own.call.reply.headers == {"x-toy": "yes"}
+
+
+SLOW = """
+import time
+def slow(payload):
+    time.sleep(0.1)
+    return payload
+"""
+
+
+@pytest.mark.parametrize("host", ["async", "server"])
+def test_a_host_is_woken_for_what_no_engine_takes(place: Callable[..., Place], host: str) -> None:
+    """The engine makes no step that would do so; the formatter is slow enough for the host to wait already."""
+    made = place({"slowly.py": SLOW}, input_formatter="slowly:slow")
+    made.engine.down = "the engine is being rebuilt"
+
+    async def answer() -> bytes:
+        if host == "async":
+            courier = Courier(made.service)
+            carried = b""
+            async for message in courier.messages(Request(HI), "request"):
+                carried += message
+                courier.sent()
+            return carried
+        stream = AsyncService(made.service).open(Request(HI))
+        assert not isinstance(stream, Answer)
+        return b"".join([record async for record in stream.records()])
+
+    assert b"the engine is being rebuilt" in asyncio.run(asyncio.wait_for(answer(), TIMEOUT))
+
+
+def test_the_local_server_keeps_nothing_of_what_no_engine_takes(place: Callable[..., Place]) -> None:
+    made = place({})
+    made.engine.down = "the engine is given up"
+
+    async def run() -> None:
+        service = AsyncService(made.service)
+        for _ in range(3):
+            stream = service.open(Request(HI))
+            assert not isinstance(stream, Answer)
+            assert b"given up" in b"".join([record async for record in stream.records()])
+        assert not service._fresh
+
+    asyncio.run(run())
+
+
+def test_neighbouring_deltas_become_one() -> None:
+    events: list[tuple[int, Event]] = [
+        (0, Started(1)),
+        (0, delta("", reasoning="hm")),
+        (0, delta("a")),
+        (0, delta("b", calls=(CallDelta(0, "id", "f"),))),
+        (0, delta("", calls=(CallDelta(0, arguments="{}"),))),
+        (0, delta("c")),
+        (1, delta("x")),
+        (0, Delta(1, "y")),
+        (0, Delta(1, "z", finish=END)),
+        (0, Failed("GenerationError", "over")),
+    ]
+    assert merged(events) == [
+        (0, Started(1)),
+        (0, delta("ab", reasoning="hm", calls=(CallDelta(0, "id", "f"), CallDelta(0, arguments="{}")))),
+        (0, delta("c")),
+        (1, delta("x")),
+        (0, Delta(1, "yz", finish=END)),
+        (0, Failed("GenerationError", "over")),
+    ]
+
+
+def test_threads_are_started_as_they_are_needed_and_used_again() -> None:
+    workers = Workers(3)
+    seen: set[int] = set()
+    for _ in range(20):
+        workers.call(lambda: seen.add(threading.get_ident())).result(TIMEOUT)
+    gate = threading.Barrier(4)
+    busy = [workers.call(gate.wait) for _ in range(3)]
+    queued = workers.call(lambda: "in its turn")
+    gate.wait(TIMEOUT)
+    assert queued.result(TIMEOUT) == "in its turn"
+    assert sorted(future.result(TIMEOUT) for future in busy) != []
+    workers.close()
+    # One after another, so that hardly ever a second thread is needed.
+    assert len(seen) <= 3
+
+
+async def answer_of_a_loop() -> str:
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+def test_coroutines_share_a_loop() -> None:
+    workers = Workers(2)
+    names = {workers.call(lambda: workers.resolve(answer_of_a_loop())).result(TIMEOUT) for _ in range(3)}
+    workers.close()
+    assert names == {"lmi-user-loop"}
+
+
+BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
+    ({"model.py": "import no_such_thing"}, {}, "model.py: ModuleNotFoundError: No module named 'no_such_thing'"),
+    ({"model.py": "raise ValueError('two\\nlines')"}, {}, "model.py: ValueError: two lines"),
+    ({"model.py": "def f(:"}, {}, "model.py: SyntaxError"),
+    ({}, {"content_filter": "nowhere:judge"}, "option.content_filter: 'nowhere:judge': there is no module nowhere"),
+    ({"one.py": ""}, {"content_filter": "one:judge"}, "option.content_filter: 'one:judge': one has no judge"),
+    ({"two.py": "judge = 5"}, {"content_filter": "two:judge"}, "'two:judge' is no function"),
+    ({"three.py": "def judge(): ..."}, {"content_filter": "three:judge"}, "expected (text, stage), got ()"),
+    ({"four.py": "import nowhere"}, {"output_formatter": "four:Toy"}, "ModuleNotFoundError: No module named 'nowhere'"),
+    ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),
+    ({"five.py": "NAME = 'five'"}, {"output_formatter": "five"}, "it has no MARK, ROUTES, matches, parse, refuse"),
+    (
+        {"sixth.py": "class A:\n NAME, MARK, ROUTES = 'lmi', 'x', []\n matches = parse = refuse = lambda self: 0"},
+        {"output_formatter": "sixth:A"},
+        "ROUTES: expected a tuple of lmi.formatters.Route, got []; matches: expected matches(payload, request, ",
+    ),
+    ({"seven.py": "f = 5"}, {"output_formatter": "seven:f"}, "expected a function or a dialect, got an int"),
+    ({"eight.py": "def f(): ..."}, {"output_formatter": "eight:f"}, "expected (response), (request_output: Request"),
+    ({"nine.py": "def f(): ..."}, {"input_formatter": "nine:f"}, "expected (decoded_payload: dict, tokenizer=None"),
+    ({}, {"dialect": "klingon"}, "option.dialect: expected one of"),
+]
+
+
+@pytest.mark.parametrize(("files", "options", "said"), BROKEN, ids=lambda value: str(value)[:30])
+def test_what_cannot_be_loaded_fails_the_start(
+    place: Callable[..., Place], files: dict[str, str], options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        place(files, **options)
+    assert said in caught.value.message
+
+
+def test_a_dialect_may_not_take_a_name_that_is_taken(place: Callable[..., Place]) -> None:
+    toy = (USER_CODE / "toy.py").read_text().replace('NAME = "toy"', 'NAME = "lmi"')
+    with pytest.raises(OptionError, match="there is a dialect named lmi already"):
+        place({"thief.py": toy}, output_formatter="thief:Toy")
+
+
+def test_an_entry_point_registers_a_dialect(place: Callable[..., Place], tmp_path: Path) -> None:
+    package = tmp_path / "toy-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[lmi.dialects]\ntoy = toy_installed:Toy\n")
+    toy = (USER_CODE / "toy.py").read_text()
+    made = place({"toy_installed.py": toy}, dialect="toy")
+    assert [dialect.NAME for dialect in made.service.dialects] == ["toy"]
+    exchange = made.open(b'{"say": "Hi"}')
+    made.submitted(1)
+    made.engine.say(0, delta("Hello", END))
+    made.wait(lambda: exchange.finished)
+    assert exchange.records[0] == b'{"said": "Hello"}'
+
+
+def test_an_entry_point_that_cannot_be_loaded_fails_the_start(place: Callable[..., Place], tmp_path: Path) -> None:
+    package = tmp_path / "toy-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[lmi.dialects]\ntoy = toy_missing:Toy\n")
+    with pytest.raises(OptionError, match=r"entry point toy = toy_missing:Toy of lmi.dialects: ModuleNotFoundError"):
+        place({})

@@ -1,0 +1,80 @@
+"""README's table of what each dialect's answers are on each host, compared with what the hosts really send."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from lmi.formatters import FORMATS
+
+from ..clients.test_boto3 import SPOKEN
+from ..kit.hosts import Host
+from ..kit.scripts import ROOT
+
+pytestmark = [pytest.mark.engine, pytest.mark.djl]
+
+COLUMNS = (
+    "dialect",
+    "whole",
+    "stream",
+    "bad value: local server",
+    "bad value: DJL",
+    "not JSON: local server",
+    "not JSON: DJL",
+)
+
+
+def table() -> dict[str, dict[str, str]]:
+    """README's rows by dialect."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- answers -->\n(.*?)<!-- /answers -->", text, re.DOTALL)
+    assert found, "README has no table between <!-- answers --> and <!-- /answers -->"
+    heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].strip().splitlines()]
+    assert tuple(heads) == COLUMNS
+    return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+
+
+def told(answer: httpx.Response) -> str:
+    """An error as the table has it: status, the fields of its body, and a header that is its own."""
+    body = answer.text.removeprefix("event: error\n").partition("\n")[0].removeprefix("data: ")
+    document: Any = json.loads(answer.text if answer.headers["content-type"] == "application/json" else body)
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        shown = "error: {" + ", ".join(sorted(document["error"])) + "}"
+    else:
+        shown = ", ".join(sorted(document))
+    own = "".join(f", header `{name}`" for name in answer.headers if name.startswith("x-ms-"))
+    return f"{answer.status_code} `{shown}`{own}"
+
+
+def test_every_dialect_has_a_row() -> None:
+    assert list(table()) == [known.NAME for known in FORMATS]
+
+
+@pytest.mark.parametrize("dialect", [known.NAME for known in FORMATS])
+def test_row(host: Host, request: pytest.FixtureRequest, dialect: str) -> None:
+    row = table()[dialect]
+    spoken = next(one for one in SPOKEN.values() if one.dialect == dialect)
+    on = "local server" if "server" in request.node.name else "DJL"
+    headers = {"X-Amzn-SageMaker-Custom-Attributes": f"dialect={dialect}", "Content-Type": "application/json"}
+
+    def post(content: bytes) -> httpx.Response:
+        return httpx.post(f"{host.url}/invocations", content=content, headers=headers, timeout=120)
+
+    whole = post(json.dumps(spoken.whole).encode())
+    stream = post(json.dumps(spoken.stream).encode())
+    assert (whole.status_code, stream.status_code) == (200, 200)
+    seen = {
+        "whole": whole.headers["content-type"].partition(";")[0],
+        "stream": stream.headers["content-type"].partition(";")[0],
+        f"bad value: {on}": told(post(json.dumps(spoken.bad).encode())),
+        f"not JSON: {on}": told(post(b"{")),
+    }
+    assert {name: row[name] for name in seen} == {
+        "whole": f"`{seen['whole']}`",
+        "stream": f"`{seen['stream']}`",
+        **{name: value for name, value in seen.items() if ":" in name},
+    }

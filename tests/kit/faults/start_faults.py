@@ -1,0 +1,118 @@
+"""Tries to start vLLM on broken models, one after another in one process: `python -m tests.kit.faults.start_faults DEMO
+FOLDER`.
+
+Prints a line of JSON for each: what start-up reports of it, or that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..hosts import FAST
+
+Change = Callable[[Path], object]
+
+
+def weights(directory: Path) -> Path:
+    """The one file of weights."""
+    (file,) = directory.glob("*.safetensors")
+    return file
+
+
+def configured(**values: Any) -> Change:
+    """A config.json in which some values are others, or are missing (None)."""
+
+    def change(directory: Path) -> None:
+        file = directory / "config.json"
+        config = {**json.loads(file.read_text()), **values}
+        file.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+
+    return change
+
+
+def without(pattern: str) -> Change:
+    """Some files are missing."""
+
+    def change(directory: Path) -> None:
+        for file in directory.glob(pattern):
+            file.unlink()
+
+    return change
+
+
+def nothing(_directory: Path) -> None:
+    """The model is as it should be."""
+
+
+FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
+    "no weights": (without("*.safetensors"), {}),
+    "weights cut off": (lambda path: weights(path).write_bytes(weights(path).read_bytes()[:-1000]), {}),
+    "weights of another shape": (configured(intermediate_size=512), {}),
+    "no config": (without("config.json"), {}),
+    "broken config": (lambda path: (path / "config.json").write_text("{"), {}),
+    "empty config": (lambda path: (path / "config.json").write_text("{}"), {}),
+    "no tokenizer": (without("*token*"), {}),
+    "architecture": (configured(architectures=["NoSuchForCausalLM"]), {}),
+    "model type": (configured(model_type="nosuch", architectures=["NoSuchForCausalLM"]), {}),
+    "code of its own": (configured(model_type="nosuch", auto_map={"AutoConfig": "my.Config"}), {}),
+    "dtype": (nothing, {"dtype": "fp16", "quantize": "nosuch"}),
+    "unsupported dtype": (nothing, {"quantize": "fp8", "dtype": "fp32"}),
+    "context": (nothing, {"max_model_len": "100000"}),
+    "little KV cache": (nothing, {"kv_cache_memory_bytes": str(1 << 20)}),
+    "too much KV cache": (nothing, {"kv_cache_memory_bytes": str(1 << 50)}),
+    "tensor parallel": (nothing, {"tensor_parallel_degree": "64"}),
+    "unknown option": (nothing, {"max_model_length": "2048"}),
+    "wrong option": (nothing, {"block_size": "many"}),
+    "reasoning parser": (nothing, {"reasoning_parser": "nosuch"}),
+    "tool parser": (nothing, {"tool_call_parser": "nosuch"}),
+    "chat template": (nothing, {"chat_template": "/no/such/file.jinja"}),
+    "broken chat template": (nothing, {"chat_template": "{% for message in messages %}\n{{ message.content"}),
+    "draft model": (nothing, {"speculative_draft_model": "/no/such/model"}),
+    "hub": (nothing, {"model_id": "no-such-owner/no-such-model"}),
+    "load format": (nothing, {"load_format": "nosuch"}),
+}
+
+
+def copy(demo: Path, target: Path) -> Path:
+    """The demo model's files, to be changed."""
+    target.mkdir(parents=True)
+    for file in demo.iterdir():
+        if file.name != "serving.properties":
+            shutil.copy(file, target / file.name)
+    return target
+
+
+def main(demo: Path, folder: Path) -> None:
+    """Tries them all."""
+    from lmi.model.engine import load_backend
+    from lmi.model.options import load_settings
+    from lmi.model.options.model_dir import check_model
+    from lmi.model.process.start_errors import start_error
+
+    fast = {name.removeprefix("option."): value for name, value in FAST.items()}
+    for number, (name, (change, options)) in enumerate(FAULTS.items()):
+        directory = copy(demo, folder / str(number))
+        change(directory)
+        try:
+            overrides = {"dtype": "fp32", "max_model_len": "2048", **fast, **options}
+            settings = load_settings(directory, environment={}, overrides=overrides)
+            check_model(settings)
+            load_backend(settings).close()
+            told: list[object] = ["started", 200, "", None]
+        except Exception as error:  # noqa: BLE001 - told
+            refused = start_error(error)
+            told = [refused.kind, refused.status, refused.message, refused.param]
+        # In one piece: vLLM's threads write their lines to the same place.
+        sys.stdout.write(json.dumps([name, *told]) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

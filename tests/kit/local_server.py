@@ -1,0 +1,136 @@
+"""The local server on a thread and a real socket, with an engine that says what it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from lmi.handler.server.app import LocalServer, application
+from lmi.handler.server.bodies import Bodies
+from lmi.handler.server.http_protocol import HEAD_SECONDS, Door
+from lmi.handler.service import Service
+from lmi.model.options import settings_of
+
+from .user_code.engine import ScriptedEngine
+
+TIMEOUT = 30.0
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Running:
+    """The local server on a thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        most: int = 100,
+        head_seconds: float = HEAD_SECONDS,
+        key: str | None = None,
+        **options: str,
+    ) -> None:
+        self.engine = ScriptedEngine()
+        self.door = Door(most, 4, head_seconds=head_seconds)
+        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
+        self.service.start()
+        app = application(self.service, key)
+        self.bodies: Bodies = _server_of(app).bodies
+        configuration = uvicorn.Config(
+            app,
+            port=0,
+            log_config=None,
+            http=self.door,  # type: ignore[arg-type]
+            ws="none",
+        )
+        self.uvicorn = uvicorn.Server(configuration)
+        self.thread = threading.Thread(target=self.uvicorn.run)
+        self.thread.start()
+        until(lambda: self.uvicorn.started)
+        (listener,) = self.uvicorn.servers[0].sockets
+        self.port: int = listener.getsockname()[1]
+
+    @property
+    def connections(self) -> int:
+        return len(self.uvicorn.server_state.connections)
+
+    def connect(self) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(TIMEOUT)
+        sock.connect(("127.0.0.1", self.port))
+        return sock
+
+    def ask(self, sock: socket.socket, body: object, length: int | None = None) -> int:
+        """Sends a request; the number of its generation."""
+        number = len(self.engine.generations)
+        content = json.dumps(body).encode()
+        head = f"POST /invocations HTTP/1.1\r\nHost: test\r\nContent-Length: {length or len(content)}\r\n\r\n"
+        sock.sendall(head.encode() + content)
+        if length is None:
+            until(lambda: len(self.engine.generations) > number)
+        return number
+
+    def close(self) -> None:
+        self.uvicorn.should_exit = self.uvicorn.force_exit = True
+        self.thread.join(TIMEOUT)
+        assert not self.thread.is_alive()
+        self.service.close()
+
+
+def _server_of(app: Starlette) -> LocalServer:
+    (route,) = (route for route in app.routes if isinstance(route, Route) and route.path == "/invocations")
+    endpoint: Any = route.endpoint
+    server: LocalServer = endpoint.__self__
+    return server
+
+
+Make = Callable[..., Running]
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Make]:
+    """Makes servers, and ends them."""
+    servers: list[Running] = []
+
+    def make(**options: Any) -> Running:
+        servers.append(Running(folder, **options))
+        return servers[-1]
+
+    try:
+        yield make
+    finally:
+        for one in servers:
+            one.close()
+
+
+def answer(sock: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one answer, none of which may be missing."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = sock.recv(1 << 16)
+        assert part, data
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    while len(body) < int(headers["content-length"]):
+        part = sock.recv(1 << 16)
+        assert part, data
+        body += part
+    return int(status.split()[1]), headers, body

@@ -1,0 +1,55 @@
+"""vLLM's own OpenAI server, as an oracle."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from .hosts import FAST, START_TIMEOUT, free_port
+
+__all__ = ["vllm_server"]
+
+
+@contextmanager
+def vllm_server(model: Path, log: Path, arguments: Sequence[str] = ()) -> Iterator[httpx.Client]:
+    """A client of vLLM's server of a model, which starts as fast as ours."""
+    port = free_port()
+    names = [f"--{name.removeprefix('option.').replace('_', '-')}" for name in FAST]
+    values = [value if value != "true" else None for value in FAST.values()]
+    flags = [text for pair in zip(names, values, strict=True) for text in pair if text is not None]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
+    command += ["--port", str(port), "--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "2048", *flags]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, *arguments], stdout=output, stderr=output, env=dict(os.environ), start_new_session=True
+        )
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not _up(client):
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.2)
+        yield client
+    finally:
+        client.close()
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _up(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health").status_code == 200
+    except httpx.TransportError:
+        return False

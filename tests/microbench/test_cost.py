@@ -1,0 +1,80 @@
+"""What our Python costs a token: after the engine's output object and before the host's send (tests/microbench).
+
+CPU time of one thread, the cheapest of several rounds, against a limit that a slow machine is given in proportion.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..kit.djl import hosting
+from . import hosts
+from .path import TokenPath, ours
+
+pytestmark = pytest.mark.engine
+
+REFERENCE = 4.0
+"""Microseconds that `work` takes where the limits were set."""
+
+
+def work(_: int) -> None:
+    """What a token's way is made of: small objects, calls, JSON."""
+    json.loads(json.dumps({"token": {"id": 1, "text": " upon", "log_prob": -0.01}}))
+
+
+def slowness() -> float:
+    """How much slower than the reference this machine is now; at least 1."""
+    best = float("inf")
+    for _ in range(20):
+        begun = time.thread_time()
+        for number in range(200):
+            work(number)
+        best = min(best, (time.thread_time() - begun) / 200)
+    return max(1.0, 1e6 * best / REFERENCE)
+
+
+@pytest.fixture(scope="module")
+def path(demo_model: Path) -> Iterator[TokenPath]:
+    made = TokenPath(demo_model)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("LMI stream, log_prob", 15.0), ("chat stream", 10.0)])
+def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
+    costs: list[float] = []
+    for _ in range(10):
+        cost = ours(path.cost(kind, rounds=2))
+        if hosting.available() is None:
+            added = hosts.rolling_batch(path, kind)
+            cost += added["input to requests"] + added["frames to output"]
+        costs.append(cost)
+        if cost <= limit * slowness():
+            return
+    pytest.fail(
+        f"{min(costs):.1f} µs a token, expected at most {limit} (this machine is {slowness():.1f} times as slow)"
+    )
+
+
+def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:
+    (server,) = hosts.local_server(path, "chat stream").values()
+    assert server > 0
+    if hosting.available() is None:
+        (courier,) = hosts.async_mode(path, "chat stream").values()
+        assert courier > 0
+
+
+def test_what_is_measured_is_a_whole_answer(path: TokenPath) -> None:
+    path.reset()
+    path.open("LMI stream, log_prob", sequences=3, tokens=7)
+    lines = [json.loads(line) for line in path.run().splitlines()]
+    assert len(lines) == 7
+    assert "".join(line["token"]["text"] for line in lines) == lines[-1]["generated_text"] != ""
+    assert lines[-1]["details"]["generated_tokens"] == 7
+    assert path.tokens == 21
+    assert all(path.stages[stage] > 0 for stage in ("vLLM's output processing", "text and tokens", "replies"))

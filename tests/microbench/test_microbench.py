@@ -1,0 +1,58 @@
+"""The tools around the microbenchmarks: what they say of measured costs, and what of dialects they feed."""
+
+from __future__ import annotations
+
+import pytest
+
+from .compare import report
+from .profile import table
+from .replies import REQUESTS, call_of, events_of, feed, reply_of
+
+
+def test_a_comparison_points_out_what_changed_in_every_round() -> None:
+    base = [{"slow": 2.0, "fast": 2.0, "noise": 2.0, "hardly": 2.0, "gone": 1.0}] * 3
+    other = [
+        {"slow": slow, "fast": fast, "noise": noise, "hardly": 2.02, "new": 1.0}
+        for slow, fast, noise in ((2.2, 1.6, 2.6), (2.4, 1.8, 1.8), (2.3, 1.7, 2.4))
+    ]
+    lines = [line.split() for line in report(base, other).splitlines()[1:]]
+    assert lines == [
+        ["slow", "2.00", "2.20", "1.15", "1.10-1.20", "slower"],
+        ["fast", "2.00", "1.60", "0.85", "0.80-0.90", "faster"],
+        ["noise", "2.00", "1.80", "1.20", "0.90-1.30"],
+        ["hardly", "2.00", "2.02", "1.01", "1.01-1.01"],
+    ]
+
+
+def test_a_profile_sums_up() -> None:
+    columns = {"one": {"text": 1.25, "wire": 0.01}, "two": {"text": 2.0}}
+    assert table("stage", columns, {"ours": ("text", "wire")}).splitlines() == [
+        "| stage | one | two |",
+        "| --- | --- | --- |",
+        "| text | 1.2 | 2.0 |",
+        "| wire | 0.01 |  |",
+        "| **ours** | **1.3** | **2.0** |",
+    ]
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_only_what_is_streamed_is_asked_for_step_by_step(kind: str) -> None:
+    (generation,) = call_of(kind).generations
+    assert generation.stream == ("stream" in kind)
+    assert (generation.sampling.logprobs is None) == (kind in WITHOUT_LOGPROBS)
+
+
+WITHOUT_LOGPROBS = {"LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "minimal stream"}
+"""Their answers show none."""
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_formatter_is_measured_over_a_whole_answer(kind: str) -> None:
+    whole = b"".join(feed(reply_of(kind), events_of(kind, 100)))
+    reply = reply_of(kind)
+    records = feed(reply, events_of(kind, 1))
+    assert reply.finished
+    assert reply.failure is None
+    assert len(records) >= 100 or "whole" in kind
+    assert "🦊".encode() in whole
+    assert b"".join(records).count("🦊".encode()) >= whole.count("🦊".encode())

@@ -1,0 +1,392 @@
+"""Images before an engine sees them: data URLs, headers, limits, and the way of generations past those that wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from lmi.formatters.common.images import read_image_part
+from lmi.model.engine import EngineInfo, EngineStats
+from lmi.model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
+from lmi.model.events import Event
+from lmi.model.generation import Conversation, Generation, Prompt, Sampling
+from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
+from lmi.model.media.url_policy import MediaError
+from lmi.model.options.image_rules import ImageRules
+from lmi.model.process.prepare import Intake
+
+from ...kit.models.pictures import Site, bomb, data_url, png, serving
+
+PICTURE = png()
+FIELD = "messages[0].content[1].image_url.url"
+
+
+def part(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}, **more}
+
+
+def conversation(*parts: dict[str, Any]) -> Conversation:
+    return Conversation(messages=({"role": "user", "content": [{"type": "text", "text": "What?"}, *parts]},))
+
+
+# Parts in the forms of dialects.
+
+URL = "https://example.com/a.png"
+READ: list[tuple[dict[str, Any], bool, dict[str, Any]]] = [
+    ({"image_url": {"url": URL}}, False, part(URL)),
+    ({"image_url": {"url": f" {URL}\n"}}, False, part(URL)),
+    ({"image_url": {"url": URL, "detail": "high"}}, False, {**part(URL), "image_url": {"detail": "high", "url": URL}}),
+    ({"image_url": {"url": URL, "detail": None}}, False, part(URL)),
+    ({"image_url": URL}, False, part(URL, field="messages[0].content[1].image_url")),
+    ({"image_url": URL, "detail": "low"}, True,
+     {"type": "image_url", "image_url": {"detail": "low", "url": URL}, "field": "messages[0].content[1].image_url"}),
+    ({"image_url": {"url": URL}}, True, part(URL)),
+    ({"content": URL}, True, part(URL, field="messages[0].content[1].content")),
+    ({"content": "iVBORw0KGgo="}, True,
+     part("data:image/*;base64,iVBORw0KGgo=", field="messages[0].content[1].content")),
+    ({"content": data_url(PICTURE)}, True, part(data_url(PICTURE), field="messages[0].content[1].content")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "azure", "read"), READ)
+def test_a_part_is_read(given: dict[str, Any], azure: bool, read: dict[str, Any]) -> None:
+    assert read_image_part({"type": "image_url", **given}, "messages[0].content[1]", azure=azure) == read
+
+
+PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."
+MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
+    ({}, False, PayloadError, "image_url: expected an object, got None"),
+    ({"image_url": 5}, False, PayloadError, "image_url: expected an object, got 5"),
+    ({"image_url": {}}, False, PayloadError, f"image_url.url: {PLAIN}, got None"),
+    ({"image_url": {"url": ""}}, False, ParameterError, f"image_url.url: {PLAIN}, got ''"),
+    ({"image_url": "iVBORw0KGgo="}, False, ParameterError, f"image_url: {PLAIN}, got 'iVBORw0KGgo='"),
+    ({"image_url": {"url": "ftp://example.com"}}, False, ParameterError, f"image_url.url: {PLAIN}, got 'ftp://exam"),
+    ({"image_url": {"url": URL, "detail": "best"}}, False, ParameterError, "image_url.detail: expected one of auto, "),
+    ({"content": URL}, False, PayloadError, "image_url: expected an object, got None"),
+    ({}, True, PayloadError, f"content: {PLAIN}, got None"),
+    ({"content": ""}, True, ParameterError, f"content: {PLAIN}, or base64, got ''"),
+    ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, or base64, got 'ftp"),
+    ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, got 5"),
+]
+
+
+@pytest.mark.parametrize(("given", "azure", "kind", "message"), MISREAD)
+def test_a_part_is_refused(given: dict[str, Any], azure: bool, kind: type[RequestError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        read_image_part({"type": "image_url", **given}, "messages[0].content[1]", azure=azure)
+    assert caught.value.message.startswith(f"messages[0].content[1].{message}")
+    assert caught.value.param == "messages[0].content[1]." + message.partition(":")[0]
+
+
+def test_a_long_value_is_not_repeated() -> None:
+    with pytest.raises(ParameterError) as caught:
+        read_image_part({"image_url": {"url": "A" * (1 << 20)}}, "messages[0].content[1]")
+    assert len(caught.value.message) < 400
+
+
+# Where images stand.
+
+
+def test_images_are_found_in_their_order() -> None:
+    made = Conversation(
+        messages=(
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": [part("a"), {"type": "text", "text": "t"}, part("b", field="x.content")]},
+            {"role": "assistant", "tool_calls": []},
+            {"role": "user", "content": [part("c")]},
+        )
+    )
+    found = [(one.url, one.place, one.field) for one in image_parts(made)]
+    assert found == [
+        ("a", "messages[1].content[0]", "messages[1].content[0].image_url.url"),
+        ("b", "messages[1].content[2]", "x.content"),
+        ("c", "messages[3].content[0]", "messages[3].content[0].image_url.url"),
+    ]
+
+
+# Data URLs.
+
+
+def budget(most: int = 1 << 20) -> Budget:
+    return Budget(most, "bytes", "max_image_bytes")
+
+
+@pytest.mark.parametrize("head", ["data:image/png;base64,", "DATA:Image/PNG;BASE64,", "data:image/*;charset=x;base64,"])
+def test_a_data_url(head: str) -> None:
+    assert data_url_bytes(head + data_url(PICTURE).partition(",")[2], budget()) == PICTURE
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("data:", "expected a data URL as data:image/png;base64,..."),
+        ("data:image/png;base64", "expected a data URL as data:image/png;base64,..."),
+        ("data:image/png,AAAA", "expected a data URL as data:image/png;base64,..."),
+        (
+            "data:text/html;base64,AAAA",
+            "expected a data URL of an image, as data:image/png;base64,..., got 'text/html'",
+        ),
+        ("data:;base64,AAAA", "expected a data URL of an image, as data:image/png;base64,..., got ''"),
+        ("data:image/png;base64,A", "expected base64 after the comma"),
+        ("data:image/png;base64,AA!A", "expected base64 after the comma"),
+        ("data:image/png;base64,AAAA\nAAAA", "expected base64 after the comma"),
+        ("data:image/png;base64,ÄAAA", "expected base64 after the comma"),
+    ],
+)
+def test_data_urls_that_are_refused(url: str, reason: str) -> None:
+    with pytest.raises(MediaError) as caught:
+        data_url_bytes(url, budget())
+    assert str(caught.value).startswith(reason)
+
+
+@pytest.mark.parametrize("length", range(1, 8))
+def test_the_bytes_of_data_urls_are_limited(length: int) -> None:
+    data = b"\x89" * length
+    assert data_url_bytes(data_url(data), budget(length)) == data
+    with pytest.raises(MediaError, match=rf"at most {length - 1} bytes together .*, got {length} or more"):
+        data_url_bytes(data_url(data), budget(length - 1))
+
+
+# Headers.
+
+
+def checked(data: bytes, pixels: int = 1 << 20) -> str:
+    with pytest.raises(ParameterError) as caught:
+        check_image(Image(data, FIELD), Budget(pixels, "pixels", "max_image_pixels"))
+    assert caught.value.param == FIELD
+    assert caught.value.message.startswith(f"{FIELD}: ")
+    return caught.value.message
+
+
+def test_pixels_are_limited() -> None:
+    check_image(Image(png(10, 10), FIELD), Budget(101, "pixels", "max_image_pixels"))
+    check_image(Image(png(10, 10), FIELD), Budget(100, "pixels", "max_image_pixels"))
+    message = "expected images of at most 99 pixels together (option.max_image_pixels), got 100 or more"
+    assert checked(png(10, 10), 99) == f"{FIELD}: {message}"
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("side", [1025, 10_000, 20_000, 2**31 - 1])
+def test_a_decompression_bomb_is_not_decoded(side: int) -> None:
+    """Pillow itself refuses to open the largest."""
+    assert len(bomb(side, side)) < 100
+    message = checked(bomb(side, side))
+    assert "pixels" in message
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
+TIFF = b"II*\0\x08\0\0\0\0\0\0\0\0\0"
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>", SVG, TIFF, EPS, b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF\0\0\0\0WEBP"])
+def test_what_is_no_image_is_refused(data: bytes) -> None:
+    message = checked(data)
+    assert "expected an image of one of the formats JPEG, PNG, WEBP, GIF, BMP" in message or "cannot be read" in message
+
+
+# The intake: a backend by hand, real sockets.
+
+
+class Hand:
+    """A Backend that prepares when it is allowed to, and notes what it was given."""
+
+    def __init__(self, images: int) -> None:
+        self.info = EngineInfo(engine="hand", version="1", context=100, images=images)
+        self.busy = False
+        self.go = threading.Event()
+        self.go.set()
+        self.preparing = threading.Event()
+        self.given: dict[int, list[bytes]] = {}
+        self.fault: Exception | None = None
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> str:
+        del generation
+        if images:
+            self.preparing.set()
+            self.go.wait(60)
+        if self.fault is not None:
+            raise self.fault
+        self.given[number] = [image.data for image in images]
+        return f"prepared {number}"
+
+    def tokens(self, prepared: Any) -> int:
+        raise NotImplementedError
+
+    def add(self, prepared: Any) -> None: ...
+
+    def abort(self, numbers: Sequence[int]) -> None: ...
+
+    def step(self) -> list[tuple[int, Event]]:
+        return []
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
+
+    def close(self) -> None: ...
+
+
+class Desk:
+    """An intake and what came out of it, in order."""
+
+    def __init__(self, images: int = 3, **rules: Any) -> None:
+        given: dict[str, Any] = {"domains": ("*",), "networks": ("127.0.0.1/32",), "timeout": 20.0, **rules}
+        self.backend = Hand(images)
+        self.out: list[tuple[int, Any]] = []
+        self._news = threading.Condition()
+        self.intake = Intake(self.backend, ImageRules(**given), self._take, self._take)
+
+    def _take(self, number: int, result: Any) -> None:
+        with self._news:
+            self.out.append((number, result))
+            self._news.notify_all()
+
+    def take(self, number: int, prompt: Prompt) -> None:
+        self.intake.take(number, Generation(request_id=str(number), prompt=prompt, sampling=Sampling()))
+
+    def wait(self, count: int) -> list[tuple[int, Any]]:
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.out) >= count, 60), self.out
+        return self.out
+
+    def refusal(self, *parts: dict[str, Any]) -> LmiError:
+        self.take(1, conversation(*parts))
+        ((number, error),) = self.wait(1)
+        assert number == 1
+        assert isinstance(error, LmiError), error
+        assert self.backend.given == {}
+        return error
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Site, str]]:
+    with serving({"a.png": PICTURE, "b.png": png(color=(0, 0, 255))}) as (site, port):
+        yield site, f"http://127.0.0.1:{port}"
+
+
+def test_images_of_all_kinds_arrive_in_order(served: tuple[Site, str]) -> None:
+    desk = Desk()
+    url = served[1]
+    desk.take(1, conversation(part(f"{url}/a.png"), part(data_url(png(2, 2))), part(f"{url}/b.png")))
+    assert desk.wait(1) == [(1, "prepared 1")]
+    assert desk.backend.given == {1: [PICTURE, png(2, 2), png(color=(0, 0, 255))]}
+
+
+def test_who_waits_for_an_image_holds_up_nobody(served: tuple[Site, str]) -> None:
+    """As many slow images as there are threads to fetch: the others go past them, in the order of their coming."""
+    site, url = served
+    desk = Desk(timeout=60.0)
+    desk.take(1, conversation(part(f"{url}/hold/a.png"), part(f"{url}/hold/b.png")))
+    for number in range(2, 20):
+        desk.take(number, conversation(part(f"{url}/hold/a.png")))
+    assert site.holding.wait(30)
+    desk.take(20, "text")
+    desk.take(21, conversation())
+    assert desk.out == [(20, "prepared 20"), (21, "prepared 21")]
+    desk.take(22, conversation(part(data_url(PICTURE))))
+    assert desk.wait(3)[2:] == [(22, "prepared 22")]
+    site.release.set()
+    assert sorted(desk.wait(22)[3:]) == [(number, f"prepared {number}") for number in range(1, 20)]
+
+
+def test_who_is_being_prepared_holds_up_nobody() -> None:
+    desk = Desk()
+    desk.backend.go.clear()
+    desk.take(1, conversation(part(data_url(PICTURE))))
+    assert desk.backend.preparing.wait(30)
+    desk.take(2, "text")
+    assert desk.out == [(2, "prepared 2")]
+    desk.backend.go.set()
+    assert desk.wait(2) == [(2, "prepared 2"), (1, "prepared 1")]
+
+
+def test_nothing_more_is_heard_of_what_was_dropped(served: tuple[Site, str]) -> None:
+    site, url = served
+    desk = Desk()
+    desk.take(1, conversation(part(f"{url}/hold/a.png")))
+    desk.backend.go.clear()
+    desk.take(2, conversation(part(data_url(PICTURE))))
+    assert site.holding.wait(30)
+    assert desk.backend.preparing.wait(30)
+    desk.intake.drop([1, 2, 99])
+    desk.backend.go.set()
+    site.release.set()
+    desk.take(3, conversation(part(f"{url}/a.png")))
+    assert desk.wait(1) == [(3, "prepared 3")]
+    assert desk.out == [(3, "prepared 3")]
+
+
+def test_one_image_that_fails_ends_the_request_at_once(served: tuple[Site, str]) -> None:
+    """The slow one is not waited for."""
+    url = served[1]
+    error = Desk(timeout=60.0).refusal(part(f"{url}/hold/a.png"), part(f"{url}/status/404"))
+    assert isinstance(error, ParameterError)
+    assert error.message == (
+        "messages[0].content[2].image_url.url: it could not be fetched: its server answered with status 404"
+    )
+    assert error.param == "messages[0].content[2].image_url.url"
+
+
+def test_a_model_without_images() -> None:
+    error = Desk(images=0).refusal(part("http://127.0.0.1:9/never-asked"))
+    assert isinstance(error, UnsupportedError)
+    assert error.status == 400
+    assert error.message == (
+        "messages[0].content[1].type: expected 'text' (the model takes no images), got 'image_url'"
+    )
+
+
+def test_the_number_of_images_is_limited() -> None:
+    desk = Desk(images=2)
+    for number, count in enumerate((1, 2), 1):
+        desk.take(number, conversation(*[part(data_url(PICTURE))] * count))
+    assert sorted(desk.wait(2)) == [(1, "prepared 1"), (2, "prepared 2")]
+    error = Desk(images=2).refusal(*[part(data_url(PICTURE))] * 3)
+    assert isinstance(error, ParameterError)
+    assert error.param == "messages[0].content[3]"
+    assert "expected at most 2 images in a prompt (option.limit_mm_per_prompt" in error.message
+
+
+def test_images_share_what_a_prompt_may_have(served: tuple[Site, str]) -> None:
+    url = served[1]
+    size = len(PICTURE)
+    both = [part(data_url(PICTURE)), part(f"{url}/a.png")]
+    desk = Desk(max_bytes=2 * size, max_pixels=2 * 64)
+    desk.take(1, conversation(*both))
+    assert desk.wait(1) == [(1, "prepared 1")]
+    assert "at most 149 bytes together (option.max_image_bytes)" in Desk(max_bytes=2 * size - 1).refusal(*both).message
+    error = Desk(max_pixels=2 * 64 - 1).refusal(*both)
+    assert error.message == (
+        "messages[0].content[2].image_url.url: expected images of at most 127 pixels together "
+        "(option.max_image_pixels), got 128 or more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (data_url(b"<html>"), "expected an image of one of the formats"),
+        (data_url(PICTURE, "text/plain"), "expected a data URL of an image"),
+        ("http://169.254.169.254/latest/meta-data", "has an address that is not public"),
+        ("file:///etc/passwd", "file URLs need option.allowed_local_media_path"),
+        ("ftp://example.com/a.png", "expected an http or https URL, got the scheme 'ftp'"),
+        ("0", "expected an http or https URL, got the scheme ''"),
+    ],
+)
+def test_an_image_is_refused_by_name(url: str, reason: str) -> None:
+    error = Desk().refusal(part(url))
+    assert isinstance(error, ParameterError)
+    assert error.param == FIELD
+    assert error.message.startswith(f"{FIELD}: ")
+    assert reason in error.message
+
+
+def test_what_the_backend_raises_is_told() -> None:
+    desk = Desk()
+    desk.backend.fault = ParameterError("messages: too long", "messages")
+    desk.take(1, conversation(part(data_url(PICTURE))))
+    desk.take(2, "text")
+    assert sorted(number for number, error in desk.wait(2) if isinstance(error, ParameterError)) == [1, 2]

@@ -1,0 +1,114 @@
+"""The engine's process starts before the host imports what it needs itself, unless code of the user's is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmi.model.options.settings import Settings
+from lmi.model.process.child import Link
+from lmi.model.process.client import RemoteEngine
+
+from ...kit.paths import ENGINE_FAULTS, USER_CODE
+
+SERVE = """
+import os, sys
+from lmi.handler import cli
+from lmi.model import startup
+from lmi.model.process.child import engine_environment
+from lmi.model.remote import RemoteEngine
+
+def launch(self):
+    print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
+    print("stages", *startup.stages(), sep="|")
+    raise SystemExit(0)
+
+RemoteEngine.launch = launch
+cli.main(["serve", sys.argv[1], "--port", "0"])
+"""
+"""Tells how far the host is when it would start the engine's process."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteEngine:
+    """One that comes up at once (tests/faults)."""
+    (tmp_path / "starts").touch()
+    monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
+    monkeypatch.syspath_prepend(str(ENGINE_FAULTS))
+    return RemoteEngine(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
+
+
+def launched(engine: RemoteEngine) -> Link:
+    """An engine's process that is not waited for yet."""
+    engine.launch()
+    link = engine._starting
+    assert link is not None
+    return link
+
+
+def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
+    process = launched(engine).process_id
+    try:
+        assert not engine.healthy
+        engine.start()
+        assert engine.process_id == process
+    finally:
+        engine.close()
+
+
+def test_what_is_launched_only_is_ended(engine: RemoteEngine) -> None:
+    """At once: it is not asked to, for it may be importing for seconds."""
+    link = launched(engine)
+    os.kill(link.process_id, 0)
+    engine.close()
+    assert link._process.returncode == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        os.kill(link.process_id, 0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A model directory that is read, and no more."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
+    return directory
+
+
+def before_launch(directory: Path, packages: Path | None = None) -> list[str]:
+    """What SERVE prints, with `packages` installed."""
+    command = [sys.executable, "-c", SERVE, str(directory)]
+    environment = dict(os.environ)
+    if packages is not None:
+        before = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(packages), *before]))
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120, env=environment)
+    return [line for line in done.stdout.splitlines() if line.startswith(("formatters", "stages"))]
+
+
+def test_the_local_server_launches_it_before_its_own_imports(directory: Path) -> None:
+    assert before_launch(directory) == ["formatters False set None", "stages|imports, options"]
+
+
+def test_code_of_the_users_goes_before_the_engine(directory: Path) -> None:
+    """It may set the environment that the engine starts with."""
+    (directory / "model.py").write_text("import os\nos.environ['SET_BY_USER'] = 'yes'\n")
+    assert before_launch(directory) == ["formatters True set yes", "stages|imports, options|code of the user's"]
+
+
+def test_an_installed_dialect_goes_before_the_engine(directory: Path, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    (packages / "theirs-1.0.dist-info").mkdir(parents=True)
+    (packages / "theirs-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (packages / "theirs-1.0.dist-info" / "entry_points.txt").write_text("[lmi.dialects]\ntheirs = theirs:Toy\n")
+    toy = (USER_CODE / "toy.py").read_text()
+    (packages / "theirs.py").write_text(f"{toy}\n\nimport os\n\nos.environ['SET_BY_USER'] = 'yes'\n")
+    assert before_launch(directory, packages) == [
+        "formatters True set yes",
+        "stages|imports, options|code of the user's",
+    ]

@@ -1,0 +1,235 @@
+"""A model that cannot be served: start-up says why in one line that names the file or the option, and exits with 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...kit.djl import hosting
+from ...kit.djl.hosting import HostError
+from ...kit.faults.kills import CORE_APART
+from ...kit.faults.start_faults import FAULTS, copy, weights
+from ...kit.hosts import djl_host, free_port, model_directory
+from ...kit.paths import ENGINE_FAULTS, ROOT
+
+Told = tuple[str, int, str, str | None]
+
+OURS = "the engine could not start, see option."
+EXPECTED: dict[str, tuple[str, int, str]] = {
+    # name: class, status, and what the message has in it
+    "no weights": ("OptionError", 500, "has no weights"),
+    "weights cut off": ("OptionError", 500, "model.safetensors is cut off: it has "),
+    "weights of another shape": ("StartError", 500, f"{OURS}model_id: the weights do not fit config.json: "),
+    "no config": ("OptionError", 500, "has no config.json"),
+    "broken config": ("OptionError", 500, "config.json is not JSON"),
+    "empty config": ("StartError", 500, "model_type"),
+    "no tokenizer": ("OptionError", 500, "has no tokenizer"),
+    "architecture": ("StartError", 500, f"{OURS}model_id: vLLM has no such architecture; option.backend=transformers"),
+    "model type": ("StartError", 500, f"{OURS}model_id: "),
+    "code of its own": ("StartError", 500, f"{OURS}trust_remote_code: "),
+    "dtype": ("StartError", 500, f"{OURS}quantize: Unknown quantization method: nosuch"),
+    "unsupported dtype": ("StartError", 500, "float32 is not supported for quantization method fp8"),
+    "context": ("StartError", 500, f"{OURS}max_model_len: User-specified max_model_len (100000)"),
+    "little KV cache": ("StartError", 500, f"{OURS}max_model_len: "),
+    "too much KV cache": ("MemoryShortError", 507, f"{OURS}kv_cache_memory_bytes: "),
+    "tensor parallel": ("StartError", 500, f"{OURS}tensor_parallel_degree: "),
+    "unknown option": ("OptionError", 500, "did you mean option.max_model_len?"),
+    "wrong option": ("OptionError", 500, "option.block_size: expected an integer, got 'many'"),
+    "reasoning parser": ("StartError", 500, f"{OURS}reasoning_parser: "),
+    "tool parser": ("OptionError", 500, "option.tool_call_parser: "),
+    "chat template": ("OptionError", 500, "option.chat_template: /no/such/file.jinja"),
+    "broken chat template": ("OptionError", 500, "option.chat_template: line 2: unexpected end of template"),
+    "draft model": ("StartError", 500, "/no/such/model"),
+    "hub": ("StartError", 500, f"{OURS}model_id: "),
+    "load format": ("StartError", 500, f"{OURS}load_format: "),
+}
+
+
+@pytest.fixture(scope="module")
+def told(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """What is told of each fault."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.kit.faults.start_faults",
+        str(demo_model),
+        str(tmp_path_factory.mktemp("faults")),
+    ]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    done = subprocess.run(
+        command,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
+    found: dict[str, Told] = {name: tuple(rest) for name, *rest in lines}
+    assert found.keys() == FAULTS.keys(), done.stderr[-4000:]
+    return found
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_cause_is_told(told: dict[str, Told], fault: str) -> None:
+    kind, status, part = EXPECTED[fault]
+    assert told[fault][:2] == (kind, status), told[fault]
+    message = told[fault][2]
+    assert part in message
+    assert "\n" not in message
+    assert len(message) < 900
+    # What surrounds a cause in vLLM says nothing to a user.
+    for noise in ("validation error for", "input_value", "dict_keys", "pydantic"):
+        assert noise not in message
+
+
+def serve(model_dir: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """The exit status of `lmi serve`, the last line that it wrote, and all of them."""
+    command = [str(Path(sys.executable).parent / "lmi"), "serve", str(model_dir), *arguments]
+    done = subprocess.run(
+        command,
+        check=False,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+    )
+    lines = done.stdout.strip().splitlines()
+    return done.returncode, lines[-1] if lines else "", done.stdout
+
+
+@pytest.fixture
+def port() -> str:
+    return str(free_port())
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """A port on which somebody listens."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield str(other.getsockname()[1])
+
+
+def test_serve_without_a_model_directory(tmp_path: Path, port: str) -> None:
+    status, last, _ = serve(tmp_path / "missing", "--port", port)
+    assert (status, last) == (1, f"lmi: {tmp_path}/missing: expected a model directory, found nothing")
+
+
+def test_serve_on_a_port_that_is_taken(demo_model: Path, taken: str) -> None:
+    """Said before the engine is started."""
+    status, last, everything = serve(demo_model, "--port", taken)
+    assert (status, last) == (1, f"lmi: --host 127.0.0.1 --port {taken}: another program listens there")
+    assert "starting the engine" not in everything
+
+
+@pytest.mark.parametrize(
+    ("host", "number", "said"),
+    [
+        ("no-such-host.invalid", "8080", "lmi: --host no-such-host.invalid --port 8080: "),
+        ("127.0.0.1", "99999", "lmi: --host 127.0.0.1 --port 99999: "),
+    ],
+)
+def test_serve_where_nobody_can_listen(demo_model: Path, host: str, number: str, said: str) -> None:
+    status, last, _ = serve(demo_model, "--host", host, "--port", number)
+    assert status == 1
+    assert last.startswith(said)
+
+
+def test_serve_with_a_wrong_option(demo_model: Path, port: str) -> None:
+    status, last, _ = serve(demo_model, "--port", port, "--set", "max_rolling_batch_size=many")
+    assert (status, last) == (1, "lmi: option.max_rolling_batch_size: expected an integer of at least 1, got 'many'")
+
+
+def test_serve_with_broken_weights(demo_model: Path, tmp_path: Path, port: str) -> None:
+    """Told by the engine's process, before it loads the engine's library."""
+    directory = copy(demo_model, tmp_path / "model")
+    weights(directory).write_bytes(weights(directory).read_bytes()[:-1])
+    status, last, everything = serve(directory, "--port", port)
+    assert status == 1
+    assert last.startswith(f"lmi: {weights(directory)} is cut off: it has ")
+    assert "Traceback" not in everything
+
+
+@pytest.mark.engine
+def test_serve_with_too_little_memory_in_a_core_apart(demo_model: Path, tmp_path: Path, port: str) -> None:
+    """As on a GPU: vLLM itself says of such a core no more than `See ROOT cause above`."""
+    properties = {"option.kv_cache_memory_bytes": str(1 << 20)}
+    directory = model_directory(demo_model, tmp_path / "model", properties)
+    status, last, everything = serve(directory, "--port", port, **CORE_APART)
+    assert status == 1
+    assert last.startswith(
+        f"lmi: {OURS}max_model_len: To serve at least one request with the model's max seq len (2048)"
+    )
+    # All that the core had to say is there too.
+    assert "(EngineCore pid=" in everything
+
+
+@pytest.mark.djl
+@pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
+@pytest.mark.parametrize("mode", ["rolling", "dynamic"])
+def test_djl_is_told_the_cause(demo_model: Path, tmp_path: Path, mode: str) -> None:
+    directory = copy(demo_model, tmp_path / "model")
+    (directory / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
+    weights(directory).write_bytes(b"")
+    with pytest.raises(HostError, match=r"Failed to initialize model: \S+model\.safetensors is no file of safetensors"):
+        djl_host(directory, tmp_path / "log", mode=mode)
+
+
+def faulty(monkeypatch: pytest.MonkeyPatch, folder: Path, start: str) -> Path:
+    """A model directory whose engine's start does what it is told."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ENGINE_FAULTS), *sys.path]))
+    (folder / "starts").write_text(start)
+    directory = folder / "model"
+    directory.mkdir()
+    (directory / "serving.properties").write_text(
+        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\n"
+    )
+    for file in ("config.json", "tokenizer.json"):
+        (directory / file).write_text("{}")
+    return directory
+
+
+@pytest.mark.djl
+@pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
+def test_djl_knows_of_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """507 is its code for that: it shows `OOM` only, and the worker's log has the cause."""
+    directory = faulty(monkeypatch, tmp_path, "short the weights need 3 GiB\n")
+    monkeypatch.setattr("tests.kit.hosts.worker_environment", lambda: environment(tmp_path))
+    with pytest.raises(HostError, match="the host did not start: OOM"):
+        djl_host(directory, tmp_path / "log", mode="rolling")
+    assert "start failed: the weights need 3 GiB" in (tmp_path / "log").read_text()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What the worker and its engine's process need here."""
+    return {"PYTHONPATH": os.environ["PYTHONPATH"], "LMI_TEST_STARTS": str(folder / "starts")}
+
+
+def test_a_cause_is_never_many_lines() -> None:
+    from lmi.model.process.start_errors import start_error
+
+    def fail() -> Any:
+        try:
+            raise ValueError("one\n\n  two")
+        except ValueError as error:
+            raise RuntimeError("three\r\nfour " + "x " * 1000) from error
+
+    with pytest.raises(RuntimeError) as caught:
+        fail()
+    message = start_error(caught.value).message
+    assert message.startswith("the engine could not start: three four x x")
+    assert message.endswith("...")
+    assert start_error(MemoryError()).status == 507

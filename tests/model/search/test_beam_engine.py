@@ -1,0 +1,292 @@
+"""Beam search on each engine against transformers' own, on the demo model in float32: the same texts and likelihoods.
+
+And on both engines against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lmi.model.demo_model import QUESTIONS, question
+from lmi.model.engine import load_backend
+from lmi.model.errors import GenerationError, UnsupportedError
+from lmi.model.events import Event, Failed, Started
+from lmi.model.generation import Beams, Generation, Sampling
+from lmi.model.options import load_settings
+
+from ...kit.backends import deltas, run
+from ...kit.beams import PROMPT, Reference, answers, generation, same
+from ...kit.hosts import model_directory
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
+
+
+def engine(model_dir: Path, name: str) -> Iterator[Any]:
+    running = load_backend(load_settings(model_dir, environment={}, overrides={"backend": name}))
+    yield running
+    assert not running.busy
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def vllm(model_dir: Path) -> Iterator[Any]:
+    yield from engine(model_dir, "vllm")
+
+
+@pytest.fixture(scope="module")
+def transformers(model_dir: Path) -> Iterator[Any]:
+    yield from engine(model_dir, "transformers")
+
+
+@pytest.fixture(params=["vllm", "transformers"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def reference(demo_model: Path) -> Reference:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(demo_model, dtype=torch.float32)
+    return Reference(model.eval(), AutoTokenizer.from_pretrained(demo_model))
+
+
+@pytest.mark.parametrize("stopping", [False, True, "never"])
+@pytest.mark.parametrize("penalty", [1.0, 0.0, -1.5, 2.5])
+@pytest.mark.parametrize(("prompt", "width"), [(PROMPT, 2), ("What is", 4), ("The", 10)], ids=str)
+def test_like_transformers(
+    backend: Any, reference: Reference, prompt: str, width: int, penalty: float, stopping: Any
+) -> None:
+    beams = Beams(width=width, length_penalty=penalty, early_stopping=stopping)
+    (events,) = run(backend, generation(prompt, beams=beams))
+    expected = reference.beams(
+        prompt, num_beams=width, length_penalty=penalty, early_stopping=stopping, max_new_tokens=12
+    )
+    same(answers(events), expected)
+
+
+ENDINGS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "end of sequence": ({"max_tokens": 80}, {}, "eos"),
+    "least": ({"max_tokens": 80, "min_tokens": 60}, {"min_new_tokens": 60}, "eos"),
+    "ignored end": ({"max_tokens": 30, "ignore_eos": True}, {"eos_token_id": None}, "length"),
+    "length": ({"max_tokens": 7}, {}, "length"),
+    "one token": ({"max_tokens": 1}, {}, "length"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDINGS)
+def test_endings_like_transformers(backend: Any, reference: Reference, kind: str) -> None:
+    sampling, arguments, reason = ENDINGS[kind]
+    prompt = question("plain").prompt
+    (events,) = run(backend, generation(prompt, beams=Beams(width=4), **sampling))
+    expected = reference.beams(prompt, num_beams=4, max_new_tokens=sampling["max_tokens"], **arguments)
+    same(answers(events), expected)
+    finish = deltas(events)[0].finish
+    assert finish is not None
+    assert finish.reason == reason
+    assert finish.generated_tokens == len(expected[0][0])
+    if kind == "end of sequence":
+        assert deltas(events)[0].text == question("plain").answer
+
+
+@pytest.mark.parametrize("least", [0, 5])
+def test_stop_token_ids(backend: Any, reference: Reference, least: int) -> None:
+    """For transformers they are further ends of sequence."""
+    end = reference.tokenizer.eos_token_id
+    ids = tuple(reference.tokenizer.encode(question("plain").answer)[position] for position in (3, 8))
+    (events,) = run(
+        backend,
+        generation(question("plain").prompt, beams=Beams(width=3), stop_token_ids=ids, min_tokens=least, max_tokens=40),
+    )
+    expected = reference.beams(
+        question("plain").prompt, num_beams=3, eos_token_id=[end, *ids], min_new_tokens=least, max_new_tokens=40
+    )
+    same(answers(events), expected)
+    finish = deltas(events)[0].finish
+    assert finish is not None
+    assert (finish.reason, finish.stop) == ("stop", expected[0][0][-1])
+    assert finish.stop in ids
+    assert finish.generated_tokens > least
+    assert deltas(events)[0].tokens[-1].text == ""
+
+
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize(("kind", "span"), [("plain", (7, 5)), ("plain", (10, 1)), ("unicode", (6, 3))], ids=str)
+def test_stop_strings(backend: Any, reference: Reference, kind: str, span: tuple[int, int], include: bool) -> None:
+    """Where the sequence ends is transformers' answer; the text ends before the stop string, or with it."""
+    asked = question(kind)
+    stop = asked.answer[span[0] : sum(span)]
+    beams = Beams(width=3, early_stopping=True)
+    (events,) = run(backend, generation(asked.prompt, beams=beams, stop=(stop,), include_stop=include, max_tokens=60))
+    expected = reference.beams(asked.prompt, num_beams=3, early_stopping=True, stop_strings=[stop], max_new_tokens=60)
+    same(answers(events), expected)
+    best = deltas(events)[0]
+    assert best.finish is not None
+    assert (best.finish.reason, best.finish.stop) == ("stop", stop)
+    assert best.text == asked.answer[: asked.answer.find(stop) + (len(stop) if include else 0)]
+
+
+def test_no_stop_string_within_the_least_tokens(backend: Any) -> None:
+    asked = question("plain")
+    stop = asked.answer[2:4]
+    (events,) = run(backend, generation(asked.prompt, beams=Beams(width=2), stop=(stop,), min_tokens=20, max_tokens=80))
+    assert stop in deltas(events)[0].text
+
+
+def test_the_n_best(backend: Any) -> None:
+    """n of the beams come, and what else was completed counts as discarded."""
+    every, few = run(backend, generation(beams=Beams(width=4)), generation(beams=Beams(width=4), n=2))
+    assert answers(few) == answers(every)[:2]
+    last = deltas(few)[-1].finish
+    assert last is not None
+    assert last.discarded_tokens == sum(len(tokens) for tokens, _ in answers(every)[2:])
+
+
+def test_what_else_is_told(backend: Any) -> None:
+    """Prompt tokens, the likeliest tokens at each place, without tokens where none are wanted."""
+    full, bare = run(
+        backend,
+        generation(beams=Beams(width=2), logprobs=3, prompt_logprobs=0),
+        Generation(
+            request_id="test",
+            prompt=PROMPT,
+            sampling=Sampling(temperature=0.0, max_tokens=12, n=2, beams=Beams(width=2)),
+        ),
+    )
+    started = full[0]
+    assert isinstance(started, Started)
+    assert "".join(token.text for token in started.prefill) == f"<s>{PROMPT}"
+    for token in deltas(full)[0].tokens:
+        assert len(token.top) == 3
+        assert token.top[0].logprob >= (token.logprob or 0) - 1e-6
+    assert [delta.text for delta in deltas(bare)] == [delta.text for delta in deltas(full)]
+    assert all(not delta.tokens and delta.finish and delta.finish.cumulative_logprob is None for delta in deltas(bare))
+
+
+def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
+    """Beside each other and eight ordinary requests: text, ids, endings, log-probabilities within 1e-2 in float32."""
+    asked = [
+        generation(
+            prompt,
+            beams=Beams(width=width, length_penalty=penalty, early_stopping=stopping),
+            max_tokens=20,
+            logprobs=2,
+            prompt_logprobs=1,
+            stop=("ing", "the end"),
+        )
+        for prompt, width in ((question("plain").prompt, 3), ("What is", 5))
+        for penalty in (1.0, 0.0, -1.5, 2.5)
+        for stopping in (False, True, "never")
+    ]
+    others = [generation(one.prompt, max_tokens=40) for one in QUESTIONS[:8]]
+    endings: set[str] = set()
+    for ours, theirs in zip(run(transformers, *asked, *others), run(vllm, *asked, *others), strict=True):
+        same(answers(ours), answers(theirs))
+        begun, known = ours[0], theirs[0]
+        assert isinstance(begun, Started)
+        assert isinstance(known, Started)
+        assert (begun.prompt_tokens, begun.ranks) == (known.prompt_tokens, known.ranks)
+        for one, other in zip(deltas(ours), deltas(theirs), strict=True):
+            assert one.finish is not None
+            assert other.finish is not None
+            assert one.text == other.text
+            endings.add(one.finish.reason)
+            assert (one.finish.reason, one.finish.stop) == (other.finish.reason, other.finish.stop)
+            assert one.finish.generated_tokens == other.finish.generated_tokens
+            assert one.finish.discarded_tokens == other.finish.discarded_tokens
+            tokens = zip((*begun.prefill, *one.tokens), (*known.prefill, *other.tokens), strict=True)
+            for mine, known_token in tokens:
+                assert (mine.id, mine.text) == (known_token.id, known_token.text)
+                assert mine.logprob == pytest.approx(known_token.logprob, abs=1e-2)
+                tops = [[top.logprob for top in token.top] for token in (mine, known_token)]
+                assert tops[0] == pytest.approx(tops[1], abs=1e-2)
+    assert endings == {"eos", "length", "stop"}
+
+
+def test_searches_and_others_side_by_side(backend: Any) -> None:
+    """Several searches and an ordinary request share the engine's steps, and each gets what it gets alone."""
+    generations = [
+        generation(beams=Beams(width=3)),
+        generation(question("long").prompt, max_tokens=100),
+        generation("What is", beams=Beams(width=5), max_tokens=30),
+    ]
+    alone = [run(backend, one)[0] for one in generations]
+    for number, one in enumerate(generations):
+        backend.add(backend.prepare(number, one))
+    events: list[list[Event]] = [[] for _ in generations]
+    steps = 0
+    while backend.busy:
+        steps += 1
+        for number, event in backend.step():
+            events[number].append(event)
+    for lonely, together in zip(alone, events, strict=True):
+        assert [delta.text for delta in deltas(together)] == [delta.text for delta in deltas(lonely)]
+    # One after the other they would take 142.
+    assert steps < 130
+
+
+def test_abort_ends_all_of_it(backend: Any) -> None:
+    backend.add(backend.prepare(1, generation(beams=Beams(width=4), max_tokens=500, ignore_eos=True)))
+    backend.add(backend.prepare(2, generation(max_tokens=5)))
+    for _ in range(3):
+        backend.step()
+    backend.abort([1])
+    rest = [number for _ in range(10) if backend.busy for number, _ in backend.step()]
+    assert set(rest) <= {2}
+    assert not backend.busy
+
+
+def test_abort_leaves_no_request_in_vllm(vllm: Any) -> None:
+    vllm.add(vllm.prepare(1, generation(beams=Beams(width=4), max_tokens=500, ignore_eos=True)))
+    for _ in range(3):
+        vllm.step()
+    vllm.abort([1])
+    assert not vllm._llm.has_unfinished_requests()
+
+
+def test_streaming_is_refused(backend: Any) -> None:
+    ask = generation(beams=Beams(width=2, field="parameters.num_beams"))
+    with pytest.raises(UnsupportedError) as caught:
+        backend.prepare(1, msgspec.structs.replace(ask, stream=True))
+    assert caught.value.message == "parameters.num_beams: beam search is not supported with streaming"
+    assert caught.value.param == "parameters.num_beams"
+
+
+def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_request = vllm._llm.add_request
+
+    def failing(*, request_id: str, **arguments: Any) -> Any:
+        if request_id == "1.beam6":
+            raise ValueError("no room")
+        return add_request(request_id=request_id, **arguments)
+
+    monkeypatch.setattr(vllm._llm, "add_request", failing)
+    first, second = generation(beams=Beams(width=3)), generation(beams=Beams(width=4))
+    events = run(vllm, first, second)
+    assert len(deltas(events[0])) == 3
+    failed = events[1][-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, GenerationError)
+    assert failed.error.message == "beam search failed: no room"
+    assert not vllm._llm.has_unfinished_requests()
+
+
+def test_too_many_beams_for_the_engine(vllm: Any) -> None:
+    """vLLM tells at most max_logprobs log-probabilities, 20 unless an option says otherwise."""
+    with pytest.raises(UnsupportedError) as caught:
+        vllm.prepare(1, generation(beams=Beams(width=11, field="parameters.num_beams")))
+    assert caught.value.message == (
+        "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
+    )
+    assert caught.value.param == "parameters.num_beams"

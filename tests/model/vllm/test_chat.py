@@ -1,0 +1,227 @@
+"""Conversations on the real vLLM: the chat template, reasoning, tool calls, guided decoding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, Question, question
+from lmi.model.errors import OptionError, ParameterError, RequestError
+from lmi.model.events import Delta
+from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.options import load_settings
+
+from ...kit import backends
+from ...kit.answers import join_calls
+from ...kit.backends import PICK, deltas
+from ...kit.hosts import model_directory
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    properties = {
+        "option.tool_call_parser": "hermes",
+        "option.reasoning_parser": "qwen3",
+        # A model that was never taught a schema may fill all the white space that JSON allows.
+        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+    }
+    return model_directory(demo_model, tmp_path_factory.mktemp("chat") / "model", properties)
+
+
+@pytest.fixture(scope="module")
+def backend(model_dir: Path) -> Iterator[Any]:
+    from lmi.model.vllm.engine import VllmEngine
+
+    # Several tokens a step where streamed: the split must not show.
+    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
+    yield engine
+    engine.close()
+
+
+def asking(asked: Question, **fields: Any) -> Conversation:
+    tools = {"tools": asked.tools, "tool_choice": "auto"} if asked.tools else {}
+    return Conversation(messages=({"role": "user", "content": asked.prompt},), **{**tools, **fields})
+
+
+def generation(conversation: Conversation, *, stream: bool, **sampling: Any) -> Generation:
+    greedy = Sampling(**{"temperature": 0.0, **sampling})
+    return Generation(request_id="test", prompt=conversation, sampling=greedy, stream=stream, prompt_field="messages")
+
+
+def run(backend: Any, one: Generation) -> list[Delta]:
+    (events,) = backends.run(backend, one)
+    return deltas(events)
+
+
+def joined(deltas: list[Delta]) -> tuple[str, str, list[tuple[str, Any]]]:
+    """Text, reasoning, and the calls with their arguments decoded."""
+    parts = [call for delta in deltas for call in delta.calls]
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for call in parts)
+    text, reasoning = "".join(delta.text for delta in deltas), "".join(delta.reasoning for delta in deltas)
+    return text, reasoning, [(call.name, call.arguments) for call in calls]
+
+
+PLAIN = [asked for asked in QUESTIONS if asked.kind in {"plain", "unicode", "json"}]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("asked", PLAIN, ids=lambda asked: asked.prompt)
+def test_a_plain_answer_is_no_reasoning(backend: Any, asked: Question, stream: bool) -> None:
+    """vLLM's parser alone takes an answer without </think> for reasoning."""
+    deltas = run(backend, generation(asking(asked), stream=stream))
+    assert joined(deltas) == (asked.answer, "", [])
+    assert deltas[-1].finish is not None
+    assert deltas[-1].finish.reasoning_tokens == 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_reasoning_comes_before_the_text(backend: Any, stream: bool) -> None:
+    asked = question("reasoning")
+    deltas = run(backend, generation(asking(asked), stream=stream))
+    text, reasoning, calls = joined(deltas)
+    assert f"<think>{reasoning}</think>{text}" == asked.answer
+    assert calls == []
+    finish = deltas[-1].finish
+    assert finish is not None
+    assert 0 < finish.reasoning_tokens < finish.generated_tokens
+    if stream:
+        first_text = next(index for index, delta in enumerate(deltas) if delta.text)
+        assert not any(delta.reasoning for delta in deltas[first_text + 1 :])
+
+
+@pytest.mark.parametrize("kind", ["tool_call", "parallel_tool_calls"])
+def test_tool_calls_streamed_and_whole(backend: Any, kind: str) -> None:
+    asked = question(kind)
+    streamed = run(backend, generation(asking(asked), stream=True))
+    whole = run(backend, generation(asking(asked), stream=False))
+    assert joined(streamed) == joined(whole)
+    written = [json.loads(call) for call in asked.answer.replace("</tool_call>", "").split("<tool_call>")[1:]]
+    assert joined(streamed)[2] == [(call["name"], call["arguments"]) for call in written]
+    heads = [call for delta in streamed for call in delta.calls if call.id is not None]
+    assert len(heads) == len({call.id for call in heads}) == len(written)
+    assert all(call.name for call in heads)
+    pieces = [call for delta in streamed for call in delta.calls if call.index == 0 and call.arguments]
+    assert len(pieces) > 1, "the arguments came in one piece"
+
+
+def test_without_parallel_calls_the_first_one_is_all(backend: Any) -> None:
+    asked = question("parallel_tool_calls")
+    (call,) = joined(run(backend, generation(asking(asked, parallel_tool_calls=False), stream=True)))[2]
+    assert call[0] == "get_forecast"
+
+
+def test_tool_choice_none_leaves_the_text(backend: Any) -> None:
+    asked = question("tool_call")
+    text, _, calls = joined(run(backend, generation(asking(asked, tool_choice="none"), stream=True)))
+    assert (text, calls) == (asked.answer, [])
+
+
+def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
+    """Of what the template made, tools and all, and what is left is told apart from reasoning as before."""
+    asked = question("tool_call")
+
+    def ids(conversation: Conversation, **sampling: Any) -> list[int]:
+        return list(backend.prepare(1, generation(conversation, stream=False, **sampling)).prompt_ids)
+
+    whole = ids(asking(asked))
+    assert ids(asking(asked), truncate=9) == whole[-9:]
+    assert ids(asking(asked), truncate=len(whole)) == ids(asking(asked), truncate=5000) == whole
+    long = Conversation(messages=({"role": "user", "content": "word " * 8000 + asked.prompt},))
+    assert ids(long, truncate=9) == whole[-9:]
+    text, reasoning, calls = joined(run(backend, generation(asking(asked), stream=True, truncate=len(whole) - 1)))
+    assert (text, reasoning, [name for name, _ in calls]) == ("", "", ["get_weather"])
+
+
+@pytest.mark.parametrize("forced", [{"tool_choice": "required"}, {"function": "pick"}], ids=["required", "named"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_that_must_be_made(backend: Any, forced: dict[str, Any], stream: bool) -> None:
+    conversation = asking(question("plain"), tools=(PICK,), parallel_tool_calls=False, **forced)
+    calls = joined(run(backend, generation(conversation, stream=stream, max_tokens=60)))[2]
+    assert [name for name, _ in calls] == ["pick"]
+    assert calls[0][1]["city"] in {"Paris", "Rome"}
+
+
+def test_guides_are_followed(backend: Any) -> None:
+    import jsonschema
+
+    asked = question("json")
+    schema = Guide(json_schema=json.dumps(JSON_SCHEMA))
+    text, _, _ = joined(run(backend, generation(asking(asked), stream=True, guide=schema)))
+    jsonschema.validate(json.loads(text), JSON_SCHEMA)
+    for guide, wanted in [
+        (Guide(choice=("yes", "no")), {"yes", "no"}),
+        (Guide(regex="[ab]c"), {"ac", "bc"}),
+        (Guide(grammar='root ::= "one" | "two"'), {"one", "two"}),
+    ]:
+        assert joined(run(backend, generation(asking(question("plain")), stream=False, guide=guide)))[0] in wanted
+
+
+@pytest.mark.parametrize("prompt", ["Is it?", "Is it?<think>\nPerhaps.\n</think>\n"])
+def test_a_guide_of_a_plain_prompt_is_followed_where_there_is_a_reasoning_parser(backend: Any, prompt: str) -> None:
+    """No reasoning comes that vLLM would have to wait for."""
+    sampling = Sampling(temperature=0.0, max_tokens=10, guide=Guide(regex="(yes|no)"))
+    one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False, prompt_field="prompt")
+    assert joined(run(backend, one))[0] in {"yes", "no"}
+
+
+BROKEN = [
+    Guide(json_schema="x"),
+    Guide(json_schema='{"type": "nonsense"}'),
+    Guide(grammar="root ::= ("),
+    Guide(grammar=""),
+    Guide(regex="("),
+]
+
+
+@pytest.mark.parametrize("guide", BROKEN, ids=str)
+def test_a_broken_guide_is_refused_and_harms_nobody(backend: Any, guide: Guide) -> None:
+    with pytest.raises(ParameterError, match="cannot be compiled"):
+        backend.prepare(1, generation(asking(question("plain")), stream=False, guide=guide))
+    asked = question("plain")
+    assert joined(run(backend, generation(asking(asked), stream=False)))[0] == asked.answer
+
+
+def test_a_prefix_of_the_answer_is_continued(backend: Any) -> None:
+    asked = question("plain")
+    begun = " ".join(asked.answer.split(" ")[:4])
+    rest = asked.answer.removeprefix(begun)
+    messages = ({"role": "user", "content": asked.prompt}, {"role": "assistant", "content": begun})
+    conversation = Conversation(messages=messages, add_generation_prompt=False, continue_final_message=True)
+    assert joined(run(backend, generation(conversation, stream=True)))[0] == rest
+
+
+def test_template_arguments_reach_the_template(backend: Any) -> None:
+    asked = question("reasoning")
+    conversation = asking(asked, template_arguments={"enable_thinking": False})
+    text, reasoning, _ = joined(run(backend, generation(conversation, stream=True)))
+    assert (text, reasoning) == (asked.no_thinking, "")
+
+
+def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    conversation = Conversation(messages=({"role": "user", "content": [image]},))
+    with pytest.raises(RequestError):
+        backend.prepare(1, generation(conversation, stream=False))
+
+
+def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
+    from lmi.model.vllm.chat import ChatSide
+
+    settings = load_settings(model_dir, environment={}, overrides={"tool_call_parser": ""})
+    with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
+        ChatSide(backend._llm, settings).request(asking(question("tool_call")))
+
+
+@pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
+def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: Path, option: str) -> None:
+    from lmi.model.vllm.chat import ChatSide
+
+    settings = load_settings(model_dir, environment={}, overrides={option: "nonsense"})
+    with pytest.raises(OptionError, match=option):
+        ChatSide(backend._llm, settings)

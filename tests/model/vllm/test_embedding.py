@@ -1,0 +1,245 @@
+"""The backend that embeds, stepped by hand, compared with transformers: a sentence-transformers BERT, and a Llama."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmi.model.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
+from lmi.model.events import Delta, Event, Finish, Started
+from lmi.model.generation import Embedding, Generation
+from lmi.model.options import load_settings
+
+from ...kit.hosts import model_directory
+from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
+
+pytestmark = pytest.mark.engine
+
+TEXTS = ["what is deep learning?", "a", "how many ways can i peel an orange", "0 1 2 3", "what is deep learning!"]
+LONG = "abcdefghij " * 30
+"""Longer than any context of these models."""
+
+
+@dataclass
+class Model:
+    """A backend and what its vectors should be."""
+
+    backend: Any
+    reference: Reference
+    context: int
+    matryoshka: bool
+    before: int
+    """Special tokens ahead of a text."""
+    after: int
+    """And behind it."""
+
+
+@pytest.fixture(scope="module", params=["bert", "llama"])
+def model(
+    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Model]:
+    from lmi.model.vllm.embedding import VllmEmbedding
+
+    folder = tmp_path_factory.mktemp("embedding")
+    bert = request.param == "bert"
+    source = build_sentence_bert(folder / "bert") if bert else demo_model
+    # The BERT's own files say how long its texts may be.
+    length = "" if bert else "48"
+    properties = {"option.task": "text-embedding", "option.max_model_len": length}
+    settings = load_settings(model_directory(source, folder / "model", properties), environment={}, overrides={})
+    reference = Reference(source, "mean", lower=True) if bert else Reference(source, "last")
+    backend = VllmEmbedding(settings)
+    yield Model(backend, reference, 48, bert, 1, 1 if bert else 0)
+    backend.close()
+
+
+def run(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[Event]]:
+    """The events of each prompt, all of them run at once."""
+    embedding = Embedding(**wanted)
+    for number, prompt in enumerate(prompts, 1):
+        backend.add(backend.prepare(number, Generation(request_id="test", prompt=prompt, embedding=embedding)))
+    events: list[list[Event]] = [[] for _ in prompts]
+    while backend.busy:
+        for number, event in backend.step():
+            events[number - 1].append(event)
+    return events
+
+
+def vectors(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[float]]:
+    taken: list[list[float]] = []
+    for events in run(backend, *prompts, **wanted):
+        _, delta = events
+        assert isinstance(delta, Delta)
+        taken.append([*struct.unpack(f"<{len(delta.vector) // 4}f", delta.vector)])
+    return taken
+
+
+def near(expected: list[float]) -> Any:
+    return pytest.approx(expected, abs=1e-5)
+
+
+def length(vector: list[float]) -> float:
+    return math.sqrt(sum(number * number for number in vector))
+
+
+def test_the_events(model: Model) -> None:
+    """The prompt's tokens, then the whole vector with the finish."""
+    assert model.backend.info.context == model.context
+    (events,) = run(model.backend, TEXTS[0])
+    started, delta = events
+    assert started == Started(len(model.reference.ids(TEXTS[0])))
+    assert isinstance(delta, Delta)
+    assert (delta.text, delta.tokens, delta.finish) == ("", (), Finish("eos"))
+
+
+def test_the_vectors_are_those_of_transformers(model: Model) -> None:
+    for text, vector in zip(TEXTS, vectors(model.backend, *TEXTS), strict=True):
+        assert vector == near(model.reference.vector(text))
+        assert length(vector) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others(model: Model) -> None:
+    """Of texts of every length, many at once, each gets its own."""
+    texts = ["xyz "[: 1 + index % 4] * (1 + index % 9) for index in range(40)]
+    together = vectors(model.backend, *texts)
+    for text, vector in zip(texts, together, strict=True):
+        (alone,) = vectors(model.backend, text)
+        assert vector == near(alone)
+    assert len({tuple(round(number, 3) for number in vector) for vector in together}) > 20
+
+
+def test_not_normalized(model: Model) -> None:
+    (vector,) = vectors(model.backend, TEXTS[0], normalize=False)
+    assert vector == near(model.reference.vector(TEXTS[0], normalize=False))
+    assert abs(length(vector) - 1) > 0.1
+    assert vectors(model.backend, TEXTS[0], normalize=True)[0] == near(model.reference.vector(TEXTS[0]))
+
+
+def test_token_ids_are_taken_as_they_are(model: Model) -> None:
+    ids = tuple(model.reference.ids(TEXTS[2]))
+    text, whole, part = vectors(model.backend, TEXTS[2], ids, ids[2:5])
+    assert whole == near(text)
+    assert part == near(model.reference.vector(ids[2:5]))
+
+
+def test_without_special_tokens(model: Model) -> None:
+    ids = model.reference.ids(TEXTS[0])
+    bare = ids[model.before : len(ids) - model.after]
+    generation = Generation(request_id="", prompt=TEXTS[0], embedding=Embedding(), add_special_tokens=False)
+    model.backend.add(model.backend.prepare(1, generation))
+    events = [event for _ in range(9) if model.backend.busy for _, event in model.backend.step()]
+    assert events[0] == Started(len(bare))
+    assert [*struct.unpack(f"<{len(events[1].vector) // 4}f", events[1].vector)] == near(model.reference.vector(bare))
+
+
+@pytest.mark.parametrize("cut", ["left", "right"])
+@pytest.mark.parametrize("wanted", [True, 10])
+def test_truncate_keeps_the_special_tokens(model: Model, cut: str, wanted: int | bool) -> None:
+    ids = model.reference.ids(LONG)
+    longest = model.context if wanted is True else wanted
+    assert len(ids) > longest
+    head, tail = ids[: model.before], ids[len(ids) - model.after :]
+    text = ids[model.before : len(ids) - model.after]
+    room = longest - model.before - model.after
+    kept = [*head, *(text[:room] if cut == "right" else text[-room:]), *tail]
+    (events,) = run(model.backend, LONG, truncate=wanted, cut=cut)
+    assert events[0] == Started(longest)
+    assert vectors(model.backend, LONG, truncate=wanted, cut=cut)[0] == near(model.reference.vector(kept))
+    # Token ids have no special tokens around them that are known.
+    plain = ids[:longest] if cut == "right" else ids[-longest:]
+    (given,) = vectors(model.backend, tuple(ids), truncate=wanted, cut=cut)
+    assert given == near(model.reference.vector(plain))
+
+
+def test_truncate_leaves_what_fits(model: Model) -> None:
+    assert vectors(model.backend, TEXTS[0], truncate=True)[0] == near(model.reference.vector(TEXTS[0]))
+
+
+def test_a_text_that_is_too_long_is_refused_by_its_field(model: Model) -> None:
+    backend, context = model.backend, model.context
+    embedding = Embedding()
+    longest = Generation(request_id="", prompt=tuple([7] * context), embedding=embedding)
+    backend.add(backend.prepare(1, longest))
+    with pytest.raises(ContextError) as caught:
+        backend.prepare(2, Generation(request_id="", prompt=LONG, embedding=embedding, prompt_field="inputs[3]"))
+    assert caught.value.param == "inputs[3]"
+    assert caught.value.message.startswith(f"inputs[3]: expected a text of 1 to {context} tokens")
+    while backend.busy:
+        assert [number for number, _ in backend.step()] in ([], [1, 1])
+
+
+def test_a_token_that_the_model_does_not_have(model: Model) -> None:
+    with pytest.raises(RequestError, match=r"input\[1\]: expected tokens that the model has"):
+        model.backend.prepare(
+            1, Generation(request_id="", prompt=(5, 10**6), embedding=Embedding(), prompt_field="input[1]")
+        )
+
+
+def test_a_text_with_a_token_that_only_the_tokenizer_has(model: Model) -> None:
+    """vLLM adds special tokens in lower case to the tokenizer of such a model: one in a text would end its engine."""
+    if not model.matryoshka:
+        pytest.skip("a matter of sentence-transformers' files")
+    with pytest.raises(RequestError, match="inputs: expected tokens that the model has"):
+        model.backend.prepare(
+            1, Generation(request_id="", prompt="a [mask] b", embedding=Embedding(), prompt_field="inputs")
+        )
+
+
+def test_dimensions(model: Model) -> None:
+    backend, size = model.backend, len(vectors(model.backend, "a")[0])
+    assert vectors(backend, "a", dimensions=size)[0] == near(model.reference.vector("a"))
+    if not model.matryoshka:
+        with pytest.raises(
+            UnsupportedError, match=rf"dimensions: expected {size}: the model is not trained for others"
+        ):
+            run(backend, "a", dimensions=8)
+        return
+    assert size == WIDTH
+    (vector,) = vectors(backend, TEXTS[0], dimensions=8)
+    assert len(vector) == 8
+    assert vector == near(model.reference.vector(TEXTS[0], dimensions=8))
+    with pytest.raises(ParameterError, match=f"dimensions: expected an integer from 1 to {size}, got {size + 1}"):
+        run(backend, "a", dimensions=size + 1)
+
+
+def test_lower_case_where_the_models_files_say_so(model: Model) -> None:
+    if not model.matryoshka:
+        pytest.skip("a matter of sentence-transformers' files")
+    upper, lower = vectors(model.backend, "DEEP learning", "deep learning")
+    assert upper == near(lower)
+
+
+def test_abort_frees_the_engine(model: Model) -> None:
+    backend = model.backend
+    for number in (1, 2):
+        backend.add(backend.prepare(number, Generation(request_id="", prompt="a", embedding=Embedding())))
+    backend.abort([1, 9])
+    told = [number for _ in range(3) if backend.busy for number, _ in backend.step()]
+    assert told == [2, 2]
+    backend.abort([1, 2])
+    assert not backend.busy
+
+
+def test_a_generation_is_refused(model: Model) -> None:
+    with pytest.raises(UnsupportedError, match="this model embeds text and generates none"):
+        model.backend.prepare(1, Generation(request_id="", prompt="a"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [([1.0, math.nan], "the vector is not finite"), ([math.inf], "not finite"), ([], "the engine failed")],
+)
+def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
+    import torch
+
+    from lmi.model.vllm.embedding import vector_of
+
+    with pytest.raises(GenerationError, match=message):
+        vector_of(SimpleNamespace(outputs=SimpleNamespace(data=torch.tensor(numbers))))

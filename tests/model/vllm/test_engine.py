@@ -1,0 +1,457 @@
+"""The vLLM backend by itself, stepped by hand, and behind RemoteEngine with vLLM's core in a process of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from lmi.model.demo_model import question
+from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
+from lmi.model.events import Delta, Event, Failed, Started
+from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.options import Settings, load_settings
+from lmi.model.process.client import RemoteEngine
+from lmi.model.text.parsers import Part
+from lmi.model.text.prompt_limits import PIECE
+from lmi.model.text.response_limit import TOKEN
+
+from ...kit.backends import deltas, run
+from ...kit.hosts import model_directory
+
+pytestmark = pytest.mark.engine
+
+GREEDY: dict[str, Any] = {"temperature": 0.0}
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_directory(demo_model, tmp_path_factory.mktemp("vllm") / "model", {})
+
+
+def settings(model_dir: Path, **overrides: str) -> Settings:
+    return load_settings(model_dir, environment={}, overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def backend(model_dir: Path) -> Iterator[Any]:
+    """Three tokens a step where streamed, to see that nothing depends on their number."""
+    from lmi.model.vllm.engine import VllmEngine
+
+    engine = VllmEngine(settings(model_dir, stream_interval="3"))
+    yield engine
+    engine.close()
+
+
+def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampling: Any) -> Generation:
+    return Generation(
+        request_id="test", prompt=prompt, sampling=Sampling(**{**GREEDY, **sampling}), stream=stream, tokens=tokens
+    )
+
+
+def text(events: list[Event], index: int = 0) -> str:
+    return "".join(event.text for event in events if isinstance(event, Delta) and event.index == index)
+
+
+@pytest.mark.parametrize("kind", ["unicode", "long", "endless", "json"])
+@pytest.mark.parametrize("include", [False, True], ids=["hidden", "included"])
+@pytest.mark.parametrize("span", [None, (3, 1), (7, 5), (20, 13)], ids=str)
+def test_tokens_join_to_the_text_with_several_tokens_a_step(
+    backend: Any, kind: str, include: bool, span: tuple[int, int] | None
+) -> None:
+    asked = question(kind)
+    stop = () if span is None else (asked.answer[span[0] : sum(span)],)
+    sampling: dict[str, Any] = {"max_tokens": 150, "stop": stop, "include_stop": include, "logprobs": 0}
+    whole, streamed, bare = run(
+        backend,
+        generation(asked.prompt, stream=False, **sampling),
+        generation(asked.prompt, **sampling),
+        generation(asked.prompt, stream=False, tokens=False, **{**sampling, "logprobs": None}),
+    )
+    assert text(whole) == text(streamed) == text(bare)
+    # The first token comes alone; three come together from then on.
+    if sum(len(delta.tokens) for delta in deltas(streamed)) > 4:
+        assert max(len(delta.tokens) for delta in deltas(streamed)) > 1
+    for events in (whole, streamed):
+        tokens = [token for delta in deltas(events) for token in delta.tokens]
+        assert all("".join(token.text for token in delta.tokens) == delta.text for delta in deltas(events))
+        finish = deltas(events)[-1].finish
+        assert finish is not None
+        assert finish.generated_tokens == len(tokens)
+        assert finish.cumulative_logprob == pytest.approx(sum(token.logprob or 0 for token in tokens))
+    assert len(deltas(whole)) == len(deltas(bare)) == 1
+    if stop:
+        end = asked.answer.find(stop[0]) + (len(stop[0]) if include else 0)
+        assert text(whole) == asked.answer[:end]
+        assert deltas(whole)[-1].finish == deltas(streamed)[-1].finish
+        ended = deltas(bare)[-1].finish
+        assert ended is not None
+        assert (ended.reason, ended.stop) == ("stop", stop[0])
+
+
+def test_what_is_not_streamed_is_built_once(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM makes no output of a step's tokens, and is asked for none: not even one that we then throw away."""
+    from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine import output_processor
+
+    built: list[list[int]] = []
+    kinds: list[Any] = []
+    theirs: Any = output_processor
+    real, add = theirs.CompletionOutput, backend._llm.add_request
+
+    def build(*arguments: Any, **named: Any) -> Any:
+        output = real(*arguments, **named)
+        built.append(list(output.token_ids))
+        return output
+
+    def added(**named: Any) -> Any:
+        kinds.append(named["params"].output_kind)
+        return add(**named)
+
+    monkeypatch.setattr(output_processor, "CompletionOutput", build)
+    monkeypatch.setattr(backend._llm, "add_request", added)
+    asked: dict[str, Any] = {"max_tokens": 30, "ignore_eos": True, "logprobs": 0}
+    for sampling in (asked, {**asked, "logprobs": None}, {**asked, "n": 2, "temperature": 1.0, "seed": 1}):
+        built.clear()
+        kinds.clear()
+        run(backend, generation("Tell me", stream=False, **sampling))
+        assert kinds == [RequestOutputKind.FINAL_ONLY] * sampling.get("n", 1)
+        assert [len(ids) for ids in built] == [30] * sampling.get("n", 1)
+    # Three tokens a step, after the first; and where stop strings must be looked for, which is done here.
+    for stream, stop in ((True, ()), (False, ("\0",))):
+        built.clear()
+        kinds.clear()
+        run(backend, generation("Tell me", stream=stream, **asked, stop=stop))
+        assert kinds == [RequestOutputKind.DELTA]
+        assert sum(len(ids) for ids in built) == 30
+        assert len(built) >= 10
+
+
+def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
+    sampling: dict[str, Any] = {"n": 3, "temperature": 2.0, "seed": 11, "max_tokens": 60, "stop": ("e",)}
+    (together,) = run(backend, generation("Tell me", **sampling))
+    finishes = [delta.finish for delta in deltas(together) if delta.finish]
+    assert [finish.last for finish in finishes] == [False, False, True]
+    assert sum(isinstance(event, Started) for event in together) == 1
+    for index in range(3):
+        (alone,) = run(backend, generation("Tell me", **{**sampling, "n": 1, "seed": 11 + index}))
+        assert text(alone) == text(together, index)
+
+
+@pytest.mark.parametrize("beside", [{"temperature": 0.0}, {"temperature": 2.0}, {"temperature": 2.0, "top_k": 5}])
+def test_a_seed_holds_beside_requests_without_one(backend: Any, beside: dict[str, Any]) -> None:
+    seeded = [generation("Tell me", temperature=2.0, seed=seed, max_tokens=40, ignore_eos=True) for seed in (5, 6)]
+    others = [generation(question("endless").prompt, max_tokens=60, **beside) for _ in range(3)]
+    alone = [text(run(backend, one)[0]) for one in seeded]
+    first, *_, second = (text(events) for events in run(backend, seeded[0], *others, seeded[1]))
+    assert [first, second] == alone
+    assert first != second
+
+
+def test_abort_frees_the_engine(backend: Any) -> None:
+    backend.add(backend.prepare(1, generation(question("endless").prompt, max_tokens=1000)))
+    backend.add(backend.prepare(2, generation(question("endless").prompt, max_tokens=9)))
+    backend.step()
+    backend.abort([1, 77])
+    seen: list[int] = []
+    while backend.busy:
+        seen += [number for number, _ in backend.step()]
+    assert set(seen) == {2}
+    assert not backend._llm.has_unfinished_requests()
+
+
+def test_a_stop_token_id_ends_the_sequence_without_text(backend: Any) -> None:
+    asked = question("plain")
+    (plain,) = run(backend, generation(asked.prompt, max_tokens=100))
+    token = [token for delta in deltas(plain) for token in delta.tokens][4]
+    (stopped,) = run(backend, generation(asked.prompt, max_tokens=100, stop_token_ids=(token.id,)))
+    finish = deltas(stopped)[-1].finish
+    assert finish is not None
+    assert (finish.reason, finish.stop, finish.generated_tokens) == ("stop", token.id, 5)
+    assert deltas(stopped)[-1].tokens[-1].text == ""
+    assert asked.answer.startswith(text(stopped))
+
+
+def test_the_most_likely_tokens_and_their_bytes(backend: Any) -> None:
+    asked = question("unicode")
+    wanted = msgspec.structs.replace(generation(asked.prompt, max_tokens=200, logprobs=4), token_bytes=True)
+    (events,) = run(backend, wanted)
+    tokens = [token for delta in deltas(events) for token in delta.tokens]
+    assert b"".join(token.raw for token in tokens[:-1]).decode() == asked.answer
+    for token in tokens:
+        assert len(token.top) == 4
+        assert [entry.logprob for entry in token.top] == sorted((entry.logprob for entry in token.top), reverse=True)
+        assert token.top[0].id == token.id, "greedy takes the most likely one"
+
+
+def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
+    asked = question("plain")
+    (events,) = run(backend, generation(asked.prompt, max_tokens=2, prompt_logprobs=3))
+    started = events[0]
+    assert isinstance(started, Started)
+    assert "".join(token.text for token in started.prefill).endswith(asked.prompt)
+    assert started.prompt_tokens == len(started.prefill)
+    assert (started.prefill[0].logprob, started.prefill[0].top) == (None, ())
+    assert all(token.logprob is not None and len(token.top) == 3 for token in started.prefill[1:])
+
+
+def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
+    long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
+    with pytest.raises(ContextError, match=r"^inputs: expected a prompt of 1 to 2047 tokens"):
+        backend.prepare(1, long)
+    refused = Generation(request_id="x", prompt="word", sampling=Sampling(max_tokens=2048, **GREEDY), overflow="refuse")
+    with pytest.raises(ContextError, match=r"^prompt: \d+ prompt tokens and 2048 tokens to generate exceed"):
+        backend.prepare(1, refused)
+
+
+def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
+    asked = question("plain")
+    ids = backend.prepare(1, generation(asked.prompt)).prompt_ids
+    kept = backend.prepare(1, generation("word " * 8000 + asked.prompt, truncate=5)).prompt_ids
+    assert kept == ids[-5:]
+
+
+class Watched:
+    """A tokenizer, which notes how long the texts are that it is given."""
+
+    def __init__(self, backend: Any, patch: pytest.MonkeyPatch) -> None:
+        self.lengths: list[int] = []
+        kind = type(backend._llm.get_tokenizer())
+        for name in ("encode", "__call__"):
+            patch.setattr(kind, name, self._watching(getattr(kind, name)))
+
+    def _watching(self, encode: Any) -> Any:
+        def watching(*given: Any, **named: Any) -> Any:
+            self.lengths += [len(text) for text in (*given, *named.values()) if isinstance(text, str)]
+            return encode(*given, **named)
+
+        return watching
+
+
+def conversation(content: str) -> Generation:
+    talk = Conversation(messages=({"role": "user", "content": content},))
+    return Generation(request_id="test", prompt=talk, prompt_field="messages", sampling=Sampling(**GREEDY))
+
+
+@pytest.mark.parametrize("made", [generation, conversation], ids=["text", "messages"])
+def test_of_a_prompt_that_is_far_too_long_a_part_is_tokenized(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    watched = Watched(backend, monkeypatch)
+    with pytest.raises(ContextError, match=r": expected a prompt of at most 2047 tokens .*got more: 2000\d{4} char"):
+        backend.prepare(1, made("a " * 10_000_000))
+    assert watched.lengths
+    assert max(watched.lengths) <= PIECE
+    assert sum(watched.lengths) <= 2 * PIECE
+
+
+def test_of_a_prompt_that_is_cut_the_end_is_tokenized(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question("plain")
+    ids = backend.prepare(1, generation("some words, " * 10_000 + asked.prompt, truncate=500)).prompt_ids
+    watched = Watched(backend, monkeypatch)
+    assert backend.prepare(1, generation("some words, " * 1_000_000 + asked.prompt, truncate=500)).prompt_ids == ids
+    assert watched.lengths
+    assert max(watched.lengths) <= 8 * 500 + PIECE
+
+
+def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = generation("")
+    long = msgspec.structs.replace(one, prompt=(5,) * 2048)
+    assert len(backend.prepare(1, msgspec.structs.replace(one, prompt=(5,) * 2047)).prompt_ids) == 2047
+    cut = msgspec.structs.replace(long, sampling=Sampling(truncate=7))
+    assert len(backend.prepare(1, cut).prompt_ids) == 7
+    monkeypatch.setattr(backend._llm.renderer, "render_cmpl", None)
+    with pytest.raises(ContextError, match=r"^prompt: expected a prompt of 1 to 2047 tokens .*, got 2048 tokens"):
+        backend.prepare(1, long)
+
+
+class Broken:
+    """A splitter with a fault, after so many tokens."""
+
+    reasoning_tokens = 0
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def feed(self, tokens: Any, *, ended: bool) -> Any:
+        self.left -= len(tokens)
+        if self.left < 0:
+            raise KeyError("a fault")
+        return Part("".join(token.text for token in tokens))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("after", [0, 12])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_fault_of_a_splitter_ends_its_generation_alone(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: bool, after: int, n: int
+) -> None:
+    """At its first tokens and on its way: others beside it are what they are alone, and vLLM goes on with nothing."""
+    asked = question("long")
+    other = generation(asked.prompt, max_tokens=200)
+    talk = msgspec.structs.replace(
+        conversation("Count up."), stream=stream, sampling=Sampling(n=n, max_tokens=60, ignore_eos=True, **GREEDY)
+    )
+    (alone,) = run(backend, other)
+    monkeypatch.setattr(backend._chat, "splitter", lambda *_: Broken(after))
+    before, broken, behind = run(backend, other, talk, other)
+    assert text(before) == text(behind) == text(alone)
+    failures = [event for event in broken if isinstance(event, Failed)]
+    assert failures == [broken[-1]]
+    assert failures[0].error.message == "the answer could not be decoded: 'a fault'"
+    assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
+    assert "request test: generation 1 failed" in caplog.text
+    assert not backend._sequences
+    assert not backend._groups
+    assert not backend._llm.has_unfinished_requests()
+    monkeypatch.undo()
+    (well,) = run(backend, talk)
+    assert not any(isinstance(event, Failed) for event in well)
+
+
+@pytest.mark.parametrize("likely", [0, 5])
+def test_an_answer_that_becomes_too_long_ends_on_its_way(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, likely: int
+) -> None:
+    """At the limit it is complete; beyond it no token more is made than shows it."""
+    tokens, n = 30, 4
+    one = generation("Count up.", stream=False, n=n, max_tokens=tokens, ignore_eos=True, logprobs=likely)
+    most = n * tokens * (1 + likely) * TOKEN
+    other = generation(question("plain").prompt, max_tokens=40)
+    (alone,) = run(backend, other)
+    monkeypatch.setattr(backend, "_longest", most)
+    whole, beside = run(backend, one, other)
+    assert [len(delta.tokens) for delta in deltas(whole)] == [tokens] * n
+    assert text(beside) == text(alone)
+    monkeypatch.setattr(backend, "_longest", most // 2)
+    broken, beside = run(backend, one, other)
+    (failed,) = broken[-1:]
+    assert isinstance(failed, Failed)
+    assert failed.kind == "ParameterError"
+    assert "option.max_answer_bytes" in failed.message
+    assert not any(event.finish for event in broken if isinstance(event, Delta))
+    assert text(beside) == text(alone)
+    assert not backend._llm.has_unfinished_requests()
+
+
+class Collector:
+    """A sink that waits for the end."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.ended = threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
+            self.ended.set()
+
+
+def ask(engine: RemoteEngine, one: Generation) -> list[Event]:
+    sink = Collector()
+    engine.submit(one, sink)
+    assert sink.ended.wait(60)
+    return sink.events
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
+def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    asked = question("plain")
+    engine = RemoteEngine(settings(model_dir), pauses=(0.0,))
+    try:
+        engine.start()
+        assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
+        assert engine.process_id is not None
+        cores = [
+            child
+            for child in psutil.Process(engine.process_id).children(recursive=True)
+            if "resource_tracker" not in " ".join(child.cmdline())
+        ]
+        assert cores, "vLLM's core has no process of its own"
+        # Stopped first: else all tokens may have been made before a busy machine lets this thread go on.
+        cores[0].suspend()
+        sink = Collector()
+        engine.submit(generation(asked.prompt, max_tokens=100), sink)
+        cores[0].kill()
+        assert sink.ended.wait(2)
+        last = sink.events[-1]
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, UnavailableError)
+        with pytest.raises(UnavailableError, match="rebuilt"):
+            engine.submit(generation(asked.prompt), Collector())
+        deadline = threading.Event()
+        for _ in range(1200):
+            if engine.healthy:
+                break
+            deadline.wait(0.1)
+        assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
+        assert not any(core.is_running() and core.status() != "zombie" for core in cores)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
+def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
+    engine = RemoteEngine(settings(model_dir, dtype=dtype))
+    try:
+        engine.start()
+        assert text(ask(engine, generation(question("plain").prompt, max_tokens=8)))
+    finally:
+        engine.close()
+    assert not engine.healthy
+
+
+def test_an_unknown_option_is_refused_at_start(model_dir: Path) -> None:
+    engine = RemoteEngine(settings(model_dir, max_model_length="64"))
+    with pytest.raises(OptionError, match="max_model_len"):
+        engine.start()
+    engine.close()
+
+
+def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
+    engine = RemoteEngine(settings(model_dir, load_format="sharded_state"))
+    with pytest.raises(StartError, match="could not start"):
+        engine.start()
+    engine.close()
+
+
+def test_a_pause_after_each_step_while_all_waits_for_a_grammar(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vLLM's core pauses in a process of its own; never where a step computes something, streamed or not."""
+    from lmi.model.vllm import start as vllm_setup
+
+    pauses: list[float] = []
+    monkeypatch.setattr(vllm_setup, "time", SimpleNamespace(sleep=pauses.append))
+    run(backend, generation("Hello", max_tokens=20), generation("Hello", max_tokens=20, stream=False, tokens=False))
+    assert pauses == []
+    manager = backend._llm.engine_core.engine_core.structured_output_manager
+    create, compiled = manager._create_grammar, threading.Event()
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        assert compiled.wait(60)
+        return create(*given, **named)
+
+    monkeypatch.setattr(manager, "_create_grammar", slowly)
+    guided = generation("Hello", max_tokens=20, guide=Guide(choice=("volcano",)))
+    backend.add(backend.prepare(0, guided))
+    for count in range(1, 6):
+        assert backend.step() == []
+        assert pauses == [vllm_setup.PAUSE] * count
+    # Another one that is computed beside it is not held up.
+    backend.add(backend.prepare(1, generation("Hello", max_tokens=20, ignore_eos=True)))
+    ended: list[Any] = []
+    while not ended:
+        ended = [event for number, event in backend.step() if number == 1 and getattr(event, "finish", None)]
+        assert ended or len(pauses) == 5
+    compiled.set()
+    events: list[Event] = []
+    while backend.busy:
+        events += [event for _, event in backend.step()]
+    assert "".join(delta.text for delta in deltas(events)) == "volcano"

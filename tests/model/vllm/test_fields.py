@@ -1,0 +1,244 @@
+"""What a generation asks of vLLM besides text: token bytes, ranks, special tokens, KV transfer, names in errors."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.model.demo_model import question
+from lmi.model.errors import ParameterError
+from lmi.model.events import Delta, Event, Failed, Started, Token
+from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.options import load_settings
+from lmi.model.process.client import RemoteEngine
+from lmi.model.search.best_of import ranked
+
+from ...kit import backends
+from ...kit.backends import deltas
+from ...kit.hosts import model_directory
+from ...kit.paths import TESTS
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    properties = {"option.tool_call_parser": "hermes"}
+    return model_directory(demo_model, tmp_path_factory.mktemp("fields") / "model", properties)
+
+
+@pytest.fixture(scope="module")
+def backend(model_dir: Path) -> Iterator[Any]:
+    from lmi.model.vllm.engine import VllmEngine
+
+    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
+    yield engine
+    engine.close()
+
+
+def generation(prompt: Any, *, sampling: dict[str, Any] | None = None, **fields: Any) -> Generation:
+    asked = Sampling(**{"temperature": 0.0, "max_tokens": 200, **(sampling or {})})
+    return Generation(request_id="test", prompt=prompt, sampling=asked, **fields)
+
+
+def run(backend: Any, one: Generation) -> list[Event]:
+    (events,) = backends.run(backend, one)
+    return events
+
+
+def tokens(events: list[Event]) -> list[Token]:
+    return [token for delta in deltas(events) for token in delta.tokens]
+
+
+def started(events: list[Event]) -> Started:
+    (one,) = [event for event in events if isinstance(event, Started)]
+    return one
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("likely", [0, 2])
+def test_bytes_of_tokens_where_they_are_wanted(backend: Any, likely: int, stream: bool) -> None:
+    """Parts of characters have theirs too."""
+    asked = question("unicode")
+    fields: dict[str, Any] = {"tokens": True, "stream": stream, "sampling": {"logprobs": likely}}
+    with_bytes = tokens(run(backend, generation(asked.prompt, token_bytes=True, **fields)))
+    assert b"".join(token.raw for token in with_bytes[:-1]).decode() == asked.answer
+    assert any(token.raw and not token.text for token in with_bytes), "no character spans tokens"
+    assert all(len(token.top) == likely and all(top.raw for top in token.top) for token in with_bytes)
+    without = tokens(run(backend, generation(asked.prompt, **fields)))
+    assert [token.text for token in without] == [token.text for token in with_bytes]
+    assert not any(token.raw or any(top.raw for top in token.top) for token in without)
+
+
+def test_ranks_of_the_prompts_tokens(backend: Any) -> None:
+    asked = question("plain")
+    begun = started(run(backend, generation(asked.prompt, sampling={"prompt_logprobs": 2, "max_tokens": 1})))
+    assert len(begun.ranks) == len(begun.prefill) == begun.prompt_tokens
+    assert begun.ranks[0] is None
+    for token, rank in zip(begun.prefill[1:], begun.ranks[1:], strict=True):
+        assert rank is not None
+        among = [top.id for top in token.top]
+        assert (among.index(token.id) + 1 == rank) if token.id in among else rank > 2
+    assert any(rank is not None and rank > 2 for rank in begun.ranks)
+
+
+def test_special_tokens_only_where_they_are_wanted(backend: Any) -> None:
+    prompt = question("plain").prompt
+    ids = backend.prepare(1, generation(prompt)).prompt_ids
+    bare = backend.prepare(1, generation(prompt, add_special_tokens=False)).prompt_ids
+    assert ids == [backend._llm.get_tokenizer().bos_token_id, *bare]
+
+
+def test_the_text_of_an_echo_has_the_special_tokens_that_were_given(backend: Any) -> None:
+    prompt = question("plain").prompt
+    ids = tuple(backend.prepare(1, generation(prompt)).prompt_ids)
+    begun = started(run(backend, generation(ids, echo=True, sampling={"max_tokens": 1, "prompt_logprobs": 0})))
+    assert begun.text == backend._llm.get_tokenizer().bos_token + prompt
+    assert begun.text == "".join(token.text for token in begun.prefill)
+
+
+@pytest.mark.parametrize("logprobs", [None, 0])
+def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
+    """The sequences are those that n gives: seeds seed, seed + 1 ..."""
+    sampling = {"temperature": 2.0, "seed": 3, "max_tokens": 12, "n": 5}
+    every = deltas(run(backend, generation("Tell me", sampling={**sampling, "logprobs": 0})))
+    finishes = {delta.index: delta.finish for delta in every}
+    likelihood = {index: finish.cumulative_logprob or 0.0 for index, finish in finishes.items() if finish}
+    best = sorted(likelihood, key=lambda index: -likelihood[index])[:2]
+    assert best != [0, 1], "the first ones are the best: nothing is shown"
+    texts = {delta.index: delta.text for delta in every}
+    events: list[Event] = []
+    asked = generation("Tell me", sampling={**sampling, "n": 2, "best_of": 5, "logprobs": logprobs})
+    wider, sink = ranked(asked, events.append)
+    for event in run(backend, wider):
+        sink(event)
+    assert [(delta.index, delta.text) for delta in deltas(events)] == [(0, texts[best[0]]), (1, texts[best[1]])]
+    last = deltas(events)[-1].finish
+    assert last is not None
+    total = sum(finish.generated_tokens for finish in finishes.values() if finish)
+    shown = sum(delta.finish.generated_tokens for delta in deltas(events) if delta.finish)
+    assert shown + last.discarded_tokens == total
+
+
+# --- KV transfer ---
+
+TOLD = {"do_remote_decode": True, "remote_engine_id": None, "remote_block_ids": [[1, 2]]}
+
+
+def test_without_a_connector_transfer_parameters_change_nothing(backend: Any) -> None:
+    asked = question("plain")
+    (plain,) = deltas(run(backend, generation(asked.prompt)))
+    prepared = backend.prepare(1, generation(asked.prompt, kv_transfer_params=TOLD))
+    assert prepared.params[0].extra_args is None
+    assert deltas(run(backend, generation(asked.prompt, kv_transfer_params=TOLD))) == [plain]
+    assert plain.finish is not None
+    assert plain.finish.kv_transfer_params is None
+
+
+def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM with a connector, in an engine of its own: each sequence's parameters go in and come back."""
+    monkeypatch.syspath_prepend(TESTS / "kit" / "models")
+    config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
+    overrides = {"kv_transfer_config": json.dumps(config)}
+    engine = RemoteEngine(load_settings(model_dir, environment={}, overrides=overrides))
+    asked = question("plain")
+    events: list[Event] = []
+    ended = threading.Event()
+
+    def sink(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
+            ended.set()
+
+    try:
+        engine.start()
+        engine.submit(generation(asked.prompt, sampling={"n": 2}, kv_transfer_params=TOLD), sink)
+        assert ended.wait(60)
+    finally:
+        engine.close()
+    finishes = [delta.finish for delta in deltas(events)]
+    assert [delta.text for delta in deltas(events)] == [asked.answer] * 2
+    for finish in finishes:
+        assert finish is not None
+        assert finish.kv_transfer_params is not None
+        assert finish.kv_transfer_params["told"] == TOLD
+        assert finish.kv_transfer_params["blocks"]
+
+
+# --- Guided decoding: the client's name for what is wrong ---
+
+LARK = 'start: "one" | "two"'
+BROKEN = [
+    Guide(json_schema='{"type": "nonsense"}', field="response_format.json_schema.schema"),
+    Guide(json_schema='{"type": "array", "uniqueItems": true}', field="guided_json"),
+    Guide(regex="(", field="structured_outputs.regex"),
+    Guide(grammar="root ::= (", field="guided_grammar"),
+    Guide(grammar="", field="guided_grammar"),
+]
+
+
+@pytest.mark.parametrize("guide", BROKEN, ids=str)
+def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Guide) -> None:
+    from lmi.model.vllm.structured import structured_outputs
+
+    if guide.grammar == "":
+        with pytest.raises(ParameterError, match=r"^guided_grammar: it cannot be compiled: it is empty"):
+            structured_outputs(guide, None, None, "guidance")
+    else:
+        made, field = structured_outputs(guide, None, None, "guidance")
+        assert made is not None
+        assert field == guide.field
+
+
+@pytest.mark.parametrize("guide", BROKEN, ids=str)
+def test_a_broken_guide_is_named_as_the_client_does(backend: Any, guide: Guide) -> None:
+    with pytest.raises(ParameterError, match=f"^{guide.field}: it cannot be compiled: .") as caught:
+        backend.prepare(1, generation("Hello", sampling={"guide": guide}))
+    assert caught.value.param == guide.field
+    assert "\n" not in caught.value.message
+
+
+def test_a_grammar_in_larks_form(backend: Any) -> None:
+    guide = Guide(grammar=LARK, field="guided_grammar")
+    (delta,) = deltas(run(backend, generation("Hello", sampling={"guide": guide})))
+    assert delta.text in {"one", "two"}
+
+
+def _tool(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+
+@pytest.mark.parametrize(
+    ("field", "named"), [("tools", "tools[1].function.parameters"), ("functions", "functions[1].parameters")]
+)
+def test_a_tool_with_a_broken_schema_is_named(backend: Any, field: Any, named: str) -> None:
+    conversation = Conversation(
+        messages=({"role": "user", "content": "Hello"},),
+        tools=(_tool("good", {"type": "object"}), _tool("bad", {"type": "nonsense"})),
+        tool_choice="required",
+        tools_field=field,
+    )
+    with pytest.raises(ParameterError) as caught:
+        backend.prepare(1, generation(conversation))
+    assert caught.value.message.startswith(f"{named}: it cannot be compiled: ")
+    assert caught.value.param == named
+
+
+# --- Names ---
+
+
+@pytest.mark.parametrize("chat", [True, False], ids=["chat", "text"])
+def test_every_field_of_vllms_own_requests_is_known(chat: bool) -> None:
+    """Honoured, without effect, or refused by name; never taken for a misspelling."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.entrypoints.openai.completion.protocol import CompletionRequest
+
+    table, forms = (CHAT_TABLE, CHAT_FORMS) if chat else (TEXT_TABLE, TEXT_FORMS)
+    theirs = ChatCompletionRequest if chat else CompletionRequest
+    assert set(theirs.model_fields) - {row.name for row in table} - {*forms, *GUIDE_FORMS} == set()

@@ -1,0 +1,214 @@
+"""vLLM's parsers: every tool parser by option.tool_call_parser, text that stays text, and any split of an answer."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmi.model.demo_model import Question, question
+from lmi.model.errors import OptionError
+from lmi.model.events import Token
+from lmi.model.generation import Conversation
+
+from ...kit.answers import join_calls
+from ...kit.openai_answers import SETTINGS
+
+pytestmark = pytest.mark.engine
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather in a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ANSWER = "It is 5 degrees in Paris, and sunny."
+
+
+class AnyTokens(dict[str, int]):
+    """A vocabulary with whatever special token a family of models has."""
+
+    def __contains__(self, token: object) -> bool:
+        return True
+
+    def __missing__(self, token: str) -> int:
+        self[token] = 1_000_000 + len(self)
+        return self[token]
+
+    def get(self, token: str, default: Any = None) -> int:
+        return self[token]
+
+
+class AnyTokenizer:
+    """The demo model's tokenizer with that vocabulary."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = AnyTokens(tokenizer.get_vocab())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def get_vocab(self) -> AnyTokens:
+        return self._vocabulary
+
+    @property
+    def vocab(self) -> AnyTokens:
+        return self._vocabulary
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        return self._vocabulary[tokens] if isinstance(tokens, str) else [self._vocabulary[token] for token in tokens]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(demo_model: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(demo_model)
+
+
+@pytest.fixture(scope="module")
+def model_config(demo_model: Path) -> Any:
+    from vllm import EngineArgs
+
+    return EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
+
+
+def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
+    """What an engine with these options has of conversations."""
+    from lmi.model.vllm.chat import ChatSide
+
+    # Without a processor of images: the model has text alone.
+    llm: Any = SimpleNamespace(get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace())
+    return ChatSide(llm, msgspec.structs.replace(SETTINGS, **options))
+
+
+def asking() -> Conversation:
+    return Conversation(
+        messages=({"role": "user", "content": "How is the weather?"},), tools=(WEATHER,), tool_choice="auto"
+    )
+
+
+def tokens(tokenizer: Any, text: str) -> list[Token]:
+    """A text as an engine brings it."""
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
+    pieces = [tokenizer.decode([token_id]) for token_id in ids]
+    assert "".join(pieces) == text
+    return [Token(*pair) for pair in zip(ids, pieces, strict=True)]
+
+
+def plain_answer(tokenizer: Any, model_config: Any, name: str) -> str:
+    """The text that a parser leaves of an answer without a call."""
+    chat = side(tokenizer, model_config, tool_call_parser=name)
+    request = chat.request(asking())
+    splitter = chat.splitter(asking(), request, [1, 2, 3])
+    part = splitter.feed(tokens(tokenizer, ANSWER), ended=True)
+    assert part.calls == []
+    return str(part.text)
+
+
+def outcome(tokenizer: Any, model_config: Any, name: str) -> str:
+    """What becomes of ANSWER, or why there is no such parser."""
+    try:
+        return plain_answer(tokenizer, model_config, name)
+    except Exception as error:  # noqa: BLE001 - told by the test
+        return f"{type(error).__name__}: {error}"
+
+
+UNFIT = {
+    "cohere_command3": "cohere_melody",
+    "cohere_command4": "cohere_melody",
+    "hf": "response_template",
+    "openai": "'openai' is not supported",
+}
+"""What must be there for it: a package, a tokenizer's own metadata; gpt-oss's answers vLLM reads in another way."""
+
+
+def test_every_tool_parser_leaves_a_plain_answer_as_it_is(tokenizer: Any, model_config: Any) -> None:
+    """With the special tokens that it wants in the vocabulary; or the start fails and says what is missing."""
+    from vllm.tool_parsers import ToolParserManager
+
+    names = ToolParserManager.list_registered()
+    assert {"hermes", "mistral", "llama3_json"} <= set(names)
+    outcomes = {name: outcome(AnyTokenizer(tokenizer), model_config, name) for name in names}
+    refused = {name: text for name, text in outcomes.items() if text != ANSWER}
+    assert set(refused) <= set(UNFIT)
+    for name, reason in refused.items():
+        assert reason.startswith("OptionError: option.tool_call_parser: ")
+        assert UNFIT[name] in reason
+
+
+@pytest.mark.parametrize("name", ["mistral", "lfm2", "jamba"])
+def test_a_parser_for_other_models_fails_the_start(tokenizer: Any, model_config: Any, name: str) -> None:
+    with pytest.raises(OptionError, match=f"^option.tool_call_parser: '{name}' does not go with this model: .*token"):
+        side(tokenizer, model_config, tool_call_parser=name)
+
+
+@pytest.mark.parametrize("cuts", [1, 3, 1000])
+@pytest.mark.parametrize("one_call", [True, False])
+def test_a_parser_that_cannot_stream_parses_the_answer_at_its_end(
+    tokenizer: Any, model_config: Any, cuts: int, one_call: bool
+) -> None:
+    """vLLM's phi4_mini_json gives nothing for single tokens."""
+    cities = [{"name": "get_weather", "arguments": {"city": city}} for city in ("Paris", "Rome")]
+    asked = msgspec.structs.replace(asking(), parallel_tool_calls=not one_call)
+    chat = side(AnyTokenizer(tokenizer), model_config, tool_call_parser="phi4_mini_json")
+    splitter = chat.splitter(asked, chat.request(asked), [])
+    parts = tokens(tokenizer, "functools" + json.dumps(cities))
+    fed = [
+        splitter.feed(parts[start : start + cuts], ended=start + cuts >= len(parts))
+        for start in range(0, len(parts), cuts)
+    ]
+    calls = [call for part in fed for call in part.calls]
+    assert "".join(part.text for part in fed) == ""
+    joined = join_calls((call.index, call.id, call.name, call.arguments) for call in calls)
+    assert [{"name": call.name, "arguments": call.arguments} for call in joined] == cities[: 1 if one_call else 2]
+    assert len({call.id for call in joined} - {""}) == len(joined)
+
+
+def split(chat: Any, asked: Question, groups: list[list[Token]]) -> tuple[str, str, list[tuple[str, str]], int]:
+    """What groups of an answer's tokens become: text, reasoning, calls, and how many tokens are reasoning."""
+    conversation = Conversation(
+        messages=({"role": "user", "content": asked.prompt},),
+        tools=tuple(dict(tool) for tool in asked.tools or ()),
+        tool_choice="auto" if asked.tools else None,
+    )
+    splitter = chat.splitter(conversation, chat.request(conversation), [])
+    parts = [splitter.feed(group, ended=False) for group in groups]
+    parts.append(splitter.feed([], ended=True))
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for part in parts for call in part.calls)
+    return (
+        "".join(part.text for part in parts),
+        "".join(part.reasoning for part in parts),
+        [(call.name, call.text) for call in calls],
+        splitter.reasoning_tokens,
+    )
+
+
+ANSWERED = [question(kind) for kind in ("plain", "reasoning", "tool_call", "parallel_tool_calls")]
+
+
+@pytest.mark.parametrize("asked", ANSWERED, ids=lambda asked: asked.kind)
+def test_any_split_of_the_tokens_gives_the_same_message(tokenizer: Any, model_config: Any, asked: Question) -> None:
+    chat = side(tokenizer, model_config, tool_call_parser="hermes", reasoning_parser="qwen3")
+    parts = tokens(tokenizer, asked.answer)
+    one_by_one = split(chat, asked, [[token] for token in parts])
+    assert bool(one_by_one[2]) is bool(asked.tools)
+    assert bool(one_by_one[3]) is bool(one_by_one[1]) is (asked.kind == "reasoning")
+
+    @settings(max_examples=25)
+    @given(st.lists(st.integers(1, len(parts)), max_size=10))
+    def any_cuts(cuts: list[int]) -> None:
+        ends = [0, *sorted(cuts), len(parts)]
+        assert split(chat, asked, [parts[start:end] for start, end in pairwise(ends)]) == one_by_one
+
+    any_cuts()

@@ -1,0 +1,182 @@
+"""The direction of imports: `handler -> formatters -> model`, never upwards, and a cheap `import lmi.handler`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from ..kit.paths import ROOT
+
+LAYERS = ("model", "formatters", "handler")
+"""From the bottom up: each may import itself and what stands before it."""
+HEAVY = {"vllm", "torch", "transformers"}
+"""Seconds to import, and not there on every machine: inside functions only."""
+HOST = "djl_python"
+HOST_FILES = {"handler/djl/worker.py", "handler/user_code/djl_formatters.py"}
+
+
+def violations(path: str, source: str) -> list[str]:
+    """What `source`, the file at `path` from the repository's root (`model/events.py`), imports against the rules."""
+    return [f"{path}:{line}: {fault}" for line, fault in _faults(PurePosixPath(path), source)]
+
+
+def _faults(path: PurePosixPath, source: str) -> Iterator[tuple[int, str]]:
+    tree = ast.parse(source)
+    deferred = set(_deferred(tree))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt | ast.expr):
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            level = 0
+        elif isinstance(node, ast.ImportFrom):
+            # `from .. import model` names the layer in its aliases, `from ..model import events` in its module.
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            level = node.level
+        elif called := _imported_by_name(node):
+            names, level = [called.lstrip(".")], len(called) - len(called.lstrip("."))
+        else:
+            continue
+        for name in names:
+            yield from (
+                (node.lineno, fault)
+                for fault in _faults_of_import(path, level, name, module_level=node not in deferred)
+            )
+
+
+def _faults_of_import(path: PurePosixPath, level: int, name: str, module_level: bool) -> Iterator[str]:
+    top = name.split(".")[0]
+    if level == 0:
+        if top == "lmi":
+            yield f"absolute import of {name}, write it relative"
+        if top in LAYERS:
+            yield f"absolute import of {name}: in a model directory that is the user's own"
+        if top in HEAVY and module_level:
+            yield f"imports {top} at module level"
+        if top == HOST and str(path) not in HOST_FILES:
+            yield f"names {HOST}"
+        return
+    # The package of `model/parts/x.py` is lmi.model.parts: one dot is that, one more each folder up.
+    package = ("lmi", *path.parent.parts)
+    if level > len(package):
+        yield f"relative import of {'.' * level}{name} leaves lmi"
+        return
+    target = (*package[: len(package) - level + 1], *name.split("."))
+    if len(target) < 2 or target[1] not in LAYERS:
+        yield f"relative import of {'.' * level}{name} is of no layer"
+    elif LAYERS.index(target[1]) > LAYERS.index(path.parts[0]):
+        yield f"{path.parts[0]} imports {target[1]}, which stands above it"
+
+
+def _deferred(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes that the import of the module does not run: bodies of functions, and what is under TYPE_CHECKING."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+                pass
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), body=body):
+                pass
+            case _:
+                continue
+        for statement in body:
+            yield from ast.walk(statement)
+
+
+def _imported_by_name(node: ast.AST) -> str | None:
+    """The name in `import_module("name")`, `__import__("name")` and `sys.modules["name"]`."""
+    match node:
+        case ast.Call(
+            func=ast.Name("import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(str(name)), *_],
+        ):
+            return name
+        case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(str(name))):
+            return name
+        case _:
+            return None
+
+
+def sources() -> list[Path]:
+    return [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("source", [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in sources()])
+def test_a_source_keeps_the_rules(source: Path) -> None:
+    assert violations(source.relative_to(ROOT).as_posix(), source.read_text("utf-8")) == []
+
+
+def test_each_layer_is_checked() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in sources()} == set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("model/events.py", "from ..formatters.base import Format", "model imports formatters"),
+        ("model/events.py", "from .. import handler", "model imports handler"),
+        ("model/parts/deep.py", "from ...formatters import base", "model imports formatters"),
+        ("formatters/lmi/__init__.py", "from ..handler import djl", "formatters imports handler"),
+        ("formatters/lmi/__init__.py", "def f():\n    from ..handler.djl import decode", "formatters imports handler"),
+        ("formatters/lmi/__init__.py", "import_module('..handler.djl', __package__)", "formatters imports handler"),
+        ("handler/commands/cli.py", "import lmi.model.events", "absolute import of lmi.model.events"),
+        ("handler/commands/cli.py", "from lmi.model import events", "absolute import of lmi.model"),
+        ("handler/commands/cli.py", "from lmi import model", "absolute import of lmi"),
+        ("handler/commands/cli.py", "importlib.import_module('lmi.model')", "absolute import of lmi.model"),
+        ("handler/commands/cli.py", "import model", "absolute import of model"),
+        ("handler/commands/cli.py", "from formatters.base import Format", "absolute import of formatters.base"),
+        ("handler/commands/cli.py", "from ...tests import fakes", "leaves lmi"),
+        ("handler/commands/cli.py", "from ..tests import fakes", "is of no layer"),
+        ("model/vllm/engine.py", "import vllm", "imports vllm at module level"),
+        ("model/vllm/engine.py", "from vllm.engine import arg_utils", "imports vllm at module level"),
+        ("model/vllm/engine.py", "class A:\n    import torch.nn as nn", "imports torch at module level"),
+        ("model/vllm/engine.py", "try:\n    import transformers\nexcept ImportError: ...", "imports transformers at"),
+        ("model/vllm/engine.py", "if TYPE_CHECKING:\n    pass\nelse:\n    import vllm", "imports vllm at module level"),
+        ("model/vllm/engine.py", "torch = __import__('torch')", "imports torch at module level"),
+        ("handler/djl/rolling_batch.py", "from djl_python import Output", "names djl_python"),
+        ("handler/djl/rolling_batch.py", "def f():\n    import djl_python.inputs", "names djl_python"),
+        ("handler/djl/rolling_batch.py", "import sys\nOutput = sys.modules['djl_python.outputs']", "names djl_python"),
+        ("model/djl.py", "import djl_python", "names djl_python"),
+    ],
+)
+def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
+    (found,) = violations(path, source)
+    assert found.startswith(f"{path}:")
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("model/events.py", "from .errors import LmiError"),
+        ("model/parts/deep.py", "from ..errors import LmiError\nfrom ...model import events"),
+        ("formatters/lmi/__init__.py", "from ..model.events import Delta\nfrom . import base"),
+        ("handler/commands/cli.py", "from .. import formatters, model\nfrom ..model import engine"),
+        ("model/vllm/engine.py", "def load():\n    import torch\n    from vllm import LLMEngine"),
+        ("model/vllm/engine.py", "if TYPE_CHECKING:\n    from vllm import LLMEngine"),
+        ("model/vllm/engine.py", "class A:\n    def load(self):\n        import transformers"),
+        ("model/vllm/engine.py", "import vllm_metrics"),
+        ("handler/djl/worker.py", "from djl_python.inputs import Input"),
+        ("handler/user_code/djl_formatters.py", "def f():\n    import djl_python"),
+        ("handler/djl/rolling_batch.py", '"""What djl_python sends, said in prose."""'),
+        ("handler/commands/check.py", "ours = not entry.startswith('djl_python')"),
+        ("handler/djl/rolling_batch.py", "from __future__ import annotations"),
+    ],
+)
+def test_what_is_allowed_is_let_pass(path: str, source: str) -> None:
+    assert violations(path, source) == []
+
+
+def test_the_handler_is_imported_without_an_engine() -> None:
+    """The host gives a worker two minutes until it must have answered, and the entry module is imported before that."""
+    if not (ROOT / "handler" / "__init__.py").exists():
+        pytest.skip("no handler yet")
+    code = "import sys, lmi.handler; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "lmi" in loaded
+    assert not loaded & HEAVY

@@ -1,0 +1,173 @@
+"""docs/parameters.md is what the tables say, and leaves nothing out."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from lmi.formatters import lmi
+from lmi.formatters import parameters_document as parameters_document_module
+from lmi.formatters.azure.request import FIELDS
+from lmi.formatters.base import Request
+from lmi.formatters.common.fields import Boolean, Ids, Number, Parameter, Texts
+from lmi.formatters.lmi import dynamic
+from lmi.formatters.lmi import embeddings as lmi_embeddings
+from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS
+from lmi.formatters.lmi.parameters import read_parameters as lmi_parameters
+from lmi.formatters.lmi.schemas import ALIASES
+from lmi.formatters.openai import embeddings as openai_embeddings
+from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
+from lmi.formatters.parameters_document import kind_words, parameters_document
+from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
+from lmi.model.engine import ENGINES, limits
+from lmi.model.generation import Embedding, Sampling
+from lmi.model.options import Settings
+
+from ..kit.paths import ROOT
+
+CHAT = {row.name for row in CHAT_TABLE}
+
+
+def table(title: str) -> dict[str, list[str]]:
+    """The rows of a section, by name: what stands in the further columns."""
+    section = parameters_document().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = [re.split(r"(?<!\\) \| ", line[2:-2]) for line in section.splitlines() if line.startswith("| `")]
+    names = [row[0].strip("`") for row in rows]
+    assert len(names) == len(set(names))
+    return {name: row[1:] for name, row in zip(names, rows, strict=True)}
+
+
+def test_the_file_is_up_to_date() -> None:
+    """`python -m lmi.formatters.parameters_document > docs/parameters.md` writes it."""
+    assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == parameters_document()
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("LMI", set(ROWS["common"]) - set(ALIASES)),
+        ("Dynamic batches", {"details", "decoder_input_details", "logprobs", "prompt_logprobs", "top_n_tokens", "n"}),
+        ("TGI", set(TGI_ROWS)),
+        ("OpenAI chat", CHAT),
+        ("OpenAI text completions", {row.name for row in TEXT_TABLE}),
+        ("Azure", CHAT & FIELDS),
+        ("Minimal chat", {"tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage"}),
+        ("LMI embeddings", {row.name for row in lmi_embeddings.TABLE}),
+        ("OpenAI embeddings", {row.name for row in openai_embeddings.TABLE} - {"input"}),
+    ],
+)
+def test_every_parameter_has_a_row(title: str, names: set[str]) -> None:
+    assert set(table(title)) == names
+
+
+def test_every_alias_is_told() -> None:
+    assert all(f"`{alias}` is `{name}`" in parameters_document() for alias, name in ALIASES.items())
+
+
+def test_what_rows_say() -> None:
+    rows, chat = table("LMI"), table("OpenAI chat")
+    assert rows["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes", "yes"]
+    assert rows["top_p"][1] == "0.0; 0.85 where tokens are drawn (a number from 0 to 1)"
+    assert rows["min_length"][:2] == ["0", "1"]
+    assert rows["watermark"][3:] == ["refused", "", ""]
+    most = "up to `option.max_logprobs`, 20"
+    assert rows["logprobs"] == ["none", "", "an integer from 0", "`logprobs`", most, most]
+    assert rows["pad_id"][3:] == ["nothing", "", ""]
+    assert rows["details"][3:] == ["the dialect", "", ""]
+    assert chat["temperature"][0] == "the model's"
+    assert chat["kv_transfer_params"][3:] == ["with a connector (`option.kv_transfer_config`)", "no effect"]
+
+
+SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")
+BATCHES = msgspec.structs.replace(SETTINGS, rolling_batch="disable")
+
+
+def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines' columns follow what they declare of beams; TGI refuses beams, so that nothing asks for them."""
+    for name in BEAM_KEYS:
+        assert lmi_parameters({name: 5 if name == "length_penalty" else True}, SETTINGS) == lmi_parameters({}, SETTINGS)
+        assert table("TGI")[name][2:] == ["nothing", "", ""]
+    for declared, own, dependent in (
+        ("refused", "refused", "no effect"),
+        ("up to 3", "up to 3", "with `num_beams` above 1"),
+        (None, "yes", "with `num_beams` above 1"),
+    ):
+        known = {"one": {} if declared is None else {"beams": declared}}
+        monkeypatch.setattr(parameters_document_module, "limits", lambda known=known: known)
+        rows = table("LMI")
+        assert rows["num_beams"][3:] == ["`beams`", own]
+        assert all(rows[name][3:] == ["`beams`", dependent] for name in BEAM_KEYS)
+
+
+def sample(row: Parameter) -> Any:
+    """A value that is not the default."""
+    if row.only:
+        return None
+    if isinstance(row.kind, Number):
+        return 0.5
+    if isinstance(row.kind, Texts | Ids):
+        return ["x"] if isinstance(row.kind, Texts) else [3]
+    return True if isinstance(row.kind, Boolean) else 5
+
+
+def test_dynamic_batches_differ_as_they_say() -> None:
+    """Of every parameter of LMI's: whether it does there what it does in dynamic batches."""
+
+    def asked(dialect: ModuleType, parameters: dict[str, Any], settings: Settings) -> Sampling:
+        made = dialect.parse({"inputs": "a", "parameters": parameters}, Request(b""), settings)
+        sampling: Sampling = made.generations[0].sampling
+        return sampling
+
+    values: dict[str, Any] = {
+        "details": True, "decoder_input_details": True, "logprobs": 3, "prompt_logprobs": 3, "top_n_tokens": 3,
+    }  # fmt: skip
+    for name, value in values.items():
+        assert table("Dynamic batches")[name][3] == "nothing"
+        assert asked(dynamic, {name: value, "details": True}, BATCHES) == asked(dynamic, {}, BATCHES)
+        if name != "details":
+            assert asked(lmi, {name: value, "details": True}, SETTINGS) != asked(lmi, {"details": True}, SETTINGS)
+    assert table("Dynamic batches")["n"][3:] == ["`best_of`", "yes", "yes"]
+    one = asked(dynamic, {"n": 3, "temperature": 1}, BATCHES)
+    assert one == asked(dynamic, {"best_of": 3, "temperature": 1}, BATCHES)
+    assert (one.n, one.best_of) == (1, 3)
+    for name in set(ROWS["common"]) - set(values) - {"n", "num_beams", "beam_width", "best_of"}:
+        given = {name: sample(ROWS["common"][name])}
+        assert asked(dynamic, given, BATCHES) == asked(lmi, given, SETTINGS)
+    assert asked(dynamic, {"num_beams": 3}, BATCHES).beams == asked(lmi, {"num_beams": 3}, SETTINGS).beams
+
+
+@pytest.mark.parametrize("title", ["LMI embeddings", "OpenAI embeddings"])
+def test_what_embedding_rows_say(title: str) -> None:
+    rows = table(title)
+    assert rows["normalize"] == ["`option.normalize`", "true or false", "`normalize`", "yes"]
+    assert rows["dimensions"][2:] == ["`dimensions`", "of models that are trained for it (Matryoshka), else refused"]
+    cut = "truncation_direction" if title.startswith("LMI") else "truncation_side"
+    assert (rows[cut][0], rows[cut][2]) == ("right", "`cut`")
+
+
+def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
+    embeds = msgspec.structs.replace(SETTINGS, engine="vllm-embedding", task="embed")
+    given = {"normalize": False, "truncate": True, "truncation_direction": "Left", "dimensions": 8}
+    made = lmi.parse({"inputs": "a", "parameters": given}, Request(b""), embeds).generations[0]
+    assert made.embedding == Embedding(normalize=False, truncate=True, cut="left", dimensions=8)
+    for name, value in given.items():
+        set_field = table("LMI embeddings")[name][2].strip("`")
+        one = lmi.parse({"inputs": "a", "parameters": {name: value}}, Request(b""), embeds).generations[0].embedding
+        none = lmi.parse({"inputs": "a"}, Request(b""), embeds).generations[0].embedding
+        changed = [field for field in Embedding.__struct_fields__ if getattr(one, field) != getattr(none, field)]
+        assert changed == [set_field]
+
+
+@pytest.mark.parametrize("row", [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE], ids=str)
+def test_every_kind_has_words(row: Parameter) -> None:
+    assert kind_words(row.kind)
+
+
+def test_what_engines_declare() -> None:
+    assert set(limits()) == set(ENGINES) - {"auto", "vllm-embedding"}
+    known = {*Sampling.__struct_fields__, "kv_transfer_params"}
+    assert all(set(declared) <= known for declared in limits().values())

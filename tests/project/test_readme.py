@@ -1,0 +1,55 @@
+"""The examples in README's section on calling an endpoint, run as they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from lmi.model.demo_model import QUESTIONS
+
+from ..kit.bridge import Bridge, serving
+from ..kit.hosts import Host
+from ..kit.scripts import OURS, ROOT, run_python, theirs
+
+pytestmark = pytest.mark.engine
+
+SERVER = "http://127.0.0.1:8080"
+"""Where README's examples look for the local server."""
+
+
+def examples() -> Iterator[str]:
+    """The Python code of the section."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Calling an endpoint\n")[2].partition("\n## ")[0]
+    yield from re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+
+
+def library(code: str) -> str:
+    """What an example is about: the first module that it imports and that is not Python's own."""
+    imported: list[str] = re.findall(r"^(?:from|import) ([a-z0-9_]+)", code, re.MULTILINE)
+    return next(name for name in imported if name != "json")
+
+
+EXAMPLES = list(examples())
+
+
+def test_the_examples_are_found() -> None:
+    assert {library(code) for code in EXAMPLES} == {"azure", "boto3", "huggingface_hub", "openai"}
+
+
+@pytest.mark.parametrize("code", EXAMPLES, ids=library)
+def test_an_example_prints_the_answer(chat_server: Host, code: str) -> None:
+    assert (SERVER in code) == (library(code) != "boto3")
+    (asked,) = [one for one in QUESTIONS if one.prompt in code]
+    python = theirs() if library(code) == "azure" else OURS
+    with serving(Bridge(chat_server.url, seed=5).app) as url:
+        variables = {
+            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        printed = run_python(python, ["-c", code.replace(SERVER, chat_server.url)], variables)
+    assert printed == asked.answer + "\n"
