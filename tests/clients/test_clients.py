@@ -12,7 +12,7 @@ from lmi.model.demo_model import QUESTIONS, Question, question
 
 from ..kit.bridge import Bridge, serving
 from ..kit.hosts import Host
-from ..kit.scripts import FOLDER, OURS, run_client, theirs
+from ..kit.scripts import CLIENT_SCRIPTS, OURS, run_client, theirs
 
 pytestmark = pytest.mark.engine
 
@@ -35,7 +35,7 @@ ELSEWHERE = {"openapi_fuzz.py"}
 
 
 def test_no_script_is_forgotten() -> None:
-    assert {path.name for path in FOLDER.glob("*.py")} == HERE | ELSEWHERE
+    assert {path.name for path in CLIENT_SCRIPTS.glob("*.py")} == HERE | ELSEWHERE
 
 
 def calls_of(asked: Question) -> list[dict[str, Any]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CACHE", "CLIENTS", "ENGINE_FAULTS", "README", "ROOT", "TESTS", "USER_CODE"]
+__all__ = ["CACHE", "CLIENT_SCRIPTS", "ENGINE_FAULTS", "README", "ROOT", "TESTS", "USER_CODE"]
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 CACHE = ROOT / ".cache"
 """What a run may leave behind: the demo model, DJL's jars."""
 README = ROOT / "README.md"
-CLIENTS = TESTS / "clients"
+CLIENT_SCRIPTS = TESTS / "clients" / "scripts"
 """Scripts that drive other people's clients."""
 ENGINE_FAULTS = TESTS / "kit" / "faults" / "engine"
 """On PYTHONPATH, the engine's process runs an engine that fails as it is told to."""

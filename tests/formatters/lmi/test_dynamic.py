@@ -1,4 +1,4 @@
-"""Dynamic batch's dialect (specs 002, Dynamic Batch Schema); test_dynamic_hosts.py has the batches themselves."""
+"""Dynamic batch's dialect (specs 002, Dynamic Batch Schema); tests/hosts/test_dynamic.py has the batches themselves."""
 
 from __future__ import annotations
 

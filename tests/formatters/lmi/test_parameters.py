@@ -153,7 +153,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"num_beams": 2, "temperature": 0, "top_p": 0.5, "best_of": 1}, {"n": 2, "beams": beams(2)}),
     ({"length_penalty": 2, "early_stopping": True}, {}),
     ({"length_penalty": 1, "early_stopping": False, "top_n_tokens": 0, "watermark": False}, {}),
-    # What they ask for depends on what the answer shows (test_lmi.py).
+    # What they ask for depends on what the answer shows (tests/formatters/lmi/test_requests.py).
     ({"logprobs": 5, "prompt_logprobs": 5}, {}),
 ]
 
