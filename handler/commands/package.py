@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ... import formatters, model
+from ... import formatters, handler, model
 from ...model.errors import LmiError
 from ...model.options.properties import read_properties
 
@@ -30,7 +30,7 @@ __all__ = ["PackageError", "Progress", "package"]
 SUFFIXES = (".tar.gz", ".tgz")
 LAYERS = {
     "formatters": Path(formatters.__path__[0]),
-    "handler": Path(__file__).parent,
+    "handler": Path(handler.__path__[0]),
     "model": Path(model.__path__[0]),
 }
 """The handler's own sources as they are imported here, from an installation or an editable one."""
@@ -178,7 +178,7 @@ def _refuse_a_foreign_lmi(model_dir: Path) -> None:
         return
     entries = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set[str]()
     strangers = sorted(entries - set(LAYERS) - LEFT_OUT)
-    if strangers or not (folder / "handler" / Path(__file__).name).is_file():
+    if strangers or not (folder / "handler" / "__init__.py").is_file():
         which = f" (it holds {', '.join(strangers[:3])})" if strangers else ""
         raise PackageError(f"{folder} is not a packaged handler{which}: rename it, the handler is unpacked there")
 

@@ -57,5 +57,9 @@ def run_python(
 
 def run_client(script: str, url: str, *asked: object, python: Path | None = None) -> Any:
     """The summary that tests/clients/`script` prints last; each of `asked` is an argument, a text or JSON."""
-    arguments = [str(CLIENT_SCRIPTS / script), url, *(one if isinstance(one, str) else json.dumps(one) for one in asked)]
+    arguments = [
+        str(CLIENT_SCRIPTS / script),
+        url,
+        *(one if isinstance(one, str) else json.dumps(one) for one in asked),
+    ]
     return json.loads(run_python(python or theirs(), arguments).splitlines()[-1])

@@ -18,10 +18,10 @@ from ...kit.paths import ENGINE_FAULTS, USER_CODE
 
 SERVE = """
 import os, sys
-from lmi.handler import cli
+from lmi.handler.commands import cli
 from lmi.model import startup
 from lmi.model.process.child import engine_environment
-from lmi.model.remote import RemoteEngine
+from lmi.model.process.client import RemoteEngine
 
 def launch(self):
     print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
