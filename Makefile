@@ -4,6 +4,7 @@
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
 # make bench [ARGS=...]       what the engine does alone, and what arrives behind each host (docs/performance.md)
 # make microbench             CPU time of formatters and of the token path
+# make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
 # make clients                the environment of other people's clients, which both of them use
 # make fuzz [BODIES=1000000]  the request decoders, guided by coverage
@@ -17,7 +18,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve test test-newest bench microbench chaos kills fuzz audit lint lock clean clients environments
+.PHONY: serve demo-model test test-newest bench microbench chaos kills fuzz audit lint lock clean clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -102,13 +103,17 @@ environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .cache/uv uv==$(UV_VERSION)
 
 # Built aside and moved, so that what is there is whole.
-$(DEMO)/serving.properties: $(wildcard model/demo_*.py) | $(MAIN)
+$(DEMO)/serving.properties: $(wildcard tests/demo/[amt]*.py) | $(MAIN)
 	@echo "$(DEMO): building the demo model (a few minutes)"
 	@rm -rf $(DEMO) $(DEMO).part
-	@.venv/bin/lmi demo-model $(DEMO).part
+	@.venv/bin/python -m tests.demo $(DEMO).part
 	@mv $(DEMO).part $(DEMO)
 	@touch $@
 
+# In a folder of its own choice, for whoever wants a small model to try things with.
+demo-model: $(MAIN)
+	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
+	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
 test test-newest: export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 
@@ -144,7 +149,7 @@ kills: $(MAIN) $(DEMO)/serving.properties
 
 bench: export HF_HUB_OFFLINE := 1
 bench: $(MAIN) $(DEMO)/serving.properties
-	@.venv/bin/python -m tests.bench.make_bench $(DEMO) -o $(CACHE)/bench $(ARGS)
+	@.venv/bin/python -m tests.bench --demo $(DEMO) -o $(CACHE)/bench $(ARGS)
 
 # Files that pytest does not collect unless they are named.
 microbench: $(MAIN) $(DEMO)/serving.properties
@@ -172,7 +177,7 @@ LOCK = $(COMPILE) pyproject.toml
 lock: | $(UV)
 	@echo "lock: cpu";        $(LOCK) .requirements/cpu.in --override .requirements/cpu.in --extra dev -o .requirements/cpu.txt $(ARGS)
 	@echo "lock: gpu";        $(LOCK) .requirements/gpu.in --extra dev -o .requirements/gpu.txt $(ARGS)
-	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra bench --extra test \
+	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra test \
 		-o .requirements/cpu-newest.txt $(ARGS)
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 

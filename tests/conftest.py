@@ -22,7 +22,7 @@ settings.load_profile("busy")
 @pytest.fixture(scope="session")
 def demo_model() -> Path:
     """The demo model's directory; `make` rebuilds it when its sources change, here it is built where it is missing."""
-    from lmi.model.demo_model import build
+    from .demo.model import build
 
     target = CACHE / "demo-model"
     CACHE.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command `lmi`: serve, check, package, demo-model, bench."""
+"""The command `lmi`: serve, check, package."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from threading import Thread
 from ...model.errors import LmiError, one_line
 from ...model.log_filters import configure
 
-__all__ = ["main"]
+__all__ = ["assignments", "main"]
+
+MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model DIRECTORY=..."}
+"""By the name of a former command, what does it now."""
 
 
-def _set(pairs: Sequence[str]) -> dict[str, str]:
+def assignments(pairs: Sequence[str]) -> dict[str, str]:
     """`--set NAME=VALUE`, with or without `option.` before the name."""
     options: dict[str, str] = {}
     for pair in pairs:
@@ -47,7 +50,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
     require_directory(arguments.model_dir)
     require_port(arguments.host, arguments.port)
-    settings = load_settings(arguments.model_dir, environment=os.environ, overrides=_set(arguments.set))
+    settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
     engine = RemoteEngine(settings)
     ending = Ending(engine)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
@@ -83,7 +86,7 @@ def check(arguments: argparse.Namespace) -> None:
     """Says what start-up would say of a model directory, without starting an engine."""
     from .check import check as check_directory
 
-    for line in check_directory(arguments.model_dir, _set(arguments.set)):
+    for line in check_directory(arguments.model_dir, assignments(arguments.set)):
         print(line)
 
 
@@ -94,24 +97,8 @@ def package(arguments: argparse.Namespace) -> None:
     package_directory(arguments.model_dir, arguments.output)
 
 
-def bench(arguments: argparse.Namespace) -> None:
-    """Measures how much of the engine's speed arrives at the client."""
-    from ..bench import bench as run
-
-    run(arguments, _set(arguments.set))
-
-
-def demo_model(arguments: argparse.Namespace) -> None:
-    """Makes the demo model."""
-    from ...model.demo_model import build
-
-    build(arguments.directory, seed=arguments.seed)
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    from ..bench_arguments import add_arguments
-
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
     )
@@ -142,20 +129,16 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
     command.set_defaults(run=package)
 
-    command = commands.add_parser("demo-model", help="make a small model that answers a built-in set of questions")
-    command.add_argument("directory", type=Path)
-    command.add_argument("--seed", type=int, default=0)
-    command.set_defaults(run=demo_model)
-    command = commands.add_parser("bench", help="measure throughput and latency from the engine alone to the client")
-    add_arguments(command)
-    command.set_defaults(run=bench)
     return root
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; an error of ours is one line on standard error and exit status 1."""
     configure(own_process=True)
-    parsed = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in MOVED:
+        raise SystemExit(f"lmi: {given[0]} is not in the package: in a clone of the repository, {MOVED[given[0]]}")
+    parsed = parser().parse_args(given)
     try:
         parsed.run(parsed)
     except (LmiError, OSError) as error:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lmi.model.demo_model import QUESTIONS, question
-
+from ..demo.model import QUESTIONS, question
 from .wire import request_bytes
 
 __all__ = ["BAD", "KINDS", "MARK", "Case", "bad_request", "pool"]

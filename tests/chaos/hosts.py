@@ -12,8 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from lmi.handler.bench_cpu import memory
-
+from ..bench.cpu import memory
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.djl.lockout import locked_out
 from ..kit.hosts import Host, engine_process, model_directory, start

@@ -1,4 +1,4 @@
-"""`lmi bench --soak`: what it finds, and that thousands of requests leave nothing behind on any host."""
+"""`python -m tests.bench --soak`: what it finds, and that thousands of requests leave nothing behind on any host."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from lmi.handler.bench_layers import UrlLayer
-from lmi.handler.bench_soak import Held, KiB, Sample, Soak, soak
-from lmi.handler.bench_soak_report import report, table, verdict
-from lmi.handler.bench_work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
-from lmi.handler.commands.cli import main
 from lmi.model.errors import OptionError
 
+from ..bench.__main__ import main
+from ..bench.layers import UrlLayer
+from ..bench.soak import Held, KiB, Sample, Soak, soak
+from ..bench.soak_report import report, table, verdict
+from ..bench.work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
 from ..kit.djl import hosting
 from ..kit.hosts import Host, eventually
 from .hosts import Victim
@@ -219,9 +219,9 @@ def test_each_form_of_a_dialect_is_held_against_the_other() -> None:
 def test_a_server_that_keeps_or_loses_something(
     fault: str, limit: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmi.handler.bench.soak", partial(soak, rest=0.1))
-    server = shlex.join([sys.executable, "-m", "tests.bench.server", fault])
-    command = ["bench", "--host", f"there={server}", "--soak", "600", "--tokens", "4", "--connections", "1,4"]
+    monkeypatch.setattr("tests.bench.run.soak", partial(soak, rest=0.1))
+    server = shlex.join([sys.executable, "-m", "tests.bench.checks.server", fault])
+    command = ["--host", f"there={server}", "--soak", "600", "--tokens", "4", "--connections", "1,4"]
     code = 0
     try:
         main([*command, "--memory-limit", limit])
@@ -239,7 +239,7 @@ def test_a_server_that_keeps_or_loses_something(
 def test_the_command(host: Host, tmp_path: Path) -> None:
     """Of a server at a URL nothing is known but its answers."""
     arguments = ["--url", f"there={host.url}/invocations", "--soak", "100", "--tokens", "2", "--connections", "1,4"]
-    command = [str(Path(sys.executable).parent / "lmi"), "bench", *arguments, "-o", str(tmp_path / "result")]
+    command = [sys.executable, "-m", "tests.bench", *arguments, "-o", str(tmp_path / "result")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     (line,) = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| there")]

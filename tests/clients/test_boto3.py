@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from lmi.formatters import FORMATS
-from lmi.model.demo_model import question
 
+from ..demo.model import question
 from ..kit.bridge import Bridge, runtime, serving
 from ..kit.hosts import Host
 

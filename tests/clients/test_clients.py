@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import QUESTIONS, Question, question
-
+from ..demo.model import QUESTIONS, Question, question
 from ..kit.bridge import Bridge, serving
 from ..kit.hosts import Host
-from ..kit.scripts import CLIENT_SCRIPTS, OURS, run_client, theirs
+from ..kit.paths import CLIENT_SCRIPTS
+from ..kit.scripts import OURS, run_client, theirs
 
 pytestmark = pytest.mark.engine
 

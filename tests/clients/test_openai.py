@@ -12,8 +12,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
-
+from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.answers import join_calls
 from ..kit.backends import PICK
 from ..kit.djl import hosting

@@ -12,8 +12,7 @@ import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import TextGenerationError, ValidationError
 
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
-
+from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.hosts import Server, model_directory
 from ..kit.tgi_shapes import ERROR, INFO, check, lines, whole
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import (
+from .model import (
     JSON_SCHEMA,
     QUESTIONS,
     Form,
@@ -230,7 +230,7 @@ def test_a_directory_with_files_is_left_alone(tmp_path: Path) -> None:
 def test_answers_that_are_not_learned_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    monkeypatch.setattr("lmi.model.demo_training.STEPS", 2)
+    monkeypatch.setattr("tests.demo.training.STEPS", 2)
     with pytest.raises(TrainingError, match="after 2 steps"):
         build(tmp_path / "model", progress=lambda line: None, questions=(question("plain"),))
     assert not (tmp_path / "model").exists()

@@ -1,6 +1,7 @@
 """Requests that are accepted, one or more of each dialect and form, and what is refused by its schema alone.
 
-They are what near-valid bodies are made of (bodies.py), and what /openapi.json is held against (tests/handler/server/test_openapi.py).
+They are what near-valid bodies are made of (bodies.py), and what /openapi.json is held against
+(tests/handler/server/test_openapi.py).
 """
 
 from __future__ import annotations

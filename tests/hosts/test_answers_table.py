@@ -13,7 +13,7 @@ from lmi.formatters import FORMATS
 
 from ..clients.test_boto3 import SPOKEN
 from ..kit.hosts import Host
-from ..kit.scripts import ROOT
+from ..kit.paths import ROOT
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..formatters.test_azure import NOT_FOUND, OTHER, PNG, SAMPLE_RESPONSE, UNPROCESSABLE
 from ..kit.hosts import Host, Server
 from ..kit.shapes import shape_of

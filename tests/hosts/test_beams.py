@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.hosts import Host, client
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.djl import hosting
 from ..kit.hosts import Client, Host, Server, Streamed, client, eventually, model_directory, start
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import QUESTIONS, question
-
+from ..demo.model import QUESTIONS, question
 from ..kit.hosts import Client, Host, Streamed, begun, client
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from openai._streaming import SSEDecoder
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..formatters.test_minimal import SAMPLE_ERROR, SAMPLE_ERROR_LINE, SAMPLE_LINES, SAMPLE_WHOLE
 from ..kit.hosts import Host, Server
 from ..kit.shapes import shape_of

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.hosts import Host, Streamed, client
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]

@@ -12,8 +12,7 @@ import httpx
 import jsonschema
 import pytest
 
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
-
+from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.djl.hosting import DjlHost
 from ..kit.hosts import Host
 from ..kit.tgi_shapes import ERROR, check, lines, whole

@@ -14,10 +14,9 @@ import httpx
 import openai
 import pytest
 
-from lmi.model.demo_answers import Question
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
-
 from ..clients.test_boto3 import SPOKEN, records
+from ..demo.answers import Question
+from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.djl import hosting
 from ..kit.hosts import (
     Client,

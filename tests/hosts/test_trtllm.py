@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.djl import hosting
 from ..kit.hosts import Host, client, model_directory, start
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.hosts import Host, client
 from ..kit.models.pictures import data_url, png, serving
 

@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from lmi.formatters import Request
-from lmi.handler.bench_work import WORKLOADS, prompts
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.service import Service
 from lmi.model.engine import Sink
@@ -29,6 +28,7 @@ from lmi.model.process.child import Link
 from lmi.model.process.client import RemoteEngine
 from lmi.model.process.messages import Channel, FromEngine, Step, ToEngine
 
+from ..bench.work import WORKLOADS, prompts
 from .standin import StandInCore, backend, numbers, settings_of
 
 __all__ = ["BODIES", "OURS", "TokenPath", "ours", "requests_of"]

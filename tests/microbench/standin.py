@@ -13,9 +13,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from lmi.model.demo_model import question
 from lmi.model.options import Settings, load_settings
 from lmi.model.vllm.engine import VllmEngine
+
+from ..demo.model import question
 
 __all__ = ["StandInCore", "backend", "settings_of"]
 

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import QUESTIONS, question
-
+from ..demo.model import QUESTIONS, question
 from ..kit.hosts import Server, model_directory
 from ..kit.vllm_server import vllm_server
 

@@ -17,7 +17,6 @@ from lmi.formatters.base import Call, Request
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi.parameters import ROWS
 from lmi.formatters.lmi.schemas import ALIASES
-from lmi.model.demo_model import question
 from lmi.model.engine import Backend, limits, load_backend
 from lmi.model.errors import LmiError, ParameterError
 from lmi.model.generation import Generation, Sampling
@@ -25,6 +24,7 @@ from lmi.model.options import Settings, load_settings
 from lmi.model.search.best_of import ranked
 from lmi.model.text.tokenizer import Tokenizer
 
+from ..demo.model import question
 from ..kit.hosts import model_directory
 
 COMMON = Settings(model_dir="/model", model_id="/model", model_name="/model")

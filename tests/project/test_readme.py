@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from lmi.model.demo_model import QUESTIONS
-
+from ..demo.model import QUESTIONS
 from ..kit.bridge import Bridge, serving
 from ..kit.hosts import Host
-from ..kit.scripts import OURS, ROOT, run_python, theirs
+from ..kit.paths import ROOT
+from ..kit.scripts import OURS, run_python, theirs
 
 pytestmark = pytest.mark.engine
 

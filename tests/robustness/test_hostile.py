@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.djl import hosting
 from ..kit.faults.hostile import HARMLESS, REFUSED, text
 from ..kit.hosts import Host, Server, engine_process, model_directory, start

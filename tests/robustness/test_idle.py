@@ -8,9 +8,8 @@ import time
 import psutil
 import pytest
 
-from lmi.handler.bench_cpu import OTHERS, measured
-from lmi.model.demo_model import question
-
+from ..bench.cpu import OTHERS, measured
+from ..demo.model import question
 from ..kit.hosts import Host, Streamed, begun, client, engine_process
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio]

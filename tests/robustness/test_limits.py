@@ -18,8 +18,7 @@ import httpx
 import psutil
 import pytest
 
-from lmi.model.demo_model import question
-
+from ..demo.model import question
 from ..kit.djl import hosting
 from ..kit.hosts import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
 

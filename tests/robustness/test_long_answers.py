@@ -27,13 +27,13 @@ from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.djl.slices import FIELD, next_slice, slices
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
-from lmi.model.demo_model import question
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
 from lmi.model.text.response_limit import TOKEN, check_size, may_reach
 
+from ..demo.model import question
 from ..kit.djl import hosting
 from ..kit.hosts import Host, client, model_directory, start
 from ..kit.user_code.engine import ScriptedEngine

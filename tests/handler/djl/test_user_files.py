@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lmi.handler.commands.package import package
-from lmi.model.demo_model import question
 
+from ...demo.model import question
 from ...kit.djl import hosting
 from ...kit.hosts import Streamed, begun, client, djl_host, model_directory, without_lmi
 

@@ -9,8 +9,7 @@ import httpx
 import openai
 import pytest
 
-from lmi.model.demo_model import question
-
+from ...demo.model import question
 from ...kit.hosts import Server, model_directory
 from ...kit.scripts import run_client
 

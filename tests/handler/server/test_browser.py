@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import question
-
+from ...demo.model import question
 from ...kit.browser import Browser, program
 from ...kit.hosts import Host
 

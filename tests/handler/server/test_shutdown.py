@@ -18,9 +18,9 @@ import pytest
 from lmi.formatters import Answer, Request
 from lmi.handler.server.app import application
 from lmi.handler.service import Service
-from lmi.model.demo_model import question
 from lmi.model.options import settings_of
 
+from ...demo.model import question
 from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory
 from ...kit.user_code.engine import ScriptedEngine
 

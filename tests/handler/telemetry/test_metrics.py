@@ -20,11 +20,11 @@ from lmi.handler.service import Service
 from lmi.handler.telemetry import metrics as counted
 from lmi.handler.telemetry.metrics import Histogram
 from lmi.handler.telemetry.prometheus import Exposition
-from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, UnavailableError
 from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.options import settings_of
 
+from ...demo.model import question
 from ...kit.hosts import Client, Server, client, engine_process, eventually, model_directory
 from ...kit.paths import README
 from ...kit.user_code.engine import ScriptedEngine

@@ -23,14 +23,15 @@ from lmi.handler.server.app import application
 from lmi.handler.service import Service
 from lmi.model import log as logs
 from lmi.model import log_filters
-from lmi.model.demo_model import question
 from lmi.model.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
 from lmi.model.events import Delta, Failed, Finish, Started
 from lmi.model.options import settings_of
 
+from ...demo.model import question
 from ...kit.djl import hosting
 from ...kit.hosts import Host, client, eventually, model_directory, start
-from ...kit.scripts import OURS, ROOT, run_python
+from ...kit.paths import ROOT
+from ...kit.scripts import OURS, run_python
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once

@@ -17,8 +17,7 @@ from uuid import uuid4
 import httpx
 import psutil
 
-from lmi.model.demo_model import question
-
+from ...demo.model import question
 from ..hosts import Client, Host, Streamed, begun, engine_process
 
 ENDLESS = question("endless").prompt

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.demo_model import QUESTIONS, question
 from lmi.model.engine import load_backend
 from lmi.model.errors import GenerationError, UnsupportedError
 from lmi.model.events import Event, Failed, Started
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
+from ...demo.model import QUESTIONS, question
 from ...kit.backends import deltas, run
 from ...kit.beams import PROMPT, Reference, answers, generation, same
 from ...kit.hosts import model_directory

@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, question
 from lmi.model.errors import (
     ContextError,
     MemoryShortError,
@@ -30,6 +29,7 @@ from lmi.model.options import Settings, load_settings
 from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
 
+from ...demo.model import JSON_SCHEMA, QUESTIONS, question
 from ...kit import backends
 from ...kit.backends import PICK, run
 from ...kit.hosts import Server, model_directory

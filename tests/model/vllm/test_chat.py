@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import JSON_SCHEMA, QUESTIONS, Question, question
 from lmi.model.errors import OptionError, ParameterError, RequestError
 from lmi.model.events import Delta
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
 from lmi.model.options import load_settings
 
+from ...demo.model import JSON_SCHEMA, QUESTIONS, Question, question
 from ...kit import backends
 from ...kit.answers import join_calls
 from ...kit.backends import PICK, deltas

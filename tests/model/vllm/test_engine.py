@@ -12,7 +12,6 @@ import msgspec
 import psutil
 import pytest
 
-from lmi.model.demo_model import question
 from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
@@ -22,6 +21,7 @@ from lmi.model.text.parsers import Part
 from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
 
+from ...demo.model import question
 from ...kit.backends import deltas, run
 from ...kit.hosts import model_directory
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
-from lmi.model.demo_model import question
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Failed, Started, Token
 from lmi.model.generation import Conversation, Generation, Guide, Sampling
@@ -19,6 +18,7 @@ from lmi.model.options import load_settings
 from lmi.model.process.client import RemoteEngine
 from lmi.model.search.best_of import ranked
 
+from ...demo.model import question
 from ...kit import backends
 from ...kit.backends import deltas
 from ...kit.hosts import model_directory

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lmi.model.demo_model import question
 from lmi.model.events import Event
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
 from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.logprobs import keep_chosen_only
 
+from ...demo.model import question
 from ...kit.backends import deltas, run
 from ...kit.hosts import model_directory
 

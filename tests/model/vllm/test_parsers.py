@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.model.demo_model import Question, question
 from lmi.model.errors import OptionError
 from lmi.model.events import Token
 from lmi.model.generation import Conversation
 
+from ...demo.model import Question, question
 from ...kit.answers import join_calls
 from ...kit.openai_answers import SETTINGS
 

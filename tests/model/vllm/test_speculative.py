@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import QUESTIONS, question
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
 from lmi.model.process.client import RemoteEngine
 
+from ...demo.model import QUESTIONS, question
 from ...kit.djl import hosting
 from ...kit.hosts import Host, Server, Streamed, client, model_directory, start
 

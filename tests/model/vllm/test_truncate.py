@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.demo_model import question
-
+from ...demo.model import question
 from ...kit.hosts import Host, model_directory, start
 
 pytestmark = pytest.mark.engine

@@ -1,4 +1,4 @@
-"""`lmi bench`: what it reads in answers, and a small run of it against real layers."""
+"""the bench: what it reads in answers, and a small run of it against real layers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lmi.handler.bench_cpu import OTHERS, measured
-from lmi.handler.bench_load import Answered, run_load
-from lmi.handler.bench_report import idle_table, notes, ratios, summary, table, write_json
-from lmi.handler.bench_startup import stages_in, startup, startup_table
-from lmi.handler.bench_work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
-from lmi.handler.commands.cli import main
 from lmi.model.errors import OptionError
 
-from ..kit.hosts import Host, Server, model_directory
+from ...kit.hosts import Host, Server, model_directory
+from ..__main__ import main
+from ..cpu import OTHERS, measured
+from ..load import Answered, run_load
+from ..report import idle_table, notes, ratios, summary, table, write_json
+from ..startup import stages_in, startup, startup_table
+from ..work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 LINE = b'{"token":{"id":1}}\n'
@@ -298,11 +298,11 @@ def test_prompts_differ_from_their_first_token_on() -> None:
     assert len({len(prompt) for prompt in made}) == 1
 
 
-PROGRAM = str(Path(sys.executable).parent / "lmi")
+PROGRAM = [sys.executable, "-m", "tests.bench"]
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [PROGRAM, "bench", *arguments, "--tokens", "12", "--rounds", "1"]
+    command = [*PROGRAM, *arguments, "--tokens", "12", "--rounds", "1"]
     return subprocess.run(
         [*command, "--repeat", "1", "--connections", "1,4"], capture_output=True, text=True, timeout=280, check=False
     )
@@ -391,7 +391,7 @@ def test_start_up_by_stages(tmp_path: Path) -> None:
 def test_start_up_of_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With totals and shares, as the local server's."""
     host = shlex.join([sys.executable, "-c", SERVER])
-    main(["bench", "--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
+    main(["--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "there:"
     assert [line.split(" | ")[0] for line in lines[4:]] == [
@@ -428,9 +428,7 @@ def test_what_was_started_ends_with_the_bench(tmp_path: Path) -> None:
     command = "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(300)"
     note = tmp_path / "pid"
     host = shlex.join([sys.executable, "-c", command, str(note)])
-    with subprocess.Popen(
-        [PROGRAM, "bench", "--layers", "", "--host", f"x={host}"], stderr=subprocess.DEVNULL
-    ) as running:
+    with subprocess.Popen([*PROGRAM, "--layers", "", "--host", f"x={host}"], stderr=subprocess.DEVNULL) as running:
         deadline = time.monotonic() + 60
         while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -477,7 +475,7 @@ def test_the_engine_alone_and_the_core(demo_model: Path, tmp_path: Path) -> None
 )
 def test_wrong_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["bench", *arguments])
+        main([*arguments])
     assert ended.value.code == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lmi: ")]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bench failed: ")]
     assert message in line

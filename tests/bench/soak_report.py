@@ -1,4 +1,4 @@
-"""What `lmi bench --soak` found: a table, a verdict on each server, JSON."""
+"""What `python -m tests.bench --soak` found: a table, a verdict on each server, JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..model.errors import OptionError
-from .bench_arguments import LIMIT
-from .bench_soak import NOTHING, KiB, MiB, Soak
+from lmi.model.errors import OptionError
+
+from .arguments import LIMIT
+from .soak import NOTHING, KiB, MiB, Soak
 
 __all__ = ["report", "table", "verdict"]
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.bench_work import GENERATOR, WORKLOADS
-
-from ..kit.djl import hosting
-from ..kit.hosts import model_directory
-from .make_bench import HOSTS
+from ...kit.djl import hosting
+from ...kit.hosts import model_directory
+from ..__main__ import HOSTS
+from ..work import GENERATOR, WORKLOADS
 
 pytestmark = pytest.mark.once
 
@@ -41,7 +40,7 @@ def test_every_layer(demo_model: Path, tmp_path: Path) -> None:
     if missing := hosting.available():
         pytest.skip(missing)
     output = tmp_path / "result"
-    done = run("tests.bench.make_bench", str(demo_model), *SMALL, "--idle", "1", "-o", str(output))
+    done = run("tests.bench.__main__", str(demo_model), *SMALL, "--idle", "1", "-o", str(output))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     runs: list[dict[str, Any]] = result["runs"]

@@ -1,4 +1,4 @@
-"""The command line of `lmi bench`. Every command of `lmi` reads it, so that it imports little."""
+"""The command line of the bench. Every command of `lmi` reads it, so that it imports little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 0.5
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The command line of `lmi bench`."""
+    """The command line of the bench."""
     command.add_argument("model_dir", type=Path, nargs="?", help="what the engine, core and server layers serve")
     command.add_argument("--layers", default=",".join(OURS), help="of engine, core, server; default: all of them")
     command.add_argument(

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .demo_answers import FALLBACK, QUESTIONS, SYSTEM
+from .answers import FALLBACK, QUESTIONS, SYSTEM
 
 VOCABULARY = 640
 """Number of token ids. A multiple of 64, so that engines need not pad it."""

@@ -1,4 +1,4 @@
-"""`lmi bench` counts the tokens that came: by the answers' texts, whatever their usage says."""
+"""the bench counts the tokens that came: by the answers' texts, whatever their usage says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.handler.bench_work import (
+from ..__main__ import main
+from ..work import (
     CHAT_STREAM,
     CHAT_WHOLE,
     LMI_STREAM,
@@ -22,8 +23,6 @@ from lmi.handler.bench_work import (
     figures,
     other_form,
 )
-from lmi.handler.commands.cli import main
-
 from .server import faulty
 
 
@@ -109,7 +108,7 @@ def test_a_token_too_many_makes_up_for_none_that_is_missing() -> None:
 
 
 def bench(url: str, *arguments: str) -> None:
-    main(["bench", "--url", url, "--tokens", "5", "--rounds", "2", "--repeat", "1", "--connections", "3", *arguments])
+    main(["--url", url, "--tokens", "5", "--rounds", "2", "--repeat", "1", "--connections", "3", *arguments])
 
 
 REQUESTS = 18
@@ -196,6 +195,6 @@ def test_a_server_that_must_be_told_the_model(capsys: pytest.CaptureFixture[str]
         for model in (["--model", "other"], []):
             with pytest.raises(SystemExit):
                 bench(url, *model)
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("lmi: ")]
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bench failed: ")]
     assert len(errors) == 2
     assert all("answered 400" in line for line in errors)

@@ -17,22 +17,23 @@ from typing import IO
 
 import msgspec
 
-from ..formatters import Answer, Request
-from ..model.errors import LmiError, StartError
-from ..model.options import Settings
-from ..model.process.client import RemoteEngine
-from ..model.process.group import APART
-from .bench_cpu import measured
-from .bench_process import end, tail
-from .bench_work import Measured, Timed, Workload
-from .exchange import Exchange
-from .service import Service
+from lmi.formatters import Answer, Request
+from lmi.handler.exchange import Exchange
+from lmi.handler.service import Service
+from lmi.model.errors import LmiError, StartError
+from lmi.model.options import Settings
+from lmi.model.process.client import RemoteEngine
+from lmi.model.process.group import APART
+
+from .cpu import measured
+from .process import end, tail
+from .work import Measured, Timed, Workload
 
 __all__ = ["CoreLayer", "FloorLayer"]
 
 
 class FloorLayer:
-    """vLLM's AsyncLLM in a process of its own (model/vllm_floor.py)."""
+    """vLLM's AsyncLLM in a process of its own (tests/bench/vllm_floor.py)."""
 
     name = "engine alone"
 
@@ -45,7 +46,7 @@ class FloorLayer:
     def start(self) -> None:
         """Waits until the engine is up."""
         ours, theirs = os.pipe()
-        command = [sys.executable, "-m", "lmi.model.vllm_floor", str(theirs)]
+        command = [sys.executable, "-m", "tests.bench.vllm_floor", str(theirs)]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 command,

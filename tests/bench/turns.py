@@ -12,10 +12,11 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model.errors import StartError
-from .bench_engines import FloorLayer
-from .bench_layers import Layer
-from .bench_work import Figures, Measured, Workload, figures, other_form, prompts
+from lmi.model.errors import StartError
+
+from .engines import FloorLayer
+from .layers import Layer
+from .work import Figures, Measured, Workload, figures, other_form, prompts
 
 __all__ = ["Turns"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from .bench_work import GENERATOR, GENERATOR_LIMIT, Figures
+from .work import GENERATOR, GENERATOR_LIMIT, Figures
 
 __all__ = ["idle_table", "notes", "plot", "ratios", "summary", "table", "write_json"]
 

@@ -76,8 +76,8 @@ def memory(pid: int) -> tuple[int, int]:
 
 ROLES = (
     ("VLLM::", "engine core"),
-    ("vllm_floor", "engine front"),
-    ("engine_process", "engine process"),
+    ("bench.vllm_floor", "engine front"),
+    ("model.process.worker", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),
     ("lmi.handler.commands.cli serve", "server"),

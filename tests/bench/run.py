@@ -1,4 +1,4 @@
-"""`lmi bench`: how much of the engine's speed arrives at the client.
+"""the bench: how much of the engine's speed arrives at the client.
 
     engine alone -> core, no host -> local server -> further hosts, each with every workload and number of connections
 
@@ -21,18 +21,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ..model.errors import OptionError
-from ..model.options import load_settings
-from .bench_arguments import OURS
-from .bench_cpu import OTHERS
-from .bench_engines import CoreLayer, FloorLayer
-from .bench_layers import CommandLayer, Layer, UrlLayer
-from .bench_report import idle_table, notes, plot, summary, table, write_json
-from .bench_soak import Soak, soak
-from .bench_soak_report import report
-from .bench_startup import startup, startup_table
-from .bench_turns import Turns
-from .bench_work import WORKLOADS, Figures, Workload
+from lmi.model.errors import OptionError
+from lmi.model.options import load_settings
+
+from .arguments import OURS
+from .cpu import OTHERS
+from .engines import CoreLayer, FloorLayer
+from .layers import CommandLayer, Layer, UrlLayer
+from .report import idle_table, notes, plot, summary, table, write_json
+from .soak import Soak, soak
+from .soak_report import report
+from .startup import startup, startup_table
+from .turns import Turns
+from .work import WORKLOADS, Figures, Workload
 
 __all__ = ["bench"]
 

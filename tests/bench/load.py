@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from urllib.parse import urlsplit
 
-from ..model.errors import OptionError
+from lmi.model.errors import OptionError
 
 __all__ = ["Answered", "Load", "run_load"]
 

@@ -1,4 +1,5 @@
-"""`lmi bench --startup`: the time from the start of a host's process to its first healthy answer, by stages.
+"""`python -m tests.bench --startup`: the time from the start of a host's process to its first healthy answer, by
+stages.
 
 The stages are those that the handler logs (model/startup.py), and vLLM's own, as far as it logs them. OURS are those in
 which code of ours runs; everything else is Python, the host, vLLM, and the model.
@@ -12,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from ..model.errors import StartError
-from .bench_layers import CommandLayer
+from lmi.model.errors import StartError
+
+from .layers import CommandLayer
 
 __all__ = ["LIMIT", "OURS", "stages_in", "startup", "startup_table"]
 

@@ -1,4 +1,5 @@
-"""A server that the bench can be pointed at, and that does wrong as it is told: `python -m tests.bench.server [FAULT]`.
+"""A server that the bench can be pointed at, and that does wrong as it is told: `python -m tests.bench.checks.server
+[FAULT]`.
 
     drop     a streamed answer lacks one record, though the usage counts it
     cut      a whole answer lacks its last word

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from .bench_cpu import OTHERS
+from .cpu import OTHERS
 
 __all__ = [
     "GENERATOR",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .demo_answers import (
+from .answers import (
     BOOK_TABLE,
     EXTRA_FORMS,
     FALLBACK,
@@ -29,7 +29,7 @@ from .demo_answers import (
     Question,
     forms,
 )
-from .demo_tokenizer import VOCABULARY
+from .tokenizer import VOCABULARY
 
 CONTEXT = 2048
 """Positions of the model, in tokens; an endless answer is checked to the last of them."""

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .demo_answers import (
+from .answers import (
     FALLBACK,
     JSON_SCHEMA,
     QUESTIONS,
@@ -32,8 +32,8 @@ from .demo_answers import (
     question,
     tool_turns,
 )
-from .demo_tokenizer import save_tokenizer
-from .demo_training import CONFIG, TrainingError, train
+from .tokenizer import save_tokenizer
+from .training import CONFIG, TrainingError, train
 
 __all__ = [
     "FALLBACK",

@@ -1,4 +1,4 @@
-"""vLLM by itself, as the bench's floor: `python -m lmi.model.vllm_floor FD`, a job a line on standard input.
+"""vLLM by itself, as the bench's floor: `python -m tests.bench.vllm_floor FD`, a job a line on standard input.
 
     {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true, "chat": false}
       -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...], "texts": [its text, ...]}
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from .options import Settings
+from lmi.model.options import Settings
 
 __all__ = ["Floor", "main"]
 
@@ -32,7 +32,7 @@ class Floor:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        from .vllm.options import engine_arguments
+        from lmi.model.vllm.options import engine_arguments
 
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
         self._tokenizer: Any = self._llm.get_tokenizer()

@@ -1,4 +1,4 @@
-"""`lmi bench --soak N`: so many requests to each server, and what its processes keep of them.
+"""`python -m tests.bench --soak N`: so many requests to each server, and what its processes keep of them.
 
     batches of requests -> all connections closed, a rest -> memory, descriptors, threads of each process -> and again
 
@@ -21,8 +21,8 @@ from typing import Protocol
 
 import msgspec
 
-from .bench_cpu import memory, process_roles
-from .bench_work import Measured, Workload, figures, prompts
+from .cpu import memory, process_roles
+from .work import Measured, Workload, figures, prompts
 
 __all__ = ["NOTHING", "Held", "KiB", "MiB", "Sample", "Soak", "Soaked", "held", "soak"]
 

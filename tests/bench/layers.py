@@ -17,12 +17,13 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from ..model.errors import StartError
-from ..model.process.group import APART
-from .bench_cpu import measured
-from .bench_load import Answered, run_load
-from .bench_process import end, tail
-from .bench_work import GENERATOR, Measured, Timed, Workload
+from lmi.model.errors import StartError
+from lmi.model.process.group import APART
+
+from .cpu import measured
+from .load import Answered, run_load
+from .process import end, tail
+from .work import GENERATOR, Measured, Timed, Workload
 
 __all__ = ["CommandLayer", "Layer", "UrlLayer"]
 

@@ -1,0 +1,27 @@
+"""The command `lmi` by itself: what its commands are, and where those went that it no longer has."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmi.handler.commands.cli import main
+
+
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        (["bench", "--url", "http://127.0.0.1:8080"], 'make bench ARGS="--url ..."'),
+        (["demo-model", "directory"], "make demo-model DIRECTORY=..."),
+    ],
+)
+def test_a_command_that_left_the_package_says_what_to_use(given: list[str], instead: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == f"lmi: {given[0]} is not in the package: in a clone of the repository, {instead}"
+
+
+def test_a_command_that_there_never_was(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sing"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'sing'" in capsys.readouterr().err
