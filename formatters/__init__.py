@@ -1,6 +1,6 @@
 """The wire dialects, and which one a request is in.
 
-To add one: write a module of the shape of `base.Format` and put it into FORMATS. A service may know further ones, its
+To add one: write a module of the shape of `base.Dialect` and put it into DIALECTS. A service may know further ones, its
 user's `own`; they are asked before ours.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..model.errors import (
     GenerationError,
@@ -20,23 +21,24 @@ from ..model.errors import (
     UnsupportedError,
     UserCodeError,
 )
+from ..model.former_names import former_names
 from ..model.options import Settings
 from . import azure, lmi, minimal, openai, tgi
-from .base import Answer, Call, Format, Payload, Request, Route
+from .base import FORMER_NAMES, Dialect, ParsedRequest, Payload, Request, Response, Route
 from .common.json_body import TOO_DEEP, read_json
 from .lmi import dynamic
 
 __all__ = [
-    "FORMATS",
-    "Answer",
-    "Call",
-    "Format",
+    "DIALECTS",
+    "Dialect",
     "Hooks",
+    "ParsedRequest",
     "Request",
+    "Response",
     "Route",
     "check_dialect",
     "detect",
-    "explicit_format",
+    "explicit_dialect",
     "read_body",
     "receive",
     "refusal",
@@ -46,53 +48,53 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-def explicit_format(request: Request, settings: Settings, own: Sequence[Format] = ()) -> Format | None:
+def explicit_dialect(request: Request, settings: Settings, own: Sequence[Dialect] = ()) -> Dialect | None:
     """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
         found = route_of(request, own)
         return found[0] if found else None
-    known = (*own, *FORMATS)
+    known = (*own, *DIALECTS)
     for candidate in known:
         if name == candidate.NAME:
             return candidate
     raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known))
 
 
-def route_of(request: Request, own: Sequence[Format] = ()) -> tuple[Format, Route] | None:
+def route_of(request: Request, own: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
     """The dialect that has a route of its own for the request, and the route."""
-    taking = [(known, route) for known in (*own, *FORMATS) for route in known.ROUTES if route.takes(request)]
+    taking = [(known, route) for known in (*own, *DIALECTS) for route in known.ROUTES if route.takes(request)]
     return min(taking, key=lambda found: found[1].query is None, default=None)
 
 
-def check_dialect(settings: Settings, own: Sequence[Format] = ()) -> None:
+def check_dialect(settings: Settings, own: Sequence[Dialect] = ()) -> None:
     """Raises OptionError if `option.dialect` names no dialect."""
-    names = [known.NAME for known in (*own, *FORMATS)]
+    names = [known.NAME for known in (*own, *DIALECTS)]
     if settings.dialect and settings.dialect not in names:
         expected = ", ".join(names)
         raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
 
 
-def detect(payload: Payload, request: Request, settings: Settings, own: Sequence[Format] = ()) -> Format:
+def detect(payload: Payload, request: Request, settings: Settings, own: Sequence[Dialect] = ()) -> Dialect:
     """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
 
     Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
     """
-    explicit = explicit_format(request, settings, own)
+    explicit = explicit_dialect(request, settings, own)
     if explicit is not None:
         return explicit
-    known = (*own, *FORMATS)
+    known = (*own, *DIALECTS)
     for candidate in known:
         if candidate.matches(payload, request, settings):
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {one.MARK: one.NAME for one in reversed(known) if one.MARK} | {usual.MARK: usual.NAME}
+    marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.MARK)
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.BODY_FIELD)
 
 
-def fallback(settings: Settings) -> Format:
+def fallback(settings: Settings) -> Dialect:
     """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
     return dynamic if settings.dynamic_batch else lmi
 
@@ -107,7 +109,7 @@ def _check_content_type(request: Request) -> None:
 READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
-def _check_task(call: Call, settings: Settings) -> None:
+def _check_task(call: ParsedRequest, settings: Settings) -> None:
     """A model either generates text or embeds it, in whatever dialect it is asked."""
     embeds = {generation.embedding is not None for generation in call.generations}
     if settings.embeds and False in embeds:
@@ -116,7 +118,7 @@ def _check_task(call: Call, settings: Settings) -> None:
         raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
 
 
-def _check_query(request: Request, own: Sequence[Format] = ()) -> None:
+def _check_query(request: Request, own: Sequence[Dialect] = ()) -> None:
     """A GET has its body in the query."""
     found = route_of(request, own)
     if request.method == "GET" and not request.body and found and found[1].body:
@@ -137,7 +139,9 @@ class Hooks:
         """The body, as dialects are to see it; raises RequestError or UserCodeError, as `ready` does."""
         return read_body(request)
 
-    def ready(self, call: Call, dialect: Format, payload: Payload, request: Request, settings: Settings) -> Call:
+    def ready(
+        self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
+    ) -> ParsedRequest:
         """The call that is made in place of the one that `dialect` made of `payload`."""
         return call
 
@@ -145,20 +149,22 @@ class Hooks:
 PLAIN = Hooks()
 
 
-def receive(request: Request, settings: Settings, own: Sequence[Format] = (), hooks: Hooks = PLAIN) -> Call | Answer:
+def receive(
+    request: Request, settings: Settings, own: Sequence[Dialect] = (), hooks: Hooks = PLAIN
+) -> ParsedRequest | Response:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
-        dialect = explicit_format(request, settings, own) or dialect
+        dialect = explicit_dialect(request, settings, own) or dialect
         _check_query(request, own)
         payload = hooks.read(request)
         dialect = detect(payload, request, settings, own)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
-        return Call(call.generations, call.reply, dialect.NAME)
+        return ParsedRequest(call.generations, call.reply, dialect.NAME)
     except (RequestError, UserCodeError) as error:
         refused = dialect.refuse(error, payload, request, settings)
     except RecursionError:
@@ -172,7 +178,7 @@ def receive(request: Request, settings: Settings, own: Sequence[Format] = (), ho
     return replace(refused, dialect=dialect.NAME)
 
 
-def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
+def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
 
     Only of our dialects: a request that is not admitted does not reach code of the user's.
@@ -180,7 +186,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
-        dialect = explicit_format(request, settings) or dialect
+        dialect = explicit_dialect(request, settings) or dialect
         payload = read_json(request.body)
         dialect = detect(payload, request, settings)
     except (RequestError, RecursionError):
@@ -189,5 +195,8 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Answer:
     return replace(dialect.refuse(error, payload, request, settings), dialect=dialect.NAME)
 
 
-FORMATS: tuple[Format, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
+DIALECTS: tuple[Dialect, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
 """In the order in which they are asked."""
+
+if not TYPE_CHECKING:  # which would then believe in any name
+    __getattr__ = former_names(__name__, {**FORMER_NAMES, "FORMATS": "DIALECTS"})

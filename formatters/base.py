@@ -1,6 +1,6 @@
 """What every dialect is made of: a request in, a call out, and a reply that turns events into records.
 
-    Request --detect--> Format --parse--> Call(generations, reply)
+    Request --detect--> Dialect --parse--> ParsedRequest(generations, reply)
     Event, Event, ... --reply.feed--> record, record, ...
 
 Nothing here does I/O, so that the rolling batch, the async mode and the local server share it, and tests feed it by
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ..model.engine import EngineInfo
 from ..model.errors import LmiError
 from ..model.events import Event
+from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
 
@@ -25,15 +26,15 @@ __all__ = [
     "JSON",
     "JSON_LINES",
     "SSE",
-    "Answer",
-    "Call",
-    "Described",
-    "Format",
+    "Dialect",
     "JsonSchema",
+    "OpenApi",
     "Page",
+    "ParsedRequest",
     "Payload",
-    "Reply",
     "Request",
+    "Response",
+    "ResponseEncoder",
     "Route",
     "encode",
     "event_record",
@@ -77,7 +78,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A whole answer, given without asking the engine."""
 
     body: bytes
@@ -90,7 +91,7 @@ class Answer:
     """Its name, where `receive` or `refusal` gave the answer."""
 
 
-class Reply(Protocol):
+class ResponseEncoder(Protocol):
     """The answer to one request, in the making. All of a request's state is in its reply."""
 
     @property
@@ -128,16 +129,16 @@ class Reply(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ParsedRequest:
     """A request that was understood: what to generate, and what to make of it."""
 
     generations: tuple[Generation, ...]
-    reply: Reply
+    reply: ResponseEncoder
     dialect: str = ""
     """Its name, where `receive` made the call."""
 
 
-Page = Callable[[Request, Settings, EngineInfo], Answer]
+Page = Callable[[Request, Settings, EngineInfo], Response]
 """Answers a request without the engine: a list of models, say."""
 
 
@@ -149,7 +150,7 @@ def _generates(settings: Settings) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class OpenApi:
     """What is to be sent and what comes back, as the local server's /openapi.json tells it."""
 
     summary: str
@@ -176,7 +177,7 @@ class Route:
     body: str | None = None
     """The query parameter that carries the body of a GET."""
     page: Page | None = None
-    described: Described | None = None
+    described: OpenApi | None = None
 
     def takes(self, request: Request) -> bool:
         """Whether the request is on this route."""
@@ -185,15 +186,15 @@ class Route:
         return self.query is None or self.query in request.query
 
 
-class Format(Protocol):
+class Dialect(Protocol):
     """A dialect. Modules of this package have this shape: the same names, as functions and constants.
 
-    One that takes requests by their bodies may have `DESCRIBED: tuple[Described, ...]`, which tells of them.
+    One that takes requests by their bodies may have `OPENAPI: tuple[Described, ...]`, which tells of them.
     """
 
     NAME: str
     """What `option.dialect` and the request attribute `dialect` call it."""
-    MARK: str
+    BODY_FIELD: str
     """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
     ROUTES: tuple[Route, ...]
     """What tells this dialect before the body is looked at."""
@@ -202,10 +203,21 @@ class Format(Protocol):
         """Whether a body without an explicit dialect is this one's."""
         ...
 
-    def parse(self, payload: Payload, request: Request, settings: Settings) -> Call:
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
         """The call; raises RequestError."""
         ...
 
-    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The answer to a request that `parse` refused, or that could not be read (`payload` is None then)."""
         ...
+
+
+FORMER_NAMES = {
+    "Answer": "Response",
+    "Call": "ParsedRequest",
+    "Described": "OpenApi",
+    "Format": "Dialect",
+    "Reply": "ResponseEncoder",
+}
+if not TYPE_CHECKING:  # which would then believe in any name
+    __getattr__ = former_names(__name__, FORMER_NAMES)

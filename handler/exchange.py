@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..formatters import Call
+from ..formatters import ParsedRequest
 from ..formatters.base import JSON, encode
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
-from .telemetry.metrics import Meter
+from .telemetry.metrics import RequestStats
 
-__all__ = ["Exchange", "Given"]
+__all__ = ["Exchange", "FixedResponse"]
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ class Exchange:
 
     def __init__(
         self,
-        call: Call,
+        call: ParsedRequest,
         engine: Engine,
         admission: Admission,
         *,
-        meter: Meter,
+        meter: RequestStats,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
     ) -> None:
@@ -202,12 +202,14 @@ class Exchange:
             log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
         if self.begun:
             return ()
-        self.call = Call(self.call.generations, Given(error.status, failure=error, finished=True), self.call.dialect)
+        self.call = ParsedRequest(
+            self.call.generations, FixedResponse(error.status, failure=error, finished=True), self.call.dialect
+        )
         return [encode({"error": error.message, "code": error.status})]
 
 
 @dataclass(slots=True)
-class Given:
+class FixedResponse:
     """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
 
     status: int = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from ..formatters import Answer
-from ..formatters.base import Reply
+from ..formatters import Response
+from ..formatters.base import ResponseEncoder
 
 __all__ = ["ATTRIBUTES_HEADER", "REQUEST_ID_HEADER", "attributes_of", "headers_of", "request_id_of"]
 
@@ -33,7 +33,7 @@ def attributes_of(header: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, separator, value in pairs if separator}
 
 
-def headers_of(reply: Reply | Answer) -> dict[str, str]:
+def headers_of(reply: ResponseEncoder | Response) -> dict[str, str]:
     """The headers of an answer but those of its length, with Retry-After where the same request may succeed later."""
     headers = {"Content-Type": reply.content_type, **reply.headers}
     if reply.status >= 400 and reply.failure is not None and reply.failure.retry_after is not None:

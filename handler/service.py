@@ -9,19 +9,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import Answer, Format, Request, receive, refusal
+from ..formatters import Dialect, Request, Response, receive, refusal
 from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import LmiError, TooLargeError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
-from ..model.process.client import RemoteEngine
+from ..model.process.client import EngineClient
 from .admission import Admission
 from .exchange import Exchange
-from .telemetry.metrics import Meter, Metrics
-from .telemetry.request_log import Journal
+from .telemetry.metrics import Metrics, RequestStats
+from .telemetry.request_log import RequestLog
 from .user_code.exchange import Deferred
-from .user_code.extensions import NONE, Extensions, Handed, load_extensions
+from .user_code.extensions import NONE, Extensions, HostFormatters, load_extensions
 from .watch import Watch
 
 __all__ = ["Service"]
@@ -34,12 +34,12 @@ T = TypeVar("T")
 class Service:
     """Opens an exchange for each request."""
 
-    def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: Handed = NONE) -> None:
+    def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: HostFormatters = NONE) -> None:
         self.settings = settings
-        self.engine = engine or RemoteEngine(settings)
+        self.engine = engine or EngineClient(settings)
         self.admission = Admission(settings, self.engine)
         self.info: EngineInfo
-        self.metrics = Metrics(Journal(settings.log_requests))
+        self.metrics = Metrics(RequestLog(settings.log_requests))
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
@@ -50,7 +50,7 @@ class Service:
         startup.mark("imports, options")
 
     @property
-    def dialects(self) -> tuple[Format, ...]:
+    def dialects(self) -> tuple[Dialect, ...]:
         """The user's own, which go before ours."""
         return self._extensions.dialects if self._extensions else ()
 
@@ -84,14 +84,14 @@ class Service:
         """Whether a request would be served now."""
         return self.engine.healthy and not self.stopping
 
-    def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Answer:
+    def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
         Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
         """
         meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
-        if isinstance(opened, Answer):
+        if isinstance(opened, Response):
             self.metrics.refused(request, opened)
             return opened
         self.metrics.began()
@@ -103,7 +103,9 @@ class Service:
         """Why the request cannot be taken on now, if it cannot, whatever is in its body."""
         return UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
 
-    def _open(self, request: Request, on_news: Callable[[Exchange], None] | None, meter: Meter) -> Exchange | Answer:
+    def _open(
+        self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
+    ) -> Exchange | Response:
         """The exchange of a request, not begun."""
         if (refused := self.refusal(request)) is not None:
             # A body that is too long is not read, not even for the dialect.
@@ -124,7 +126,7 @@ class Service:
             )
         else:
             call = receive(request, self.settings, self.dialects)
-            if isinstance(call, Answer):
+            if isinstance(call, Response):
                 return call
             name = request.request_id
             exchange = Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 Sweep = Callable[[float], float]
 """Takes the time (time.monotonic) and gives the time of the next look."""
-LONGEST = 3600.0
+MAX_INTERVAL_S = 3600.0
 """Seconds between two looks; threads cannot wait for any number."""
 
 
@@ -41,7 +41,7 @@ class Watch:
         while not self._closed.wait(pause):
             now = time.monotonic()
             next_look = min(self._look(sweep, now) for sweep in self._sweeps)
-            pause = min(max(next_look - time.monotonic(), 0.0), LONGEST)
+            pause = min(max(next_look - time.monotonic(), 0.0), MAX_INTERVAL_S)
 
     def _look(self, sweep: Sweep, now: float) -> float:
         try:

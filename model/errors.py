@@ -58,7 +58,7 @@ __all__ = [
     "one_line",
 ]
 
-SHOWN = 120
+MAX_SHOWN_CHARACTERS = 120
 """How many characters of an offending value a message repeats."""
 
 
@@ -101,8 +101,8 @@ class RequestError(LmiError):
     def of(cls, param: str, given: object, expected: str) -> RequestError:
         """The error that names the field, what was given and what was expected."""
         shown = repr(given)
-        if len(shown) > SHOWN:
-            shown = shown[:SHOWN] + "..."
+        if len(shown) > MAX_SHOWN_CHARACTERS:
+            shown = shown[:MAX_SHOWN_CHARACTERS] + "..."
         return cls(f"{param}: expected {expected}, got {shown}", param)
 
 

@@ -7,11 +7,13 @@ supports).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Guide", "Prompt", "Sampling", "nth_seed"]
+from .former_names import former_names
+
+__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Prompt", "Sampling", "StructuredOutput", "nth_seed"]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -46,7 +48,7 @@ Prompt = str | tuple[int, ...] | Conversation
 """Text, which the tokenizer turns into tokens; token ids, taken as they are; or messages."""
 
 
-class Guide(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the text must conform to: exactly one of the fields but `field` is set."""
 
     json_schema: str | None = None
@@ -129,7 +131,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bad_words: tuple[str, ...] = ()
     truncate: int | None = None
     """Keep only the last so many tokens of the prompt."""
-    guide: Guide | None = None
+    structured_output: StructuredOutput | None = None
 
 
 class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,3 +175,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The LoRA adapter to use, by its registered name."""
     kv_transfer_params: dict[str, Any] | None = None
     """What the connector that brings KV caches from elsewhere is told of this prompt; without one it has no effect."""
+
+
+if not TYPE_CHECKING:  # which would then believe in any name
+    __getattr__ = former_names(__name__, {"Guide": "StructuredOutput"})

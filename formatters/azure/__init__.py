@@ -17,7 +17,7 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
-from ..base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route, encode
+from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
 from ..common.fields import refuse_headers
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
@@ -25,13 +25,13 @@ from ..openai.chat import read_chat
 from ..openai.openapi import chat_schema, messages_schema
 from ..openai.parameters import CHAT_TABLE
 from .errors import OtherError, PlainError, UnprocessableError, error_answer
-from .reply import Body, azure_reply
+from .reply import Body, azure_encoder
 from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
 
-__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "azure"
-MARK: str = ""
+BODY_FIELD: str = ""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -53,28 +53,28 @@ def _request(settings: Settings) -> JsonSchema:
     return chat_schema(settings, messages, [row for row in CHAT_TABLE if row.name in FIELDS])
 
 
-CHAT = Described(
+CHAT = OpenApi(
     "A chat completion of Azure AI Model Inference, whole or as a stream",
     _request,
     {JSON: (Body,), SSE: (ChatChunk, ErrorBody, PlainError, UnprocessableError, OtherError)},
     ERRORS,
     HEADERS,
 )
-DESCRIBED = (CHAT,)
-INFO = Described("What is served, for Azure's client", answers={JSON: (ModelInfo,)}, errors=ERRORS)
-NOT_SERVED = Described("For models of another kind: always 404", answers={}, errors=ERRORS)
+OPENAPI = (CHAT,)
+INFO = OpenApi("What is served, for Azure's client", answers={JSON: (ModelInfo,)}, errors=ERRORS)
+NOT_SERVED = OpenApi("For models of another kind: always 404", answers={}, errors=ERRORS)
 
 
-def model_info(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+def model_info(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """What is served."""
     try:
         check_version(request)
     except RequestError as error:
         return refuse(error, None, request, settings)
-    return Answer(encode(ModelInfo(settings.model_name)))
+    return Response(encode(ModelInfo(settings.model_name)))
 
 
-def not_served(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+def not_served(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
     message = f"{request.path}: not supported by the model, which serves /chat/completions"
     return refuse(NotFoundError(message), None, request, settings)
@@ -96,7 +96,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return False
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation."""
     check_version(request)
     refuse_headers(request)
@@ -104,9 +104,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     payload = read_payload(payload, request)
     generation, shape = read_chat(payload, request, settings)
     tell = partial(error_answer, payload=payload, headers=request.headers)
-    return Call((generation,), azure_reply(settings.model_name, shape, tell, streams=generation.stream))
+    return ParsedRequest((generation,), azure_encoder(settings.model_name, shape, tell, streams=generation.stream))
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON with its status and code, for streamed requests too."""
     return error_answer(error, payload, request.headers)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ...model.errors import ContextError, LmiError, ParameterError, PayloadError, UnsupportedError
-from ..base import Answer, Payload, encode
+from ..base import Payload, Response, encode
 
 __all__ = ["CODE_HEADER", "OtherError", "PlainError", "UnprocessableError", "error_answer", "status_of"]
 
@@ -85,7 +85,7 @@ def status_of(error: LmiError) -> int:
     return error.status
 
 
-def error_answer(error: LmiError, payload: Payload | None, headers: Mapping[str, str]) -> Answer:
+def error_answer(error: LmiError, payload: Payload | None, headers: Mapping[str, str]) -> Response:
     """The answer that tells of `error`; `payload` and `headers` are the request's, for the value that it is about."""
     status = status_of(error)
     words = WORDS.get(status) or HTTPStatus(status).phrase
@@ -97,11 +97,11 @@ def error_answer(error: LmiError, payload: Payload | None, headers: Mapping[str,
         body = UnprocessableError(error.code, detail, words, error.message, status)
     else:
         body = OtherError(error.code, words, error.message, error.param or "", status)
-    return Answer(encode(body), status, headers={CODE_HEADER: error.code}, failure=error)
+    return Response(encode(body), status, headers={CODE_HEADER: error.code}, failure=error)
 
 
 STEP = re.compile(r"[^.\[\]]+")
-LONGEST = 120
+MAX_VALUE_CHARACTERS = 120
 """How many characters of a value are repeated."""
 
 
@@ -122,4 +122,4 @@ def _detail(place: str, payload: Payload | None, headers: Mapping[str, str]) -> 
     except RecursionError:
         # It could just be read, from a stack that was less deep.
         text = ""
-    return Detail(loc, text if len(text) <= LONGEST else text[:LONGEST] + "...")
+    return Detail(loc, text if len(text) <= MAX_VALUE_CHARACTERS else text[:MAX_VALUE_CHARACTERS] + "...")

@@ -12,11 +12,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..base import SSE, encode
-from ..openai.bodies import Call, ChatLogprobs, FinishWord
-from ..openai.chat_reply import ChatShape, StreamChat, WholeChat
-from ..openai.reply import Identity, OpenAIReply, Tell
+from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
+from ..openai.chat_reply import ChatOptions, StreamChat, WholeChat
+from ..openai.reply import Identity, OpenAIEncoder, Tell
 
-__all__ = ["Body", "azure_reply"]
+__all__ = ["Body", "azure_encoder"]
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True):
 
     role: str
     content: str
-    tool_calls: list[Call] | UnsetType
+    tool_calls: list[ToolCall] | UnsetType
     reasoning_content: str | UnsetType
 
 
@@ -56,7 +56,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-def azure_reply(model: str, shape: ChatShape, tell: Tell, *, streams: bool) -> OpenAIReply:
+def azure_encoder(model: str, shape: ChatOptions, tell: Tell, *, streams: bool) -> OpenAIEncoder:
     """The reply for a request of this shape."""
     identity = Identity.new("chatcmpl-", model)
     if streams:

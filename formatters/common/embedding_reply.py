@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Failed, Started
-from ..base import JSON, Answer
+from ..base import JSON, Response
 
-__all__ = ["EmbeddingReply", "numbers"]
+__all__ = ["EmbeddingEncoder", "numbers"]
 
 
 def numbers(vector: bytes) -> tuple[float, ...]:
@@ -24,12 +24,12 @@ def numbers(vector: bytes) -> tuple[float, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class EmbeddingReply:
+class EmbeddingEncoder:
     """A reply (base.Reply), but for the form of its body."""
 
     count: int
     """How many inputs there are."""
-    refuse: Callable[[LmiError], Answer]
+    refuse: Callable[[LmiError], Response]
     """The dialect's answer that tells of an error."""
     content_type: str = JSON
     status: int = 200

@@ -29,7 +29,7 @@ __all__ = [
     "Text",
     "Texts",
     "Tree",
-    "meet_unknown",
+    "handle_unknown_field",
     "read_ids",
     "read_rows",
     "refuse_headers",
@@ -239,7 +239,7 @@ def read_rows(
             continue
         row = rows.get(name)
         if row is None:
-            meet_unknown(name, rows, settings, prefix)
+            handle_unknown_field(name, rows, settings, prefix)
             continue
         shown = f"{prefix}{name}"
         value = row.kind.read(shown, value)
@@ -266,7 +266,7 @@ _met: set[str] = set()
 """Unknown names that have been logged; not more than MET, so that no client can fill memory or log."""
 
 
-def meet_unknown(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
+def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
     """Ignores a name with one log line a process, or refuses it (wire-decisions: a parameter that nobody knows)."""
     shown = prefix + one_line(name)[:64]
     if settings.unknown_parameters == "error":

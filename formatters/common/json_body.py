@@ -40,11 +40,11 @@ JSON_TYPES: dict[type, str] = {list: "an array", str: "a string", bool: "a boole
 
 HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 """The start of an escape of one half of a surrogate pair."""
-LONG = 4 << 20
+MAX_EXPLAINED_BYTES = 4 << 20
 """Bytes of a body for which no better reason is looked for: that takes some twenty times as long as to read it."""
 DIGITS = 300
 """Of an integer: the longest that a double holds has 309."""
-SHOWN = 120
+MAX_SHOWN_CHARACTERS = 120
 """How much of a client's text a message repeats."""
 
 
@@ -60,7 +60,7 @@ def _why_unreadable(body: bytes) -> str | None:
 
     NaN and Infinity are no JSON, but Python's encoder writes them: the error names their field.
     """
-    if len(body) > LONG:
+    if len(body) > MAX_EXPLAINED_BYTES:
         return None
     odd: list[_Odd] = []
 
@@ -84,7 +84,7 @@ def _why_unreadable(body: bytes) -> str | None:
         return None
     if odd:
         path = _path_of(value, odd[0]) or "the body"
-        return f"{path[:SHOWN]}: expected a finite number, got {odd[0].text[:SHOWN]}"
+        return f"{path[:MAX_SHOWN_CHARACTERS]}: expected a finite number, got {odd[0].text[:MAX_SHOWN_CHARACTERS]}"
     if HALF_PAIR.search(text):
         return "the body has a \\u escape of half a surrogate pair, which is no character"
     return None

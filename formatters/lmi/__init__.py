@@ -16,19 +16,29 @@ from typing import Any, cast
 from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import Answer, Call, Payload, Request, Route
-from ..common.fields import meet_unknown, refuse_headers
+from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..common.fields import handle_unknown_field, refuse_headers
 from . import embeddings as lmi_embeddings
 from .openapi import LMI, VECTORS
 from .parameters import Parameters, read_parameters
-from .reply import EVENTS, LINES, Framing, Shape, StreamReply, TopTokensReply, WholeReply, refusal, unreadable
+from .reply import (
+    EVENTS,
+    LINES,
+    Framing,
+    ResponseOptions,
+    StreamEncoder,
+    TopTokensEncoder,
+    WholeEncoder,
+    refusal,
+    unreadable,
+)
 from .status import status_of
 
 __all__ = [
-    "DESCRIBED",
+    "BODY_FIELD",
     "FIELDS",
-    "MARK",
     "NAME",
+    "OPENAPI",
     "ROUTES",
     "framing_of",
     "inputs_of",
@@ -37,14 +47,14 @@ __all__ = [
     "parse",
     "refuse",
     "refuse_several",
-    "refuse_what_is_to_come",
+    "refuse_unsupported",
     "stream_of",
 ]
 
 NAME: str = "lmi"
-MARK: str = "inputs"
+BODY_FIELD: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
-DESCRIBED = (LMI, VECTORS)
+OPENAPI = (LMI, VECTORS)
 
 FIELDS = ("inputs", "parameters", "stream")
 ADAPTER_FIELDS = ("adapters", "adapter")
@@ -56,9 +66,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return "inputs" in payload or SESSION_FIELD in payload
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
-    refuse_what_is_to_come(payload, request)
+    refuse_unsupported(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = inputs_of(payload)
@@ -66,26 +76,26 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     parameters = read_parameters(parameters_of(payload, settings), settings)
     if framing is not None:
         refuse_several(parameters)
-    shape = Shape(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
-    streamed, top = TopTokensReply if parameters.top else StreamReply, parameters.top > 0
-    return Call(
+    shape = ResponseOptions(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    streamed, top = TopTokensEncoder if parameters.top else StreamEncoder, parameters.top > 0
+    return ParsedRequest(
         generations=(_generation(inputs, parameters, request, streams=framing is not None),),
-        reply=WholeReply(shape, top=top) if framing is None else streamed(shape, framing=framing),
+        reply=WholeEncoder(shape, top=top) if framing is None else streamed(shape, framing=framing),
     )
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
     status = status_of(error)
     if settings.embeds:
         # The documented body is one of generated text.
-        return Answer(unreadable(error), status, failure=error)
+        return Response(unreadable(error), status, failure=error)
     try:
         framing = None if payload is None else framing_of(stream_of(payload), settings)
     except PayloadError:
         framing = None
     body, content_type = refusal(error, framing)
-    return Answer(body, status, content_type, failure=error)
+    return Response(body, status, content_type, failure=error)
 
 
 def _generation(inputs: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
@@ -124,7 +134,7 @@ def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
     """The object `parameters`, not looked into; what else is in the body and is not known is met."""
     for name, value in payload.items():
         if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
-            meet_unknown(name, FIELDS, settings)
+            handle_unknown_field(name, FIELDS, settings)
     given = payload.get("parameters")
     if given is None:
         return {}
@@ -160,7 +170,7 @@ def refuse_several(parameters: Parameters) -> None:
         raise UnsupportedError(f"{name}: above 1 it is not supported with streaming", name)
 
 
-def refuse_what_is_to_come(payload: Payload, request: Request) -> None:
+def refuse_unsupported(payload: Payload, request: Request) -> None:
     """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
     if payload.get(SESSION_FIELD) is not None:
         raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)

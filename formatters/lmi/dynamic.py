@@ -18,19 +18,19 @@ from ...model.errors import LmiError
 from ...model.events import Delta, Event, Failed
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import JSON, JSON_LINES, SSE, Answer, Call, Described, Payload, Request, Route, encode
+from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
 from . import embeddings as lmi_embeddings
-from . import framing_of, parameters_of, refuse_several, refuse_what_is_to_come, stream_of
+from . import framing_of, parameters_of, refuse_several, refuse_unsupported, stream_of
 from .inputs import texts_of
 from .openapi import several
 from .parameters import SHOWN_KEYS, Parameters, read_parameters
 from .reply import Framing, aborted
 from .status import REFUSED, status_of
 
-__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]
 
 NAME: str = "dynamic"
-MARK: str = "inputs"
+BODY_FIELD: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
 
 
@@ -58,8 +58,8 @@ class ErrorBody(msgspec.Struct, frozen=True):
     message: str = "invoke handler failure"
 
 
-DESCRIBED = (
-    Described(
+OPENAPI = (
+    OpenApi(
         "Generated texts as dynamic batches give them, whole or as a stream",
         several,
         {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
@@ -74,9 +74,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return settings.dynamic_batch and "inputs" in payload
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input."""
-    refuse_what_is_to_come(payload, request)
+    refuse_unsupported(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = tuple(texts_of(payload))
@@ -88,13 +88,13 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     full = inputs if parameters.return_full_text else ("",) * len(inputs)
     reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
     generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
-    return Call(tuple(generations), reply)
+    return ParsedRequest(tuple(generations), reply)
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The documented error, whether the answer was to be streamed or not."""
     status = status_of(error)
-    return Answer(encode(ErrorBody(status, error.message)), status, failure=error)
+    return Response(encode(ErrorBody(status, error.message)), status, failure=error)
 
 
 def _generation(text: str, parameters: Parameters, request: Request, streams: bool) -> Generation:

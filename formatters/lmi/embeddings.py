@@ -14,8 +14,8 @@ from typing import Any, cast
 from ...model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
-from ..base import Answer, Call, JsonSchema, Payload, Request, encode
-from ..common.embedding_reply import EmbeddingReply, numbers
+from ..base import JsonSchema, ParsedRequest, Payload, Request, Response, encode
+from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
 from .inputs import texts_of
 from .parameters import TABLE as GENERATION_TABLE
@@ -76,7 +76,7 @@ BESIDE = ("inputs", "parameters", "stream", "adapters", "adapter")
 
 
 @dataclass(slots=True, kw_only=True)
-class Vectors(EmbeddingReply):
+class Vectors(EmbeddingEncoder):
     """A list of lists."""
 
     def entry(self, vector: bytes, prompt: int) -> bytes:
@@ -88,7 +88,9 @@ class Vectors(EmbeddingReply):
         return b"[" + b",".join(entries) + b"]"
 
 
-def parse(payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Answer]) -> Call:
+def parse(
+    payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Response]
+) -> ParsedRequest:
     """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
     inputs = texts_of(payload)
     if payload.get("stream") not in (None, False):
@@ -105,7 +107,7 @@ def parse(payload: Payload, request: Request, settings: Settings, refuse: Callab
         for number, text in enumerate(inputs)
     )
     reply = Vectors(count=len(inputs), refuse=refuse)
-    return Call(tuple(generations), reply)
+    return ParsedRequest(tuple(generations), reply)
 
 
 def _embedding(payload: Payload, settings: Settings) -> Embedding:

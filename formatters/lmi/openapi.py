@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...model.options import Settings
-from ..base import JSON, JSON_LINES, SSE, Described, JsonSchema
+from ..base import JSON, JSON_LINES, SSE, JsonSchema, OpenApi
 from ..common.fields import Parameter
 from ..common.schemas import FILLED, array, fields_schema, nullable, one_of
 from .bodies import LastLine, TokenLine, TopTokensLine, UnreadableBody, WholeBody
@@ -46,14 +46,14 @@ def _embedding_request(settings: Settings) -> JsonSchema:
 LMI_ERRORS = {JSON: (UnreadableBody, WholeBody, LastLine), JSON_LINES: (LastLine,), SSE: (LastLine,)}
 LINES = (TokenLine, TopTokensLine, LastLine)
 
-LMI = Described(
+LMI = OpenApi(
     "Generated text in LMI's form, whole or as a stream",
     lmi_request,
     {JSON: (WholeBody,), JSON_LINES: LINES, SSE: LINES},
     LMI_ERRORS,
     serves=lambda settings: not (settings.embeds or settings.tgi_compat or settings.dynamic_batch),
 )
-VECTORS = Described(
+VECTORS = OpenApi(
     "Vectors of texts in LMI's form",
     _embedding_request,
     {JSON: (list[list[float]],)},

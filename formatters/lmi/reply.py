@@ -37,10 +37,10 @@ __all__ = [
     "FINISH_REASONS",
     "LINES",
     "Framing",
-    "Shape",
-    "StreamReply",
-    "TopTokensReply",
-    "WholeReply",
+    "ResponseOptions",
+    "StreamEncoder",
+    "TopTokensEncoder",
+    "WholeEncoder",
     "aborted",
     "refusal",
     "unreadable",
@@ -74,7 +74,7 @@ EVENTS = Framing(SSE, event_record)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ResponseOptions:
     """What a request wants to see in its answer."""
 
     inputs: str
@@ -106,7 +106,7 @@ def _error_line(error: LmiError) -> LastLine:
 class _Reply:
     """What both kinds share."""
 
-    shape: Shape
+    shape: ResponseOptions
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -152,7 +152,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeReply(_Reply):
+class WholeEncoder(_Reply):
     """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/search/best_of.py)."""
 
     top: bool = False
@@ -200,7 +200,7 @@ class WholeReply(_Reply):
 
 
 @dataclass(slots=True)
-class StreamReply(_Reply):
+class StreamEncoder(_Reply):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = LINES
@@ -259,12 +259,12 @@ class StreamReply(_Reply):
 
 
 @dataclass(slots=True)
-class TopTokensReply(StreamReply):
+class TopTokensEncoder(StreamEncoder):
     """The same with `top_tokens`: a class of its own, so that other streams pay nothing for them."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         if not isinstance(event, Delta) or event.finish is not None:
-            return StreamReply.feed(self, event, prompt)
+            return StreamEncoder.feed(self, event, prompt)
         self.texts.append(event.text)
         self.count += len(event.tokens)
         return [self._line(token) for token in event.tokens]

@@ -16,11 +16,11 @@ from typing import Any
 from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation
 from ...model.options import Settings
-from ..base import JSON, SSE, Answer, Call, Described, JsonSchema, Payload, Request, Route
+from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import Boolean, Text, refuse_headers
 from ..common.schemas import FILLED
 from ..openai.chat import read_chat
-from ..openai.chat_reply import ChatShape
+from ..openai.chat_reply import ChatOptions
 from ..openai.messages import check_number
 from ..openai.openapi import chat_schema, messages_schema
 from ..openai.reply import Identity
@@ -35,15 +35,15 @@ from .reply import (
     ErrorLine,
     ErrorObject,
     Form,
-    MinimalReply,
+    MinimalEncoder,
     error_records,
     status_of,
 )
 
-__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "minimal"
-MARK: str = ""
+BODY_FIELD: str = ""
 
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"
@@ -59,16 +59,16 @@ def _request(settings: Settings) -> JsonSchema:
     return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
 
 
-CHAT = Described(
+CHAT = OpenApi(
     "A chat completion, whole or as JSON lines",
     _request,
     {JSON: (Body, Chunk, ErrorLine)},
     {JSON: (ErrorBody, ErrorLine)},
 )
-EVENTS_CHAT = Described(
+EVENTS_CHAT = OpenApi(
     "A chat completion as server-sent events, errors among them", _request, {SSE: (Chunk, ErrorObject)}
 )
-DESCRIBED = (CHAT,)
+OPENAPI = (CHAT,)
 ROUTES: tuple[Route, ...] = (
     Route(CHAT_PATH, described=CHAT),
     Route(SSE_PATH, ("GET", "POST"), body="request", described=EVENTS_CHAT),
@@ -80,7 +80,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return False
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation."""
     refuse_headers(request)
     if payload.get("stream") is not None:
@@ -93,13 +93,13 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     form = _form(payload, request)
     generation, shape = read_chat({**payload, "stream": form != WHOLE}, request, settings)
     _check_shown(generation, shape)
-    return Call((generation,), MinimalReply(Identity.new("cmpl-", model), form))
+    return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model), form))
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error in the form that the request asked for its answer in, as far as that can be told."""
     form = _form(payload or {}, request)
-    return Answer(
+    return Response(
         b"".join(error_records(error, form)),
         status_of(error, form),
         SSE if form == EVENTS else JSON,
@@ -126,7 +126,7 @@ def _check_roles(messages: Any) -> None:
             Text(ROLES).read(f"messages[{index}].role", role)
 
 
-def _check_shown(generation: Generation, shape: ChatShape) -> None:
+def _check_shown(generation: Generation, shape: ChatOptions) -> None:
     """What OpenAI's reader takes and these answers have no place for."""
     tools = isinstance(generation.prompt, Conversation) and bool(generation.prompt.tools)
     asked = {

@@ -32,7 +32,7 @@ __all__ = [
     "ErrorLine",
     "ErrorObject",
     "Form",
-    "MinimalReply",
+    "MinimalEncoder",
     "error_records",
     "status_of",
 ]
@@ -110,7 +110,7 @@ def error_records(error: LmiError, form: Form) -> list[bytes]:
 
 
 @dataclass(slots=True)
-class MinimalReply:
+class MinimalEncoder:
     """The answer in one of the forms."""
 
     identity: Identity

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import Answer, Call, Payload, Request, Route
+from ..base import ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import refuse_headers
 from . import chat as openai_chat
 from . import completions as openai_completions
@@ -22,11 +22,11 @@ from .openapi import CHAT, EMBEDDINGS, MODELS, TEXT
 from .reply import answer_of
 
 __all__ = [
+    "BODY_FIELD",
     "CHAT_PATH",
-    "DESCRIBED",
     "EMBEDDINGS_PATH",
-    "MARK",
     "NAME",
+    "OPENAPI",
     "ROUTES",
     "TEXT_PATH",
     "matches",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 NAME: str = "openai"
-MARK: str = "messages, prompt or input"
+BODY_FIELD: str = "messages, prompt or input"
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
@@ -47,7 +47,7 @@ ROUTES: tuple[Route, ...] = (
     Route(EMBEDDINGS_PATH, described=EMBEDDINGS),
     Route("/v1/models", ("GET",), page=models, described=MODELS),
 )
-DESCRIBED = (CHAT, TEXT, EMBEDDINGS)
+OPENAPI = (CHAT, TEXT, EMBEDDINGS)
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
@@ -55,7 +55,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return any(name in payload for name in ("messages", "prompt", "input"))
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for a conversation, or one for each prompt or input."""
     refuse_headers(request)
     if request.path == CHAT_PATH:
@@ -74,6 +74,6 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     raise PayloadError(f"expected a field {expected}", "messages")
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     return answer_of(error)

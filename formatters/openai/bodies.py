@@ -18,8 +18,6 @@ from msgspec import UNSET, UnsetType
 from ...model.errors import LmiError, OverloadedError, RequestError, UnauthorizedError
 
 __all__ = [
-    "Call",
-    "CallChunk",
     "ChatBody",
     "ChatChoice",
     "ChatChunk",
@@ -41,6 +39,8 @@ __all__ = [
     "TextChunkChoice",
     "TextLogprobs",
     "TokenLogprob",
+    "ToolCall",
+    "ToolCallChunk",
     "TopLogprob",
     "Usage",
     "error_body",
@@ -118,7 +118,7 @@ class Function(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """A tool call of a whole answer."""
 
     id: str
@@ -135,7 +135,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     annotations: None = None
     audio: None = None
     function_call: Function | None = None
-    tool_calls: list[Call] = []
+    tool_calls: list[ToolCall] = []
     reasoning_content: str | UnsetType = UNSET
 
 
@@ -171,7 +171,7 @@ class FunctionChunk(msgspec.Struct, frozen=True, gc=False):
     arguments: str
 
 
-class CallChunk(msgspec.Struct, frozen=True):
+class ToolCallChunk(msgspec.Struct, frozen=True):
     """Specs 001: Tool Call Streaming. id, type and name come once, for clients join strings."""
 
     index: int
@@ -186,7 +186,7 @@ class ChatDelta(msgspec.Struct, frozen=True):
     role: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
-    tool_calls: list[CallChunk] | UnsetType = UNSET
+    tool_calls: list[ToolCallChunk] | UnsetType = UNSET
     function_call: FunctionChunk | UnsetType = UNSET
 
 

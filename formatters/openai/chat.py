@@ -4,7 +4,7 @@ messages.py    messages, as templates take them
 tools.py       tools and which of them may or must be called
 guides.py      response_format and guided decoding
 parameters.py  the plain fields
-chat_reply.py  the answers
+chat_encoder.py  the answers
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation
 from ...model.options import Settings
-from ..base import Call, Payload, Request
+from ..base import ParsedRequest, Payload, Request
 from ..common.fields import Text, Tree
-from .chat_reply import ChatShape, chat_reply
+from .chat_reply import ChatOptions, chat_encoder
 from .guides import read_guide
 from .messages import read_messages
 from .parameters import read_fields, read_streaming, sampling_of
@@ -29,13 +29,13 @@ DOCUMENTS = 1024
 """The most that a template may be given."""
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
     generation, shape = read_chat(payload, request, settings)
-    return Call((generation,), chat_reply(settings.model_name, shape, streams=generation.stream))
+    return ParsedRequest((generation,), chat_encoder(settings.model_name, shape, streams=generation.stream))
 
 
-def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ChatShape]:
+def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ChatOptions]:
     """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError."""
     messages = read_messages(payload.get("messages"), settings)
     values = read_fields(payload, settings, chat=True)
@@ -50,9 +50,9 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
         # The newer name wins (wire-decisions: max_tokens absent is the rest of the context).
         max_tokens=values.get("max_completion_tokens", values.get("max_tokens")),
         logprobs=logprobs,
-        guide=read_guide(payload, settings),
+        structured_output=read_guide(payload, settings),
     )
-    shape = ChatShape(
+    shape = ChatOptions(
         n=sampling.n,
         logprobs=logprobs is not None,
         reasoning=settings.reasoning_parser is not None and conversation.include_reasoning,

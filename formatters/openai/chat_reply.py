@@ -13,8 +13,6 @@ from msgspec import UNSET
 from ...model.events import CallDelta, Delta
 from ..base import SSE, encode, event_record
 from .bodies import (
-    Call,
-    CallChunk,
     ChatBody,
     ChatChoice,
     ChatChunk,
@@ -26,15 +24,17 @@ from .bodies import (
     FunctionChunk,
     Message,
     TokenLogprob,
+    ToolCall,
+    ToolCallChunk,
 )
 from .logprobs import ShownTokens, chat_entries, prompt_logprobs
-from .reply import DONE, Identity, OpenAIReply, StreamFrame
+from .reply import DONE, Identity, OpenAIEncoder, StreamFrame
 
-__all__ = ["ChatShape", "StreamChat", "WholeChat", "chat_reply"]
+__all__ = ["ChatOptions", "StreamChat", "WholeChat", "chat_encoder"]
 
 
 @dataclass(frozen=True, slots=True)
-class ChatShape:
+class ChatOptions:
     """What a request wants to see in its answer."""
 
     n: int = 1
@@ -48,7 +48,7 @@ class ChatShape:
     """Whether a stream ends with the usage."""
 
 
-def chat_reply(model: str, shape: ChatShape, *, streams: bool) -> OpenAIReply:
+def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
     """The reply for a request of this shape."""
     identity = Identity.new("chatcmpl-", model)
     if streams:
@@ -84,10 +84,10 @@ class _Choice:
 
 
 @dataclass(slots=True)
-class WholeChat(OpenAIReply):
+class WholeChat(OpenAIEncoder):
     """One body."""
 
-    shape: ChatShape = ChatShape()
+    shape: ChatOptions = ChatOptions()
     choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
 
     def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
@@ -122,14 +122,14 @@ class WholeChat(OpenAIReply):
         message = Message(
             content=None if functions and not text else text,
             function_call=functions[0][1] if functions and legacy else None,
-            tool_calls=[] if legacy else [Call(call_id, function) for call_id, function in functions],
+            tool_calls=[] if legacy else [ToolCall(call_id, function) for call_id, function in functions],
             reasoning_content="".join(state.reasoning) if self.shape.reasoning else UNSET,
         )
         logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
         return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop)
 
 
-def _word(word: FinishWord, called: bool, shape: ChatShape) -> FinishWord:
+def _word(word: FinishWord, called: bool, shape: ChatOptions) -> FinishWord:
     """A call goes before the end of sequence; an answer that was cut off is told to be."""
     if not called or word != "stop":
         return word
@@ -145,10 +145,10 @@ class _Streamed:
 
 
 @dataclass(slots=True)
-class StreamChat(OpenAIReply):
+class StreamChat(OpenAIEncoder):
     """A chunk for every Delta that brings anything."""
 
-    shape: ChatShape = ChatShape()
+    shape: ChatOptions = ChatOptions()
     frame: StreamFrame = field(init=False)
     choices: dict[int, _Streamed] = field(default_factory=dict[int, _Streamed])
 
@@ -220,8 +220,8 @@ def _function_chunk(deltas: list[CallDelta]) -> FunctionChunk:
     return FunctionChunk(UNSET if name is None else name, "".join(delta.arguments for delta in deltas))
 
 
-def _call_chunk(call: CallDelta) -> CallChunk:
+def _call_chunk(call: CallDelta) -> ToolCallChunk:
     function = FunctionChunk(UNSET if call.name is None else call.name, call.arguments)
     if call.id is None and call.name is None:
-        return CallChunk(call.index, UNSET, UNSET, function)
-    return CallChunk(call.index, UNSET if call.id is None else call.id, "function", function)
+        return ToolCallChunk(call.index, UNSET, UNSET, function)
+    return ToolCallChunk(call.index, UNSET if call.id is None else call.id, "function", function)

@@ -2,7 +2,7 @@
 
     guides.py      response_format and guided decoding
     parameters.py  the plain fields
-    text_reply.py  the answers
+    text_encoder.py  the answers
 
 Choice number `prompt * n + sequence` is a sequence's.
 """
@@ -14,11 +14,11 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation
 from ...model.options import Settings
-from ..base import Call, Payload, Request
+from ..base import ParsedRequest, Payload, Request
 from ..common.fields import read_ids
 from .guides import read_guide
 from .parameters import read_fields, read_streaming, sampling_of
-from .text_reply import TextShape, text_reply
+from .text_reply import TextOptions, text_encoder
 
 __all__ = ["CHOICES", "parse"]
 
@@ -30,7 +30,7 @@ CHOICES = 2048
 TextPrompt = str | tuple[int, ...]
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each prompt; raises RequestError."""
     prompts = _prompts(payload.get("prompt"))
     values = read_fields(payload, settings, chat=False)
@@ -51,7 +51,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         # Engines generate one token at least; it is not shown.
         max_tokens=1 if silent else max_tokens,
         logprobs=None if silent else logprobs,
-        guide=read_guide(payload, settings),
+        structured_output=read_guide(payload, settings),
         **({"prompt_logprobs": max(logprobs, asked_prefill or 0)} if echo and logprobs is not None else {}),
         **({"best_of": None} if silent else {}),
     )
@@ -70,7 +70,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         )
         for number, prompt in enumerate(prompts)
     )
-    shape = TextShape(
+    shape = TextOptions(
         prompts=prompts,
         n=n,
         logprobs=logprobs,
@@ -79,7 +79,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         prompt_logprobs=asked_prefill is not None,
         usage=usage,
     )
-    return Call(generations, text_reply(settings.model_name, shape, streams=streams))
+    return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams))
 
 
 EXPECTED = "a string, a list of token ids, or a list of these"

@@ -16,8 +16,8 @@ import msgspec
 from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
-from ..base import Call, Payload, Request, encode
-from ..common.embedding_reply import EmbeddingReply, numbers
+from ..base import ParsedRequest, Payload, Request, encode
+from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_ids, read_rows
 from .reply import answer_of
 
@@ -78,7 +78,7 @@ class EmbeddingBody(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Embeddings(EmbeddingReply):
+class Embeddings(EmbeddingEncoder):
     """OpenAI's list."""
 
     model: str
@@ -96,7 +96,7 @@ class Embeddings(EmbeddingReply):
         return b"".join((head, b"[", b",".join(entries), b"]", tail))
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input; raises RequestError."""
     inputs = _inputs(payload.get("input"))
     values, _ = read_rows(payload, ROWS, settings)
@@ -125,7 +125,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )
-    return Call(tuple(generations), reply)
+    return ParsedRequest(tuple(generations), reply)
 
 
 EXPECTED = "a non-empty string, a list of token ids, or a list of either"

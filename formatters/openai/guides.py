@@ -1,6 +1,6 @@
 """What an OpenAI request wants its text to conform to: `response_format`, and guided decoding by vLLM's names.
 
-    {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> Guide
+    {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> StructuredOutput
 
 Whether a schema, an expression or a grammar can be compiled, the engine's side finds out; here they are not empty.
 """
@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.generation import Guide
+from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import Payload, encode
-from ..common.fields import Object, Text, Texts, Tree, meet_unknown
+from ..common.fields import Object, Text, Texts, Tree, handle_unknown_field
 
 __all__ = ["json_guide", "read_guide", "regex_guide"]
 
 
-def read_guide(payload: Payload, settings: Settings) -> Guide | None:
+def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
     """The guide that a request asks for, at most one; raises RequestError."""
-    found: Guide | None = None
+    found: StructuredOutput | None = None
     found_name = ""
     for name, read in FIELDS.items():
         given = payload.get(name)
@@ -36,7 +36,7 @@ def read_guide(payload: Payload, settings: Settings) -> Guide | None:
     return found
 
 
-def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
+def _response_format(name: str, given: Any, settings: Settings) -> StructuredOutput | None:
     kind = Object().read(name, given).get("type")
     shown = f"{name}.type"
     if kind == "structural_tag":
@@ -45,7 +45,7 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return Guide(json_object=True, field=name)
+        return StructuredOutput(json_object=True, field=name)
     inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
     for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
         value = inner.get(key)
@@ -54,20 +54,20 @@ def _response_format(name: str, given: Any, settings: Settings) -> Guide | None:
             raise PayloadError.of(f"{name}.json_schema.{key}", value, expected)
     for key in inner:
         if key not in SCHEMA_KEYS:
-            meet_unknown(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
+            handle_unknown_field(key, SCHEMA_KEYS, settings, f"{name}.json_schema.")
     return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
 
 
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
 
 
-def _structured(name: str, given: Any, settings: Settings) -> Guide:
+def _structured(name: str, given: Any, settings: Settings) -> StructuredOutput:
     entries = {key: value for key, value in Object().read(name, given).items() if value is not None}
     for key, value in entries.items():
         if key in UNSERVED and value:
             raise UnsupportedError(f"{name}.{key}: not supported", f"{name}.{key}")
         if key not in KINDS and key not in UNSERVED:
-            meet_unknown(key, (*KINDS, *UNSERVED), settings, f"{name}.")
+            handle_unknown_field(key, (*KINDS, *UNSERVED), settings, f"{name}.")
     kinds = [key for key in entries if key in KINDS]
     if len(kinds) != 1:
         raise ParameterError.of(name, kinds, "exactly one of " + ", ".join(KINDS))
@@ -78,7 +78,7 @@ def _structured(name: str, given: Any, settings: Settings) -> Guide:
 UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
-def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+def json_guide(name: str, given: Any, settings: Settings | None = None) -> StructuredOutput:
     """Text that conforms to a schema, which is given as an object or as text."""
     expected = "a JSON schema, a non-empty object"
     schema = given
@@ -91,33 +91,33 @@ def json_guide(name: str, given: Any, settings: Settings | None = None) -> Guide
         raise PayloadError.of(name, given, expected)
     if not schema:
         raise ParameterError.of(name, given, expected)
-    return Guide(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
+    return StructuredOutput(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
 
 
-def _json_object(name: str, given: Any, settings: Settings) -> Guide:
+def _json_object(name: str, given: Any, settings: Settings) -> StructuredOutput:
     if given is not True:
         raise ParameterError.of(name, given, "true")
-    return Guide(json_object=True, field=name)
+    return StructuredOutput(json_object=True, field=name)
 
 
-def regex_guide(name: str, given: Any, settings: Settings | None = None) -> Guide:
+def regex_guide(name: str, given: Any, settings: Settings | None = None) -> StructuredOutput:
     """Text that matches an expression."""
-    return Guide(regex=_text(name, given), field=name)
+    return StructuredOutput(regex=_text(name, given), field=name)
 
 
-def _grammar(name: str, given: Any, settings: Settings) -> Guide:
-    return Guide(grammar=_text(name, given), field=name)
+def _grammar(name: str, given: Any, settings: Settings) -> StructuredOutput:
+    return StructuredOutput(grammar=_text(name, given), field=name)
 
 
-def _choice(name: str, given: Any, settings: Settings) -> Guide:
+def _choice(name: str, given: Any, settings: Settings) -> StructuredOutput:
     if not isinstance(given, list):
         raise PayloadError.of(name, given, "a list of non-empty strings")
     if not given:
         raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
-    return Guide(choice=Texts().read(name, given), field=name)
+    return StructuredOutput(choice=Texts().read(name, given), field=name)
 
 
-def _whitespace(name: str, given: Any, settings: Settings) -> Guide | None:
+def _whitespace(name: str, given: Any, settings: Settings) -> StructuredOutput | None:
     raise UnsupportedError(f"{name}: not supported", name)
 
 
@@ -128,7 +128,7 @@ def _text(name: str, given: Any) -> str:
     return text
 
 
-Read = Callable[[str, Any, Settings], Guide]
+Read = Callable[[str, Any, Settings], StructuredOutput]
 
 KINDS: dict[str, Read] = {
     "json": json_guide,
@@ -139,7 +139,7 @@ KINDS: dict[str, Read] = {
 }
 """The members of `structured_outputs`."""
 
-FIELDS: dict[str, Callable[[str, Any, Settings], Guide | None]] = {
+FIELDS: dict[str, Callable[[str, Any, Settings], StructuredOutput | None]] = {
     "response_format": _response_format,
     "structured_outputs": _structured,
     "guided_json": json_guide,

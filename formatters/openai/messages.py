@@ -15,10 +15,10 @@ import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..common.fields import Object, Text, meet_unknown
+from ..common.fields import Object, Text, handle_unknown_field
 from ..common.images import is_image_part, read_image_part
 
-__all__ = ["MOST", "PARTS", "check_number", "read_messages"]
+__all__ = ["MAX_MESSAGES", "PARTS", "check_number", "read_messages"]
 
 Message = dict[str, Any]
 
@@ -45,7 +45,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """By role, the fields that are known."""
 
-MOST = 1 << 14
+MAX_MESSAGES = 1 << 14
 """Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
 
 PART_FIELDS = ("type", "text", "refusal", "image_url", "detail", "uuid", "cache_control")
@@ -69,7 +69,7 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
         role = Text(tuple(KNOWN)).read(f"{place}.role", message.get("role"))
         for name, value in message.items():
             if value is not None and name not in KNOWN[role]:
-                meet_unknown(name, KNOWN[role], settings, "messages[].")
+                handle_unknown_field(name, KNOWN[role], settings, "messages[].")
         if role == "assistant" and message.get("function_call") is not None:
             last_function_call = f"call_function_{index}"
         messages.append(_read(message, role, place, last_function_call, settings))
@@ -77,17 +77,18 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
 
 
 def check_number(given: Any) -> None:
-    """Raises ParameterError for more than MOST messages, parts and calls: templates go through them one by one."""
+    """Raises ParameterError for more than MAX_MESSAGES messages, parts and calls: templates go through them one by
+    one."""
     if not isinstance(given, list):
         return
     count = len(given)
-    if count <= MOST:
+    if count <= MAX_MESSAGES:
         for one in given:
             if isinstance(one, dict):
                 count += sum(len(one[name]) for name in ("content", "tool_calls") if isinstance(one.get(name), list))
-    if count > MOST:
+    if count > MAX_MESSAGES:
         raise ParameterError(
-            f"messages: expected at most {MOST}, parts and tool calls included, got {count}", "messages"
+            f"messages: expected at most {MAX_MESSAGES}, parts and tool calls included, got {count}", "messages"
         )
 
 
@@ -172,7 +173,7 @@ def _part(given: Any, role: str, place: str, settings: Settings) -> Message:
         raise _unsupported(f"{place}.type", kind, " or ".join(map(repr, PARTS[role])) + f" from the role {role!r}")
     for name, value in part.items():
         if value is not None and name not in PART_FIELDS:
-            meet_unknown(name, PART_FIELDS, settings, "messages[].content[].")
+            handle_unknown_field(name, PART_FIELDS, settings, "messages[].content[].")
     if kind != "image_url":
         return {"type": "text", "text": Text().read(f"{place}.{kind}", part.get(kind))}
     return read_image_part(part, place)

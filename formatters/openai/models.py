@@ -8,7 +8,7 @@ import msgspec
 
 from ...model.engine import EngineInfo
 from ...model.options import Settings
-from ..base import Answer, Request, encode
+from ..base import Request, Response, encode
 
 __all__ = ["ModelList", "models"]
 
@@ -31,6 +31,6 @@ class ModelList(msgspec.Struct, frozen=True):
     object: str = "list"
 
 
-def models(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+def models(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The one model that an endpoint serves."""
-    return Answer(encode(ModelList((Model(settings.model_name),))))
+    return Response(encode(ModelList((Model(settings.model_name),))))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ...model.options import Settings
-from ..base import JSON, SSE, Described, JsonSchema
+from ..base import JSON, SSE, JsonSchema, OpenApi
 from ..common.fields import LARGEST_ID, TEXTS, TEXTS_LENGTH, Parameter
 from ..common.images import DETAILS
 from ..common.schemas import FILLED, STRING, array, fields_schema, nullable, objects, one_of
@@ -20,7 +20,7 @@ from .chat import DOCUMENTS
 from .completions import CHOICES
 from .embeddings import INPUTS, EmbeddingUsage, Entry
 from .embeddings import TABLE as EMBEDDING_TABLE
-from .messages import MOST, PARTS
+from .messages import MAX_MESSAGES, PARTS
 from .models import ModelList
 from .parameters import CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
 from .tools import TOOLS
@@ -116,7 +116,7 @@ def messages_schema(roles: Iterable[str] = tuple(PARTS), part: JsonSchema | None
         }.get(role, (["content"], {}))
         fields: dict[str, JsonSchema] = {"role": {"const": role}, "content": content, "name": STRING, **more}
         listed.append(objects(["role", *required], **fields))
-    return array(one_of(*listed), 1, MOST)
+    return array(one_of(*listed), 1, MAX_MESSAGES)
 
 
 def chat_schema(
@@ -157,13 +157,13 @@ class Embedded(msgspec.Struct, frozen=True):
 
 ERRORS = {JSON: (ErrorBody,)}
 
-CHAT = Described(
+CHAT = OpenApi(
     "A chat completion, whole or as a stream", chat_schema, {JSON: (ChatBody,), SSE: (ChatChunk, ErrorBody)}, ERRORS
 )
-TEXT = Described(
+TEXT = OpenApi(
     "Text completions, whole or as a stream", text_schema, {JSON: (TextBody,), SSE: (TextChunk, ErrorBody)}, ERRORS
 )
-EMBEDDINGS = Described(
+EMBEDDINGS = OpenApi(
     "Vectors of texts", embedding_schema, {JSON: (Embedded,)}, ERRORS, serves=lambda settings: settings.embeds
 )
-MODELS = Described("The models that are served", answers={JSON: (ModelList,)}, errors=ERRORS)
+MODELS = OpenApi("The models that are served", answers={JSON: (ModelList,)}, errors=ERRORS)

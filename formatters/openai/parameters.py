@@ -31,7 +31,7 @@ from ..common.fields import (
     Text,
     Texts,
     Tree,
-    meet_unknown,
+    handle_unknown_field,
 )
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
@@ -198,7 +198,7 @@ GUIDE_FORMS = (
 
 CHAT_ROWS = {row.name: row for row in CHAT_TABLE}
 TEXT_ROWS = {row.name: row for row in TEXT_TABLE}
-SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {"logprobs", "prompt_logprobs", "max_tokens", "guide"}
+SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {"logprobs", "prompt_logprobs", "max_tokens", "structured_output"}
 
 
 def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str
         row = rows.get(name)
         if row is None:
             if name not in forms and name not in GUIDE_FORMS:
-                meet_unknown(name, (*rows, *forms, *GUIDE_FORMS), settings)
+                handle_unknown_field(name, (*rows, *forms, *GUIDE_FORMS), settings)
             continue
         value = row.kind.read(name, given)
         if row.same:
@@ -246,7 +246,7 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool,
             continue
         shown = f"stream_options.{name[:64]}"
         if name not in STREAM_OPTIONS:
-            meet_unknown(name, STREAM_OPTIONS, settings, "stream_options.")
+            handle_unknown_field(name, STREAM_OPTIONS, settings, "stream_options.")
         elif not isinstance(given, bool):
             raise PayloadError.of(shown, given, "true or false")
         elif STREAM_OPTIONS[name] not in (None, given):

@@ -19,10 +19,10 @@ import msgspec
 
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
-from ..base import JSON, Answer, encode, event_record
+from ..base import JSON, Response, encode, event_record
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIReply", "StreamFrame", "Tell", "answer_of"]
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "StreamFrame", "Tell", "answer_of"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -49,17 +49,17 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
-Tell = Callable[[LmiError], Answer]
+Tell = Callable[[LmiError], Response]
 """The answer that tells of an error where nothing has been sent yet."""
 
 
-def answer_of(error: LmiError) -> Answer:
+def answer_of(error: LmiError) -> Response:
     """OpenAI's: the error as JSON, with its status."""
-    return Answer(encode(error_body(error)), error.status, failure=error)
+    return Response(encode(error_body(error)), error.status, failure=error)
 
 
 @dataclass(slots=True)
-class OpenAIReply:
+class OpenAIEncoder:
     """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
 
     identity: Identity

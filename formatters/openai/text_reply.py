@@ -21,13 +21,13 @@ from .bodies import (
     Usage,
 )
 from .logprobs import ShownTokens, TextColumns, prompt_logprobs
-from .reply import DONE, Identity, OpenAIReply, StreamFrame
+from .reply import DONE, Identity, OpenAIEncoder, StreamFrame
 
-__all__ = ["StreamText", "TextShape", "WholeText", "text_reply"]
+__all__ = ["StreamText", "TextOptions", "WholeText", "text_encoder"]
 
 
 @dataclass(frozen=True, slots=True)
-class TextShape:
+class TextOptions:
     """What a request wants to see in its answer."""
 
     prompts: tuple[str | tuple[int, ...], ...]
@@ -42,7 +42,7 @@ class TextShape:
     """Whether a stream ends with the usage."""
 
 
-def text_reply(model: str, shape: TextShape, *, streams: bool) -> OpenAIReply:
+def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEncoder:
     """The reply for a request of this shape."""
     identity = Identity.new("cmpl-", model)
     if streams:
@@ -62,10 +62,10 @@ class _Choice:
 
 
 @dataclass(slots=True)
-class _TextReply(OpenAIReply):
+class _TextReply(OpenAIEncoder):
     """What both kinds share."""
 
-    shape: TextShape = TextShape(())
+    shape: TextOptions = TextOptions(())
     choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
 
     def _prompt(self, state: _Choice, choice: int) -> tuple[str, TextLogprobs | None]:
@@ -96,7 +96,7 @@ class _TextReply(OpenAIReply):
         raise NotImplementedError
 
 
-def _cut(prefill: tuple[Token, ...], shape: TextShape) -> tuple[Token, ...]:
+def _cut(prefill: tuple[Token, ...], shape: TextOptions) -> tuple[Token, ...]:
     """The prompt's tokens with as many likely ones as `logprobs` asks for: prompt_logprobs may ask for more."""
     wanted = shape.logprobs or 0
     return tuple(msgspec.structs.replace(token, top=token.top[:wanted]) for token in prefill)

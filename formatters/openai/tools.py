@@ -14,7 +14,7 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import Payload
-from ..common.fields import Object, Text, Tree, meet_unknown
+from ..common.fields import Object, Text, Tree, handle_unknown_field
 
 __all__ = ["TOOLS", "Tools", "read_tools"]
 
@@ -98,7 +98,7 @@ def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
         raise refused.of(f"{place}.type", kind, "'function'")
     for name in tool:
         if name not in TOOL_FIELDS:
-            meet_unknown(name, TOOL_FIELDS, settings, "tools[].")
+            handle_unknown_field(name, TOOL_FIELDS, settings, "tools[].")
     return _function_tool(tool.get("function"), f"{place}.function", settings)
 
 
@@ -116,5 +116,5 @@ def _function_tool(given: Any, place: str, settings: Settings) -> dict[str, Any]
         raise PayloadError.of(f"{place}.strict", function["strict"], "true or false")
     for key in function:
         if key not in FUNCTION_FIELDS:
-            meet_unknown(key, FUNCTION_FIELDS, settings, "tools[].function.")
+            handle_unknown_field(key, FUNCTION_FIELDS, settings, "tools[].function.")
     return {"type": "function", "function": read}

@@ -20,19 +20,19 @@ import secrets
 from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import Answer, Call, Payload, Request, Route, encode
-from ..lmi import framing_of, inputs_of, parameters_of, refuse_what_is_to_come, stream_of
+from ..base import ParsedRequest, Payload, Request, Response, Route, encode
+from ..lmi import framing_of, inputs_of, parameters_of, refuse_unsupported, stream_of
 from ..lmi.reply import EVENTS, Framing
 from .bodies import error_body
 from .info import info_page
 from .openapi import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
 from .parameters import BEST_OF, read_parameters
-from .reply import Shape, StreamReply, WholeReply
+from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
-__all__ = ["DESCRIBED", "MARK", "NAME", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "tgi"
-MARK: str = "inputs"
+BODY_FIELD: str = "inputs"
 
 WHOLE_PATH = "/generate"
 STREAM_PATH = "/generate_stream"
@@ -45,7 +45,7 @@ ROUTES: tuple[Route, ...] = (
     Route(COMPAT_PATH, described=TGI_COMPAT),
     Route("/info", ("GET",), page=info_page, described=TGI_INFO),
 )
-DESCRIBED = (TGI,)
+OPENAPI = (TGI,)
 
 SEED_BITS = 53
 """Of a seed that is drawn: what every JSON reader holds."""
@@ -56,9 +56,9 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     return settings.tgi_compat and not settings.embeds and "inputs" in payload
 
 
-def parse(payload: Payload, request: Request, settings: Settings) -> Call:
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
-    refuse_what_is_to_come(payload, request)
+    refuse_unsupported(payload, request)
     inputs = inputs_of(payload)
     framing = _framing(payload, request, settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
@@ -78,7 +78,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
     shows_tokens = framing is not None or details
     # Only where the answer shows them or the best one is to be found, for they cost speed.
     logprobs = parameters.top_n_tokens if shows_tokens else 0 if sampling["n"] > 1 else None
-    shape = Shape(
+    shape = ResponseOptions(
         inputs=inputs,
         details=details,
         return_full_text=parameters.return_full_text,
@@ -104,13 +104,15 @@ def parse(payload: Payload, request: Request, settings: Settings) -> Call:
         overflow="refuse",
         prompt_field="inputs",
     )
-    return Call((generation,), WholeReply(shape) if framing is None else StreamReply(shape, framing=framing))
+    return ParsedRequest(
+        (generation,), WholeEncoder(shape) if framing is None else StreamEncoder(shape, framing=framing)
+    )
 
 
-def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     status, body = error_body(error)
-    return Answer(encode(body), status, failure=error)
+    return Response(encode(body), status, failure=error)
 
 
 def _framing(payload: Payload, request: Request, settings: Settings) -> Framing | None:

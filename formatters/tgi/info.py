@@ -6,7 +6,7 @@ import msgspec
 
 from ...model.engine import EngineInfo
 from ...model.options import Settings
-from ..base import Answer, Request, encode
+from ..base import Request, Response, encode
 from ..common.fields import TEXTS
 from .parameters import MAX_BEST_OF
 
@@ -34,9 +34,9 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     docker_label: str | None = None
 
 
-def info_page(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+def info_page(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The model, its limits, and the engine in the router's place."""
-    return Answer(
+    return Response(
         encode(
             Info(
                 model_id=settings.model_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...model.options import Settings
-from ..base import JSON, JSON_LINES, SSE, Described, JsonSchema
+from ..base import JSON, JSON_LINES, SSE, JsonSchema, OpenApi
 from ..common.schemas import FILLED
 from ..lmi.bodies import UnreadableBody
 from ..lmi.openapi import inputs_schema
@@ -27,7 +27,7 @@ TGI_ERRORS = {JSON: (ErrorBody,)}
 TGI_LINES = (StreamLine, ErrorBody)
 WHOLE = list[WholeBody]
 
-TGI = Described(
+TGI = OpenApi(
     "Generated text in TGI's form, whole or as a stream",
     _tgi_request,
     {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
@@ -35,12 +35,12 @@ TGI = Described(
     {JSON: (ErrorBody, UnreadableBody)},
     serves=lambda settings: settings.tgi_compat and not settings.embeds,
 )
-TGI_WHOLE = Described("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
-TGI_STREAM = Described("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)
-TGI_COMPAT = Described(
+TGI_WHOLE = OpenApi("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
+TGI_STREAM = OpenApi("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)
+TGI_COMPAT = OpenApi(
     "Generated text as TGI's / gives it, whole or as a stream",
     _tgi_request,
     {JSON: (WHOLE,), SSE: TGI_LINES},
     TGI_ERRORS,
 )
-TGI_INFO = Described("The model and its limits", answers={JSON: (Info,)}, errors=TGI_ERRORS)
+TGI_INFO = OpenApi("The model and its limits", answers={JSON: (Info,)}, errors=TGI_ERRORS)

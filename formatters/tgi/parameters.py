@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ParameterError
-from ...model.generation import Guide, Sampling
+from ...model.generation import Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema
 from ..common.fields import Boolean, Integer, Number, Object, Parameter, Text, Texts, read_rows
@@ -41,15 +41,15 @@ class Grammar:
             "required": ["type", "value"],
         }
 
-    def read(self, name: str, given: Any) -> Guide:
+    def read(self, name: str, given: Any) -> StructuredOutput:
         grammar = Object().read(name, given)
         kind = Text(GRAMMARS).read(f"{name}.type", grammar.get("type"))
         shown, value = f"{name}.value", grammar.get("value")
         if kind == "regex":
-            return Guide(regex=regex_guide(shown, value).regex, field=name)
+            return StructuredOutput(regex=regex_guide(shown, value).regex, field=name)
         if kind == "json_schema":
             shown, value = f"{shown}.schema", Object().read(shown, value).get("schema")
-        return Guide(json_schema=json_guide(shown, value).json_schema, field=name)
+        return StructuredOutput(json_schema=json_guide(shown, value).json_schema, field=name)
 
 
 ROWS = {row.name: row for row in TABLE} | {
@@ -71,7 +71,7 @@ ROWS = {row.name: row for row in TABLE} | {
         Parameter("top_n_tokens", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
         # LMI's name of it.
         Parameter("logprobs", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
-        Parameter("grammar", Grammar(), None, "guide"),
+        Parameter("grammar", Grammar(), None, "structured_output"),
     )
 }
 

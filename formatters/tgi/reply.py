@@ -37,7 +37,7 @@ from .bodies import (
     top_tokens,
 )
 
-__all__ = ["Shape", "StreamReply", "WholeReply"]
+__all__ = ["ResponseOptions", "StreamEncoder", "WholeEncoder"]
 
 FINISH_REASONS: dict[FinishReason, str] = {**LMI_REASONS, "content_filter": "stop_sequence"}
 """TGI's clients refuse a word that they do not know; its own for an end that was not the model's is stop_sequence."""
@@ -47,7 +47,7 @@ CLOSING_TOKEN = TokenObject(-1, "", 0.0, special=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ResponseOptions:
     """What a request wants to see in its answer."""
 
     inputs: str
@@ -69,7 +69,7 @@ class Shape:
 class _Reply:
     """What both kinds share."""
 
-    shape: Shape
+    shape: ResponseOptions
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -116,7 +116,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeReply(_Reply):
+class WholeEncoder(_Reply):
     """One JSON body, once the last sequence has ended: the best of them, and in its details the others."""
 
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
@@ -191,7 +191,7 @@ class WholeReply(_Reply):
 
 
 @dataclass(slots=True)
-class StreamReply(_Reply):
+class StreamEncoder(_Reply):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = EVENTS

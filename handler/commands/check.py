@@ -129,7 +129,7 @@ def _of_vllm(settings: Settings) -> list[str]:
 
     arguments = engine_arguments(settings)
     lines = [f"vLLM {__version__}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
-    ignored = sorted(set(settings.bare) - arguments.keys())
+    ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")
     return lines

@@ -44,15 +44,15 @@ def serve(arguments: argparse.Namespace) -> None:
     from ...model import startup
     from ...model.heap import freeze
     from ...model.options import load_settings
-    from ...model.process.client import RemoteEngine
+    from ...model.process.client import EngineClient
     from ..preflight import has_code, require_directory, require_port
-    from ..server.shutdown import Ending
+    from ..server.shutdown import Shutdown
 
     require_directory(arguments.model_dir)
     require_port(arguments.host, arguments.port)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
-    engine = RemoteEngine(settings)
-    ending = Ending(engine)
+    engine = EngineClient(settings)
+    ending = Shutdown(engine)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
     with closing(engine):
         if not has_code(settings):

@@ -17,13 +17,13 @@ import struct
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
-from ...formatters import Answer, Request
+from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
 from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
 
-__all__ = ["TRACKING_ID", "Courier"]
+__all__ = ["TRACKING_ID", "AsyncBatcher"]
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class _Sender:
         return outputs
 
 
-class Courier:
+class AsyncBatcher:
     """Opens requests on the running event loop and yields messages for Java's socket."""
 
     def __init__(self, service: Service) -> None:
@@ -118,7 +118,7 @@ class Courier:
             failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
             yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
-        if isinstance(opened, Answer):
+        if isinstance(opened, Response):
             yield b"".join(sender.output(frame_of_answer(opened)))
             return
         sender.exchange = opened

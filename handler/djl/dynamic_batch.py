@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...formatters import Answer, Request, refusal
+from ...formatters import Request, Response, refusal
 from ...model.errors import UnsupportedError
 from ...model.options import Settings
 from ..exchange import Exchange
@@ -53,7 +53,7 @@ class PlainBatch:
         news = _News()
         self._service.metrics.batch([request])
         opened = self._service.open(request, news.tell)
-        if isinstance(opened, Answer):
+        if isinstance(opened, Response):
             return _whole_of_answer(opened)
         news.wait(lambda: bool(opened.records) or opened.finished)
         if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
@@ -70,7 +70,7 @@ class PlainBatch:
         news.wait(lambda: all(exchange.finished for exchange in running))
         return [
             _whole_of_answer(entry)
-            if isinstance(entry, Answer)
+            if isinstance(entry, Response)
             else _within(_whole_of_exchange(entry), request, self._service.settings)
             for request, entry in zip(requests, opened, strict=True)
         ]
@@ -112,7 +112,7 @@ def _within(whole: Whole, request: Request, settings: Settings) -> Whole:
     return _whole_of_answer(refusal(UnsupportedError(told), request, settings))
 
 
-def _whole_of_answer(answer: Answer) -> Whole:
+def _whole_of_answer(answer: Response) -> Whole:
     return Whole(answer.body, answer.status, headers_of(answer))
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from ...formatters import Answer
+from ...formatters import Response
 from ...formatters.base import JSON
 from ...model.errors import LmiError
 from ..exchange import Exchange
@@ -113,7 +113,7 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frame_of_answer(answer: Answer) -> Frame:
+def frame_of_answer(answer: Response) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
     if answer.failure is None or answer.status < 400:
         return Frame(answer.body, True, headers_of(answer))

@@ -16,7 +16,7 @@ __all__ = ["end_with_parent"]
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 2.0
+EXIT_TIMEOUT_S = 2.0
 """Seconds that the worker has to end by itself, which tidies up."""
 
 
@@ -37,5 +37,5 @@ def _end_after(parent: int) -> None:
         ended.register(descriptor, select.POLLIN)
         ended.poll()
     log.warning("the host is gone")
-    time.sleep(PATIENCE)
+    time.sleep(EXIT_TIMEOUT_S)
     os._exit(1)

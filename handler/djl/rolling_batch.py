@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ...formatters import Answer, Request
+from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
@@ -26,11 +26,11 @@ __all__ = ["RollingBatch"]
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.005
+POLL_TIMEOUT_S = 0.005
 """Seconds that a call waits for news when there is nothing to hand over."""
-PACE = 3
+PACE_FACTOR = 3
 """With merged records, how many times as long as Java was away it is made to wait."""
-LONGEST_PACE = 0.010
+MAX_PACE_S = 0.010
 """Seconds that it waits at most: new requests can join when the call has returned."""
 
 
@@ -62,7 +62,7 @@ class _Open:
 class RollingBatch:
     """The requests that Java holds open, in its order."""
 
-    def __init__(self, service: Service, patience: float = PATIENCE) -> None:
+    def __init__(self, service: Service, patience: float = POLL_TIMEOUT_S) -> None:
         self._service = service
         self._patience = patience
         self._merge = service.settings.merge_records
@@ -102,7 +102,7 @@ class RollingBatch:
         """
         if any(entry.begun for entry in self._open):
             with self._news:
-                waiting = min(PACE * away, LONGEST_PACE)
+                waiting = min(PACE_FACTOR * away, MAX_PACE_S)
                 self._news.wait_for(lambda: any(entry.first_is_ready for entry in self._open), waiting)
 
     def _begin(self, request: Request) -> _Open:
@@ -111,7 +111,7 @@ class RollingBatch:
         except Exception as error:
             log.exception("request %s: it could not be opened", request.request_id)
             return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be opened: {error}")))
-        return _Open(frame=frame_of_answer(opened)) if isinstance(opened, Answer) else _Open(opened)
+        return _Open(frame=frame_of_answer(opened)) if isinstance(opened, Response) else _Open(opened)
 
     def _forget(self, running: int) -> None:
         """Aborts what runs. `running` requests that Java still believes in are answered with an error."""

@@ -2,7 +2,7 @@
 Output.
 
     handle(Input) --empty--------------> start the engine
-                  --in an event loop---> Courier.messages
+                  --in an event loop---> AsyncBatcher.messages
                   --dynamic batches----> PlainBatch.answer, PlainBatch.answers
                   --otherwise----------> RollingBatch.step
 
@@ -28,7 +28,7 @@ from ...model.log_filters import configure
 from ...model.options import settings_of
 from ..headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from ..service import Service
-from .async_mode import TRACKING_ID, Courier
+from .async_mode import TRACKING_ID, AsyncBatcher
 from .dynamic_batch import Chunks, PlainBatch, Whole
 from .frames import Frame
 from .host_watch import end_with_parent
@@ -48,7 +48,7 @@ class Worker:
     def __init__(self) -> None:
         self._service: Service | None = None
         self._rolling: RollingBatch | None = None
-        self._async: Courier | None = None
+        self._async: AsyncBatcher | None = None
 
     @property
     def running(self) -> int:
@@ -79,14 +79,14 @@ class Worker:
             return output_of_answer(batch.answer(request_of(inputs)))
         return output_of_answers(batch.answers(requests_of_dynamic_batch(inputs)))
 
-    async def _handle_async(self, inputs: Input) -> AsyncIterator[Carried] | Output | None:
+    async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
         if inputs.is_empty():
             # The host's own tasks on this loop go on meanwhile.
             return await asyncio.to_thread(self._start, inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
         if self._async is None:
-            self._async = Courier(self._service)
+            self._async = AsyncBatcher(self._service)
         return _outputs(self._async, request_of(inputs), str(inputs.get_property(TRACKING_ID)))
 
     def _start(self, inputs: Input) -> Output | None:
@@ -198,10 +198,10 @@ def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) 
     )
 
 
-class Carried:
+class RawOutput:
     """A message of the courier's, with what djl_python's async engine asks of an Output."""
 
-    def __init__(self, message: bytes, courier: Courier) -> None:
+    def __init__(self, message: bytes, courier: AsyncBatcher) -> None:
         self._message = message
         self._courier = courier
 
@@ -214,10 +214,10 @@ class Carried:
         self._courier.sent()
 
 
-async def _outputs(courier: Courier, request: Request, tracking_id: str) -> AsyncIterator[Carried]:
+async def _outputs(courier: AsyncBatcher, request: Request, tracking_id: str) -> AsyncIterator[RawOutput]:
     """What djl_python is to send, about this request and others."""
     async for message in courier.messages(request, tracking_id):
-        yield Carried(message, courier)
+        yield RawOutput(message, courier)
 
 
 def output_of_batch(frames: list[Frame]) -> Output:

@@ -35,11 +35,12 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
+from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import FORMATS, Answer, Format, Request, Route, openai, refusal, route_of
+from ...formatters import DIALECTS, Dialect, Request, Response, Route, openai, refusal, route_of
 from ...formatters.base import Page
 from ...model.errors import LmiError, OverloadedError, TooLargeError, UnauthorizedError, UnavailableError
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
@@ -54,7 +55,7 @@ __all__ = ["application"]
 log = logging.getLogger(__name__)
 
 
-class StreamResponse(Response):
+class StreamResponse(HttpResponse):
     """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
 
     With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
@@ -127,30 +128,30 @@ class LocalServer:
         """Ties the service to the event loop that the server runs on."""
         self._streams = AsyncService(self._service)
         limit = self._service.settings.limits.request_timeout
-        self._reading, self._sending = Connections(limit), Connections(limit + GRACE)
-        self._dropping = Connections(min(limit, DROPPING))
+        self._reading, self._sending = Connections(limit), Connections(limit + ERROR_GRACE_S)
+        self._dropping = Connections(min(limit, DISCARD_TIMEOUT_S))
         yield
 
-    async def ping(self, _request: HttpRequest) -> Response:
+    async def ping(self, _request: HttpRequest) -> HttpResponse:
         """SageMaker's health check."""
         if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"status": "Unhealthy"}, 503, LATER)
 
-    async def health(self, _request: HttpRequest) -> Response:
+    async def health(self, _request: HttpRequest) -> HttpResponse:
         """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""
         if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
 
-    async def metrics(self, http: HttpRequest) -> Response:
+    async def metrics(self, http: HttpRequest) -> HttpResponse:
         """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
         if not self._admitted(http):
-            return Response(UNAUTHORIZED.message, 401, media_type="text/plain")
+            return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
-        return Response(text, headers={"content-type": content_type})
+        return HttpResponse(text, headers={"content-type": content_type})
 
-    async def openapi(self, http: HttpRequest) -> Response:
+    async def openapi(self, http: HttpRequest) -> HttpResponse:
         """What the routes take and give (OpenAPI 3.1)."""
         if not self._admitted(http):
             return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
@@ -162,14 +163,14 @@ class LocalServer:
             )
         return JSONResponse(self._document)
 
-    async def serve(self, http: HttpRequest) -> Response:
+    async def serve(self, http: HttpRequest) -> HttpResponse:
         """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
         request_id = request_id_of(http.headers.get(REQUEST_ID_HEADER))
         response = await self._respond(http, request_id)
         response.headers[REQUEST_ID_HEADER] = request_id
         return response
 
-    async def _respond(self, http: HttpRequest, request_id: str) -> Response:
+    async def _respond(self, http: HttpRequest, request_id: str) -> HttpResponse:
         request = Request(
             body=b"",
             headers=dict(http.headers),
@@ -192,7 +193,7 @@ class LocalServer:
                 refused, whole = refused or error, False
             except ClientDisconnect:
                 # Nobody reads it.
-                return Response(status_code=400)
+                return HttpResponse(status_code=400)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
         if refused is not None:
@@ -203,15 +204,15 @@ class LocalServer:
             return EarlyAnswer(_answer(answer), most, self._dropping)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
-            return Response("Not Found", 404, media_type="text/plain")
+            return HttpResponse("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
             return _answer(await self._page(found[0], page, request))
         opened = self._streams.open(request)
-        if isinstance(opened, Answer):
+        if isinstance(opened, Response):
             return _answer(opened)
         return StreamResponse(opened, self._sending, merge=self._service.settings.merge_records)
 
-    def _refusal(self, http: HttpRequest, request: Request, found: tuple[Format, Route] | None) -> LmiError | None:
+    def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
         """Why the request is not served, as far as that is known without its body."""
         if not self._admitted(http):
             return UNAUTHORIZED
@@ -223,10 +224,10 @@ class LocalServer:
         opens = request.path == INVOCATIONS if found is None else not found[1].page
         return self._service.refusal(request) if opens else None
 
-    async def _page(self, dialect: Format, page: Page, request: Request) -> Answer:
+    async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
         """An answer without the engine; one of the user's own dialects gives it apart."""
         settings, info = self._service.settings, self._service.info
-        if dialect in FORMATS:
+        if dialect in DIALECTS:
             return page(request, settings, info)
         try:
             return await self._service.apart(lambda: page(request, settings, info))
@@ -243,9 +244,9 @@ class LocalServer:
 
 
 INVOCATIONS = "/invocations"
-GRACE = 5.0
+ERROR_GRACE_S = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
-DROPPING = 30.0
+DISCARD_TIMEOUT_S = 30.0
 """Seconds in which the rest of a body may still come that nobody reads."""
 CLOSE = {"Connection": "close"}
 LATER = {"Retry-After": str(UnavailableError.retry_after)}
@@ -264,16 +265,16 @@ def _path(path: str) -> str:
 UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
 
 
-def _answer(answer: Answer) -> Response:
+def _answer(answer: Response) -> HttpResponse:
     headers = headers_of(answer)
-    return Response(answer.body, answer.status, headers, headers.pop("Content-Type"))
+    return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
 
 
 def application(service: Service, key: str | None = None) -> Starlette:
     """The ASGI application for a service that has been started; with `key`, for those who have it."""
     server = LocalServer(service, key)
     methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
-    for known in (*service.dialects, *FORMATS):
+    for known in (*service.dialects, *DIALECTS):
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
     routes = [

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
+from starlette.responses import Response as HttpResponse
 from starlette.types import Receive, Scope, Send
 
 from ...model.errors import OverloadedError, TooLargeError
@@ -104,14 +104,14 @@ async def read_body(http: HttpRequest, most: int, bodies: Bodies) -> bytes:
         bodies.take(-counted)
 
 
-class EarlyAnswer(Response):
+class EarlyAnswer(HttpResponse):
     """An answer to a request whose body has not been read to its end. It is sent at once, then the connection ends.
 
     Of the body so many bytes are dropped before that: most clients read no answer before they have sent everything, and
     closing a connection with unread bytes would take the answer with it.
     """
 
-    def __init__(self, answer: Response, most: int, dropping: Connections) -> None:
+    def __init__(self, answer: HttpResponse, most: int, dropping: Connections) -> None:
         self._answer = answer
         self._most = most
         self._dropping = dropping

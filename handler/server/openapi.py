@@ -20,8 +20,8 @@ import msgspec
 from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
-from ...formatters import FORMATS, Format, Route
-from ...formatters.base import JSON, Described, JsonSchema
+from ...formatters import DIALECTS, Dialect, Route
+from ...formatters.base import JSON, JsonSchema, OpenApi
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.openai.bodies import ErrorBody
 from ...model.options import Settings
@@ -30,7 +30,7 @@ __all__ = ["HOST", "document"]
 
 log = logging.getLogger(__name__)
 
-OPENAPI = "3.1.0"
+OPENAPI_VERSION = "3.1.0"
 COMPONENTS = "#/components/schemas/"
 TEXT = "text/plain"
 BY_BODY = ("/invocations", "/predictions/{name}")
@@ -44,28 +44,28 @@ UNHEALTHY: JsonSchema = {
     "required": ["error", "error_type"],
 }
 
-HOST: Mapping[str, Described] = {
-    "/ping": Described("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
-    "/health": Described(
+HOST: Mapping[str, OpenApi] = {
+    "/ping": OpenApi("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
+    "/health": OpenApi(
         "Whether the engine is healthy, as TGI says it", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
     ),
-    "/metrics": Described(
+    "/metrics": OpenApi(
         "Prometheus' metrics",
         answers={TEXT: (STRING,), "application/openmetrics-text": (STRING,)},
         errors={TEXT: (STRING,)},
     ),
-    "/openapi.json": Described("This document", answers={JSON: ({"type": "object"},)}, errors={JSON: (ErrorBody,)}),
+    "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={JSON: (ErrorBody,)}),
 }
 """The host's own routes, by path. One that is not in it is told of by the first line of its function's docstring."""
 OPEN = ("/ping", "/health")
 """Those that need no key."""
 
-GUESSED = Described("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
+GUESSED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
 """A dialect's that says nothing."""
 
 
 def document(
-    routes: Iterable[BaseRoute], own: Sequence[Format], settings: Settings, *, key: bool = False
+    routes: Iterable[BaseRoute], own: Sequence[Dialect], settings: Settings, *, key: bool = False
 ) -> dict[str, Any]:
     """The document of a server with these routes. `own`: the user's dialects; `key`: whether an API key is needed."""
     schemas = _Schemas()
@@ -87,7 +87,7 @@ def document(
         }
         security["security"] = [{"bearer": []}, {"key": []}]
     about = {"title": f"lmi: {settings.model_name}", "version": _version()}
-    return {"openapi": OPENAPI, "info": about, "paths": paths, "components": components, **security}
+    return {"openapi": OPENAPI_VERSION, "info": about, "paths": paths, "components": components, **security}
 
 
 def _version() -> str:
@@ -97,17 +97,17 @@ def _version() -> str:
         return "0"
 
 
-Told = tuple[Described, Route | None]
+Told = tuple[OpenApi, Route | None]
 
 
-def _told(route: HttpRoute, method: str, own: Sequence[Format], settings: Settings) -> list[Told]:
+def _told(route: HttpRoute, method: str, own: Sequence[Dialect], settings: Settings) -> list[Told]:
     """What is said of a route, with the dialect's own route where it is one's; none of the host's own that say nothing.
 
     `option.dialect` goes before the path, but for pages.
     """
     if route.path in HOST:
         return [(HOST[route.path], None)]
-    dialects = (*own, *FORMATS)
+    dialects = (*own, *DIALECTS)
     path = BY_BODY[0] if route.path in BY_BODY else route.path
     own_routes = [
         (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
@@ -125,16 +125,16 @@ def _told(route: HttpRoute, method: str, own: Sequence[Format], settings: Settin
     return found
 
 
-def _described(dialect: Format) -> tuple[Described, ...]:
+def _described(dialect: Dialect) -> tuple[OpenApi, ...]:
     """What a dialect says of requests that are told to be its own by their bodies."""
-    given = getattr(dialect, "DESCRIBED", None)
-    if isinstance(given, tuple) and all(isinstance(one, Described) for one in given):
+    given = getattr(dialect, "OPENAPI", None)
+    if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given):
         return given
     return (GUESSED,)
 
 
 def _operation(
-    route: HttpRoute, method: str, own: Sequence[Format], settings: Settings, schemas: _Schemas
+    route: HttpRoute, method: str, own: Sequence[Dialect], settings: Settings, schemas: _Schemas
 ) -> dict[str, Any]:
     told = _told(route, method, own, settings)
     identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
@@ -154,7 +154,7 @@ def _operation(
     return operation
 
 
-def _request(described: Described, settings: Settings) -> JsonSchema:
+def _request(described: OpenApi, settings: Settings) -> JsonSchema:
     """The schema of a body; any object where code of the user's cannot tell."""
     assert described.request is not None
     try:

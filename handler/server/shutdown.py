@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ...model.engine import Engine
 
-__all__ = ["Ending"]
+__all__ = ["Shutdown"]
 
 
 class Server(Protocol):
@@ -31,7 +31,7 @@ class Server(Protocol):
     def run(self) -> None: ...
 
 
-class Ending:
+class Shutdown:
     """Takes this process' signals from its construction on. To be made on the main thread."""
 
     def __init__(self, engine: Engine) -> None:

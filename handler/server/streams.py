@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ...formatters import Answer, Request
+from ...formatters import Request, Response
 from ..exchange import Exchange
 from ..service import Service
 
@@ -75,11 +75,11 @@ class AsyncService:
         service.metrics.loops.append(lambda: self._loop)
         service.listen(self._flush)
 
-    def open(self, request: Request) -> Stream | Answer:
+    def open(self, request: Request) -> Stream | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits."""
         stream = Stream()
         opened = self.service.open(request, lambda _: self._fresh.append(stream))
-        if isinstance(opened, Answer):
+        if isinstance(opened, Response):
             return opened
         stream.exchange = opened
         # What was refused has its news already: nothing else would take it out while there is no engine.

@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
-from ...formatters import Answer, Request
+from ...formatters import Request, Response
 from ...model.errors import LmiError, RequestError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
-from .request_log import LONGEST, Journal
+from .request_log import MAX_BODY_CHARACTERS, RequestLog
 
 if TYPE_CHECKING:
     from ..exchange import Exchange
 
-__all__ = ["Histogram", "Meter", "Metrics", "Outcome"]
+__all__ = ["Histogram", "Metrics", "Outcome", "RequestStats"]
 
 Outcome = Literal["ok", "refused", "failed", "aborted"]
 """ok: answered. refused: the client's doing (RequestError). failed: ours. aborted: by the client, or by the host."""
@@ -61,7 +61,7 @@ class Histogram:
 class Metrics:
     """The numbers of one service since its start."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: RequestLog) -> None:
         self._journal = journal
         self.requests: Counter[tuple[str, int, Outcome]] = Counter()
         """By dialect, HTTP status and outcome; a stream that fails once it has begun has status 200."""
@@ -105,15 +105,15 @@ class Metrics:
         ended = self.ended
         return self.opened - ended
 
-    def open(self, request: Request) -> Meter:
+    def open(self, request: Request) -> RequestStats:
         """Begins a request."""
-        return Meter(self, request.body if self._journal.bodies else b"")
+        return RequestStats(self, request.body if self._journal.bodies else b"")
 
     def batch(self, requests: Sequence[Request]) -> None:
         """Takes note of what the host has put into one dynamic batch."""
         self._journal.batch(requests)
 
-    def refused(self, request: Request, answer: Answer) -> None:
+    def refused(self, request: Request, answer: Response) -> None:
         """Takes note of a request that was answered without being opened."""
         with self._lock:
             self._count(answer.dialect, answer.status, outcome_of(answer.failure), answer.failure)
@@ -133,7 +133,7 @@ class Metrics:
             self.before = now
             self.now = 0.0
 
-    def finish(self, meter: Meter, exchange: Exchange, *, aborted: bool) -> None:
+    def finish(self, meter: RequestStats, exchange: Exchange, *, aborted: bool) -> None:
         """Takes note of a request that has come to its end."""
         reply = exchange.call.reply
         outcome = "aborted" if aborted else outcome_of(reply.failure)
@@ -146,7 +146,7 @@ class Metrics:
             self._measure(meter, outcome)
         self._journal.ended(exchange, meter, outcome)
 
-    def _measure(self, meter: Meter, outcome: Outcome) -> None:
+    def _measure(self, meter: RequestStats, outcome: Outcome) -> None:
         self.prompt_tokens += meter.prompt_tokens
         self.cached_tokens += meter.cached_tokens
         self.generated_tokens += meter.generated_tokens
@@ -170,7 +170,7 @@ def outcome_of(failure: LmiError | None) -> Outcome:
     return "refused" if isinstance(failure, RequestError) else "failed"
 
 
-class Meter:
+class RequestStats:
     """What is noted of one request. Times are `time.monotonic`'s; 0 is never."""
 
     __slots__ = (
@@ -237,7 +237,7 @@ class Meter:
     def keep(self, records: list[bytes]) -> None:
         """Takes what is sent, for the log."""
         for record in records:
-            if self._kept > LONGEST:
+            if self._kept > MAX_BODY_CHARACTERS:
                 return
             self.answer.append(record)
             self._kept += len(record)

@@ -11,23 +11,23 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...formatters import Answer, Request
+from ...formatters import Request, Response
 from ...model.log import fault
 from ...model.log_filters import tidy
 
 if TYPE_CHECKING:
     from ..exchange import Exchange
-    from .metrics import Meter
+    from .metrics import RequestStats
 
-__all__ = ["LONGEST", "Journal"]
+__all__ = ["MAX_BODY_CHARACTERS", "RequestLog"]
 
 log = logging.getLogger(__name__)
 
-LONGEST = 2000
+MAX_BODY_CHARACTERS = 2000
 """Characters of a body that are logged."""
 
 
-class Journal:
+class RequestLog:
     """Writes the lines; `asked` is `option.log_requests`."""
 
     def __init__(self, asked: Literal["false", "summary", "true"]) -> None:
@@ -40,7 +40,7 @@ class Journal:
         if self._every:
             log.info("batch of %d: %s", len(requests), " ".join(request.request_id for request in requests))
 
-    def refused(self, request: Request, answer: Answer) -> None:
+    def refused(self, request: Request, answer: Response) -> None:
         """A request that was answered without being opened."""
         if answer.failure is not None:
             log.info("request %s refused: %s", request.request_id, fault(answer.failure))
@@ -50,7 +50,7 @@ class Journal:
             if self.bodies:
                 log.info("request %s: answer=%s", request.request_id, shown(answer.body))
 
-    def ended(self, exchange: Exchange, meter: Meter, outcome: str) -> None:
+    def ended(self, exchange: Exchange, meter: RequestStats, outcome: str) -> None:
         """A request that was opened."""
         reply = exchange.call.reply
         name = exchange.request_id
@@ -82,6 +82,6 @@ class Journal:
 
 def shown(body: bytes) -> str:
     """The beginning of a body on one line, as a JSON string."""
-    text = body[: LONGEST + 1].decode(errors="replace")
-    cut = text[:LONGEST] + "..." if len(body) > LONGEST else text
+    text = body[: MAX_BODY_CHARACTERS + 1].decode(errors="replace")
+    cut = text[:MAX_BODY_CHARACTERS] + "..." if len(body) > MAX_BODY_CHARACTERS else text
     return tidy(json.dumps(cut, ensure_ascii=True))

@@ -20,8 +20,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ...formatters import Call
-from ...formatters.base import Reply
+from ...formatters import ParsedRequest
+from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
 from ...model.events import Delta, Event, Failed, Finish, Token
 from ...model.generation import Conversation, Generation
@@ -30,7 +30,7 @@ from .loading import Function
 from .pool import Workers
 from .safe_reply import broken_off
 
-__all__ = ["ContentFilter", "FilteredReply"]
+__all__ = ["ContentFilter", "FilteredEncoder"]
 
 log = logging.getLogger(__name__)
 
@@ -76,15 +76,15 @@ class ContentFilter:
         if reason is not None:
             raise ContentFilterError(f"{field}: flagged by the content filter: {reason}", field)
 
-    def around(self, call: Call) -> tuple[Call, list[int]]:
+    def around(self, call: ParsedRequest) -> tuple[ParsedRequest, list[int]]:
         """The call with its answer judged, and where the generations are noted that nothing more is wanted of."""
         generations = tuple(
             # What is generated is judged while it is, and counted where it is cut off.
             msgspec.structs.replace(generation, stream=True, tokens=True)
             for generation in call.generations
         )
-        reply = FilteredReply(call.reply, self, {n: one.sampling.n for n, one in enumerate(generations)})
-        return Call(generations, reply), reply.cut
+        reply = FilteredEncoder(call.reply, self, {n: one.sampling.n for n, one in enumerate(generations)})
+        return ParsedRequest(generations, reply), reply.cut
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -129,10 +129,10 @@ class _Sequence:
     ended: bool = False
 
 
-class FilteredReply:
+class FilteredEncoder:
     """A Reply that passes on to another one, `inner`, what the filter accepts."""
 
-    def __init__(self, inner: Reply, judge: ContentFilter, sequences: dict[int, int]) -> None:
+    def __init__(self, inner: ResponseEncoder, judge: ContentFilter, sequences: dict[int, int]) -> None:
         self._inner = inner
         self._filter = judge
         self._wanted = sequences

@@ -1,6 +1,6 @@
-"""A user's own dialect: an object of the shape of formatters.base.Format, made safe to stand beside ours.
+"""A user's own dialect: an object of the shape of formatters.base.Dialect, made safe to stand beside ours.
 
-    module, class or object --dialect_of--> UserFormat: every call guarded, everything it gives checked
+    module, class or object --dialect_of--> UserDialect: every call guarded, everything it gives checked
 
 Its code may raise, or give what it may not: the request fails, with an error that names the function.
 """
@@ -8,6 +8,7 @@ Its code may raise, or give what it may not: the request fails, with an error th
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -15,8 +16,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ...formatters import FORMATS, Answer, Call, Format, Request, Route, lmi
-from ...formatters.base import Payload, Reply
+from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, lmi
+from ...formatters.base import Payload, ResponseEncoder
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, OptionError, UserCodeError
 from ...model.events import Event
@@ -24,12 +25,15 @@ from ...model.generation import Generation
 from ...model.options import Settings
 from .loading import Function, kind_of, shown
 from .pool import Workers
-from .safe_reply import GuardedReply, plain_end
+from .safe_reply import GuardedEncoder, plain_end
 
-__all__ = ["UserFormat", "dialect_of", "looks_like_dialect"]
+__all__ = ["UserDialect", "dialect_of", "looks_like_dialect"]
 
+log = logging.getLogger(__name__)
+
+FORMER_NAMES = {"MARK": "BODY_FIELD", "DESCRIBED": "OPENAPI"}
 FUNCTIONS = ("matches", "parse", "refuse")
-TEXTS = ("NAME", "MARK")
+TEXTS = ("NAME", "BODY_FIELD")
 SHAPE = (*TEXTS, "ROUTES", *FUNCTIONS)
 ARGUMENTS = 3
 """Of `matches` and `parse`; `refuse` takes one more."""
@@ -41,20 +45,29 @@ def looks_like_dialect(found: object) -> bool:
     return isinstance(found, ModuleType) or any(hasattr(found, name) for name in SHAPE)
 
 
-def dialect_of(found: object, label: str, workers: Workers, taken: tuple[Format, ...] = ()) -> UserFormat:
+def dialect_of(found: object, label: str, workers: Workers, taken: tuple[Dialect, ...] = ()) -> UserDialect:
     """`found`, or an instance of it if it is a class, as a dialect; raises OptionError, which names what is missing."""
     if isinstance(found, type):
         try:
             found = found()
         except BaseException as error:
             raise OptionError(f"{label}: {shown(error)}", "output_formatter") from error
+    _take_former_names(found)
     faults = _faults(found)
     if faults:
         raise OptionError(f"{label} is no dialect: {'; '.join(faults)}", "output_formatter")
-    shape = cast(Format, found)
-    if any(shape.NAME == other.NAME for other in (*taken, *FORMATS)):
+    shape = cast(Dialect, found)
+    if any(shape.NAME == other.NAME for other in (*taken, *DIALECTS)):
         raise OptionError(f"{label}: there is a dialect named {shape.NAME} already", "output_formatter")
-    return UserFormat(shape, workers)
+    return UserDialect(shape, workers)
+
+
+def _take_former_names(found: object) -> None:
+    """Gives `found` today's names of constants that it has by the names that they had before."""
+    for former, name in FORMER_NAMES.items():
+        if hasattr(found, former) and not hasattr(found, name):
+            log.warning("%s of a dialect is called %s now; the old name still works", former, name)
+            setattr(found, name, getattr(found, former))
 
 
 def _faults(found: object) -> list[str]:
@@ -63,7 +76,7 @@ def _faults(found: object) -> list[str]:
     for name in TEXTS:
         value = getattr(found, name, "there")
         # A dialect that is told by a path alone has no mark.
-        if not isinstance(value, str) or not (value or name == "MARK"):
+        if not isinstance(value, str) or not (value or name == "BODY_FIELD"):
             faults.append(f"{name}: expected a non-empty string, got {value!r}")
     routes = getattr(found, "ROUTES", ())
     if not isinstance(routes, tuple) or not all(isinstance(route, Route) for route in routes):
@@ -89,14 +102,14 @@ def _signature_fault(function: object, name: str) -> str | None:
     return None
 
 
-class UserFormat:
-    """A Format whose functions are the user's."""
+class UserDialect:
+    """A Dialect whose functions are the user's."""
 
-    def __init__(self, shape: Format, workers: Workers) -> None:
+    def __init__(self, shape: Dialect, workers: Workers) -> None:
         self.NAME: str = shape.NAME
-        self.MARK: str = shape.MARK
+        self.BODY_FIELD: str = shape.BODY_FIELD
         self._workers = workers
-        self.DESCRIBED: object = getattr(shape, "DESCRIBED", None)
+        self.OPENAPI: object = getattr(shape, "OPENAPI", None)
         self.ROUTES: tuple[Route, ...] = tuple(self._guarded(route) for route in shape.ROUTES)
         self._matches = self._function(shape.matches, "matches")
         self._parse = self._function(shape.parse, "parse")
@@ -108,10 +121,10 @@ class UserFormat:
             return route
         page = self._function(route.page, f"page of {route.path}")
 
-        def checked(request: Request, settings: Settings, info: EngineInfo) -> Answer:
+        def checked(request: Request, settings: Settings, info: EngineInfo) -> Response:
             answer = page(request, settings, info)
-            if not isinstance(answer, Answer) or not isinstance(answer.body, bytes):
-                raise page.refuse(answer, "an Answer with a body of bytes")
+            if not isinstance(answer, Response) or not isinstance(answer.body, bytes):
+                raise page.refuse(answer, "a Response with a body of bytes")
             return answer
 
         return replace(route, page=checked)
@@ -123,45 +136,45 @@ class UserFormat:
         """Whether the body is this dialect's; raises UserCodeError."""
         return bool(self._matches(payload, request, settings))
 
-    def parse(self, payload: Payload, request: Request, settings: Settings) -> Call:
+    def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
         """The call, with a reply that cannot fail; raises RequestError or UserCodeError."""
         call = self._parse(payload, request, settings)
-        if not isinstance(call, Call):
-            raise self._parse.refuse(call, "a Call")
+        if not isinstance(call, ParsedRequest):
+            raise self._parse.refuse(call, "a ParsedRequest")
         generations = tuple(self._checked(generation) for generation in call.generations)
         if not generations:
-            raise UserCodeError(f"{self._parse.name} returned a Call without a generation")
+            raise UserCodeError(f"{self._parse.name} returned a ParsedRequest without a generation")
         missing = [name for name in REPLY if not hasattr(call.reply, name)]
         if missing:
-            raise UserCodeError(f"{self._parse.name} returned a Call whose reply has no {', '.join(missing)}")
+            raise UserCodeError(f"{self._parse.name} returned a ParsedRequest whose reply has no {', '.join(missing)}")
         feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
-        reply = UserReply(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
-        return Call(generations, reply)
+        reply = UserEncoder(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
+        return ParsedRequest(generations, reply)
 
     def _checked(self, generation: object) -> Generation:
         """What would not survive the way to the engine's process must not be sent there: others use it too."""
         if not isinstance(generation, Generation):
-            raise self._parse.refuse(generation, "a Call of Generations")
+            raise self._parse.refuse(generation, "a ParsedRequest of Generations")
         try:
             return msgspec.msgpack.decode(msgspec.msgpack.encode(generation), type=Generation)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
 
-    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Answer:
+    def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The answer that tells of `error`, in LMI's form where the user's code cannot."""
         try:
             answer = self._refuse(error, payload, request, settings)
-            if not isinstance(answer, Answer) or not isinstance(answer.body, bytes):
-                raise self._refuse.refuse(answer, "an Answer with a body of bytes")
+            if not isinstance(answer, Response) or not isinstance(answer.body, bytes):
+                raise self._refuse.refuse(answer, "a Response with a body of bytes")
         except LmiError as failure:
             return lmi.refuse(failure, None, request, settings)
         return answer
 
 
-class UserReply(GuardedReply):
+class UserEncoder(GuardedEncoder):
     """A reply of the user's."""
 
-    def __init__(self, inner: Reply, feed: Function, refuse: Callable[[LmiError], Answer]) -> None:
+    def __init__(self, inner: ResponseEncoder, feed: Function, refuse: Callable[[LmiError], Response]) -> None:
         super().__init__(inner, refuse)
         self._feed = feed
 

@@ -22,16 +22,16 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from ...formatters import Answer, Call, Format, Request, read_body
-from ...formatters.base import Payload, Reply
-from ...formatters.openai.text_reply import TextShape, text_reply
+from ...formatters import Dialect, ParsedRequest, Request, Response, read_body
+from ...formatters.base import Payload, ResponseEncoder
+from ...formatters.openai.text_reply import TextOptions, text_encoder
 from ...model.errors import LmiError, OptionError, UnsupportedError
 from ...model.generation import Generation
 from ...model.options import Settings
 from .loading import Function
 from .pool import Workers
-from .response_formatter import ChunksReply, ResponseReply
-from .token_formatter import TokensReply
+from .response_formatter import FormattedChunksEncoder, FormattedEncoder
+from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer
 
 __all__ = ["InputFormatter", "OutputFormatter"]
@@ -194,16 +194,16 @@ class OutputFormatter:
 
     def around(
         self,
-        call: Call,
-        dialect: Format,
+        call: ParsedRequest,
+        dialect: Dialect,
         payload: Payload,
         request: Request,
         settings: Settings,
         made: Any,
-    ) -> Call:
+    ) -> ParsedRequest:
         """The call whose answer the function makes. `made` is the RequestInput that the payload comes from, or None."""
 
-        def refuse(error: LmiError) -> Answer:
+        def refuse(error: LmiError) -> Response:
             return dialect.refuse(error, payload, request, settings)
 
         generation = call.generations[0]
@@ -213,18 +213,20 @@ class OutputFormatter:
         if dialect.NAME in COMPLETION_DIALECTS and isinstance(generation.prompt, str):
             completion = _completion(generation, settings)
         if generation.stream:
-            return Call(call.generations, ChunksReply(completion or call.reply, refuse, self._function))
-        return Call(call.generations, ResponseReply(call.reply, refuse, self._function, completion))
+            return ParsedRequest(
+                call.generations, FormattedChunksEncoder(completion or call.reply, refuse, self._function)
+            )
+        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, self._function, completion))
 
     def _of_tokens(
         self,
-        call: Call,
+        call: ParsedRequest,
         payload: Payload,
         request: Request,
         settings: Settings,
         made: Any,
-        refuse: Callable[[LmiError], Answer],
-    ) -> Call:
+        refuse: Callable[[LmiError], Response],
+    ) -> ParsedRequest:
         generation = call.generations[0]
         if len(call.generations) > 1 or generation.sampling.n > 1:
             field = generation.prompt_field.partition("[")[0] if len(call.generations) > 1 else "n"
@@ -235,7 +237,7 @@ class OutputFormatter:
             sampling = msgspec.structs.replace(sampling, logprobs=0)
         # The prompt's text is asked for where the request has none, for `input_text`.
         generation = msgspec.structs.replace(generation, tokens=True, sampling=sampling, echo=not shown)
-        reply = TokensReply(
+        reply = FormattedTokensEncoder(
             call.reply,
             refuse,
             self._function,
@@ -244,7 +246,7 @@ class OutputFormatter:
             streams=generation.stream,
             oldest=self.form == "oldest",
         )
-        return Call((generation,), reply)
+        return ParsedRequest((generation,), reply)
 
     def _output(self, generation: Generation, payload: Payload, request: Request, settings: Settings, made: Any) -> Any:
         objects: Any = self._objects
@@ -265,9 +267,9 @@ class OutputFormatter:
         return objects.TextGenerationOutput(request_id=made.request_id, input=made)
 
 
-def _completion(generation: Generation, settings: Settings) -> Reply:
+def _completion(generation: Generation, settings: Settings) -> ResponseEncoder:
     """vLLM's text completion for the same generation."""
     prompt = cast(str, generation.prompt)
     logprobs = generation.sampling.logprobs if generation.tokens else None
-    shape = TextShape((prompt,), n=generation.sampling.n, logprobs=logprobs)
-    return text_reply(settings.model_name, shape, streams=generation.stream)
+    shape = TextOptions((prompt,), n=generation.sampling.n, logprobs=logprobs)
+    return text_encoder(settings.model_name, shape, streams=generation.stream)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE = 1.0
+LOOP_TIMEOUT_S = 1.0
 """Seconds in which a loop that is not blocked comes round."""
 
 
@@ -54,7 +54,7 @@ class UserLoop:
         """Has the next sweep look whether the loop is blocked."""
         with self._lock:
             if self._loop is not None and self._round is None:
-                self._round, self._until = threading.Event(), time.monotonic() + PATIENCE
+                self._round, self._until = threading.Event(), time.monotonic() + LOOP_TIMEOUT_S
                 self._loop.call_soon_threadsafe(self._round.set)
 
     def sweep(self, now: float) -> float:

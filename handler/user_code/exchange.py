@@ -22,14 +22,14 @@ from functools import partial
 
 import msgspec
 
-from ...formatters import Answer, Call
+from ...formatters import ParsedRequest, Response
 from ...model.engine import Engine
 from ...model.errors import LmiError, UserCodeError
 from ...model.events import Delta, Event, Failed
 from ...model.log import set_current
 from ..admission import Admission
-from ..exchange import Exchange, Given
-from ..telemetry.metrics import Meter
+from ..exchange import Exchange, FixedResponse
+from ..telemetry.metrics import RequestStats
 from .pool import Workers
 from .safe_reply import broken_off
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class Prepared:
     """What a request was found to ask for."""
 
-    call: Call
+    call: ParsedRequest
     guarded: bool = True
     """Whether the reply runs code of the user's; else it is fed on the engine's thread, as any other."""
     cut: list[int] = field(default_factory=list[int])
@@ -67,18 +67,20 @@ class Deferred(Exchange):
 
     def __init__(
         self,
-        prepare: Callable[[], Prepared | Answer],
-        refuse: Callable[[LmiError], Answer],
+        prepare: Callable[[], Prepared | Response],
+        refuse: Callable[[LmiError], Response],
         engine: Engine,
         admission: Admission,
         workers: Workers,
         *,
-        meter: Meter,
+        meter: RequestStats,
         request_id: str = "",
         on_news: Callable[[Exchange], None] | None = None,
         notify: Callable[[], None],
     ) -> None:
-        super().__init__(Call((), Given()), engine, admission, meter=meter, request_id=request_id, on_news=on_news)
+        super().__init__(
+            ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
+        )
         self._prepare = prepare
         """Raises nothing that a request or code of the user's can cause."""
         self._refuse = refuse
@@ -134,7 +136,7 @@ class Deferred(Exchange):
             return
         set_current(self.request_id)
         prepared = self._prepare()
-        if isinstance(prepared, Answer):
+        if isinstance(prepared, Response):
             self._give(prepared)
             return
         self.call, self._guarded, self._cut = prepared.call, prepared.guarded, prepared.cut
@@ -149,10 +151,10 @@ class Deferred(Exchange):
             self._notify()
         self._work()
 
-    def _give(self, answer: Answer) -> None:
+    def _give(self, answer: Response) -> None:
         """Takes a whole answer for the request's."""
-        reply = Given(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
-        self.call = Call((), reply, answer.dialect)
+        reply = FixedResponse(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        self.call = ParsedRequest((), reply, answer.dialect)
         records = [answer.body] if answer.body else []
         if records and self._meter.keeps:
             self._meter.keep(records)

@@ -13,13 +13,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...formatters import Answer, Call, Format, Hooks, Request, check_dialect, explicit_format, lmi, read_body, receive
+from ...formatters import (
+    Dialect,
+    Hooks,
+    ParsedRequest,
+    Request,
+    Response,
+    check_dialect,
+    explicit_dialect,
+    lmi,
+    read_body,
+    receive,
+)
 from ...formatters.base import Payload
 from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ..preflight import has_own_code
 from .content_filter import ContentFilter
-from .dialect import UserFormat, dialect_of, looks_like_dialect
+from .dialect import UserDialect, dialect_of, looks_like_dialect
 from .djl_formatters import InputFormatter, OutputFormatter
 from .exchange import Prepared
 from .loading import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
@@ -29,9 +40,9 @@ __all__ = ["Extensions", "load_extensions"]
 
 log = logging.getLogger(__name__)
 
-Handed = Mapping[str, Callable[..., Any]]
+HostFormatters = Mapping[str, Callable[..., Any]]
 """Functions that a host has found: `input_formatter`, `output_formatter`."""
-NONE: Handed = {}
+NONE: HostFormatters = {}
 
 
 class Extensions:
@@ -41,7 +52,7 @@ class Extensions:
         self.settings = settings
         threads = settings.user_code_threads or settings.max_rolling_batch_size
         self.workers = Workers(threads, settings.limits.user_code_timeout)
-        self.dialects: tuple[UserFormat, ...] = ()
+        self.dialects: tuple[UserDialect, ...] = ()
         self.input: InputFormatter | None = None
         self.output: OutputFormatter | None = None
         self.filter: ContentFilter | None = None
@@ -64,13 +75,13 @@ class Extensions:
         if not self.dialects:
             return False
         try:
-            explicit = explicit_format(request, self.settings, self.dialects)
+            explicit = explicit_dialect(request, self.settings, self.dialects)
         except RequestError:
             # It names no dialect that there is.
             return False
-        return explicit is None or isinstance(explicit, UserFormat)
+        return explicit is None or isinstance(explicit, UserDialect)
 
-    def receive(self, request: Request) -> Prepared | Answer:
+    def receive(self, request: Request) -> Prepared | Response:
         """What a request asks for, or the answer that refuses it. Runs code of the user's; raises nothing."""
         hooks = _Hooks(self)
         try:
@@ -79,7 +90,7 @@ class Extensions:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
             return lmi.refuse(failure, None, request, self.settings)
-        return call if isinstance(call, Answer) else Prepared(call, hooks.guarded, hooks.cut)
+        return call if isinstance(call, Response) else Prepared(call, hooks.guarded, hooks.cut)
 
 
 class _Hooks(Hooks):
@@ -99,7 +110,9 @@ class _Hooks(Hooks):
         payload, self._made = formatter.read(request)
         return payload
 
-    def ready(self, call: Call, dialect: Format, payload: Payload, request: Request, settings: Settings) -> Call:
+    def ready(
+        self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
+    ) -> ParsedRequest:
         extensions = self._extensions
         if extensions.filter is not None:
             for generation in call.generations:
@@ -108,11 +121,11 @@ class _Hooks(Hooks):
             call = extensions.output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:
             call, self.cut = extensions.filter.around(call)
-        self.guarded = bool(extensions.output or extensions.filter) or isinstance(dialect, UserFormat)
+        self.guarded = bool(extensions.output or extensions.filter) or isinstance(dialect, UserDialect)
         return call
 
 
-def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
+def load_extensions(settings: Settings, handed: HostFormatters = NONE) -> Extensions:
     """What the model directory and the options name, and what a host has found in model.py.
 
     Executes code of the user's. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
@@ -133,7 +146,7 @@ def load_extensions(settings: Settings, handed: Handed = NONE) -> Extensions:
     return extensions
 
 
-def _model_py(extensions: Extensions, directory: Path, handed: Handed) -> None:
+def _model_py(extensions: Extensions, directory: Path, handed: HostFormatters) -> None:
     """The functions that model.py decorates."""
     module = loaded_model_py(directory)
     settings, workers = extensions.settings, extensions.workers

@@ -57,7 +57,7 @@ class _Task:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class UserCall:
     """A function of the user's that runs."""
 
     name: str
@@ -72,7 +72,7 @@ class _Current(threading.local):
     """What a thread is at."""
 
     task: _Task | None = None
-    calls: list[Call]
+    calls: list[UserCall]
 
     def __init__(self) -> None:
         self.calls = []
@@ -96,7 +96,7 @@ class Workers:
         self._closed = False
         self._loop = UserLoop(MOST_STUCK)
         self._current = _Current()
-        self._calls: dict[Call, None] = {}
+        self._calls: dict[UserCall, None] = {}
         """Oldest first, which is the next to take too long: all have the same time."""
 
     @property
@@ -136,18 +136,18 @@ class Workers:
         self.submit(run, asked)
         return asked.future
 
-    def enter(self, name: str) -> Call | None:
+    def enter(self, name: str) -> UserCall | None:
         """Notes that a function of the user's is about to run. None on a thread that is none of these."""
         current = self._current
         if current.task is None:
             return None
-        call = Call(name, time.monotonic() + self._timeout, current.task.owner)
+        call = UserCall(name, time.monotonic() + self._timeout, current.task.owner)
         current.calls.append(call)
         with self._wake:
             self._calls[call] = None
         return call
 
-    def leave(self, call: Call | None) -> None:
+    def leave(self, call: UserCall | None) -> None:
         """Notes that it has ended; raises Abandoned if nobody has waited for that."""
         if call is None:
             return
@@ -207,7 +207,7 @@ class Workers:
             self._wake.notify_all()
         self._loop.close()
 
-    def _give_up(self, call: Call, error: LmiError) -> bool:
+    def _give_up(self, call: UserCall, error: LmiError) -> bool:
         left: list[_Task] = []
         with self._wake:
             if call not in self._calls:

@@ -15,24 +15,24 @@ from typing import Any, cast
 
 import msgspec
 
-from ...formatters import Answer
-from ...formatters.base import JSON, JSON_LINES, Reply
+from ...formatters import Response
+from ...formatters.base import JSON, JSON_LINES, ResponseEncoder
 from ...model.errors import LmiError
 from ...model.events import Event
 from .loading import Function
-from .safe_reply import GuardedReply
+from .safe_reply import GuardedEncoder
 
-__all__ = ["ChunksReply", "Response", "ResponseReply"]
+__all__ = ["FormattedChunksEncoder", "FormattedEncoder", "FormatterResponse"]
 
 EXPECTED = "a dict, a str or an object with model_dump_json"
 
 
-class Response(dict[str, Any]):
+class FormatterResponse(dict[str, Any]):
     """A JSON object whose members are attributes too, as those of vLLM's responses; the same for all within it."""
 
     __slots__ = ("_completion", "_viewed")
 
-    def __init__(self, members: Mapping[str, Any], completion: Response | None = None) -> None:
+    def __init__(self, members: Mapping[str, Any], completion: FormatterResponse | None = None) -> None:
         super().__init__({key: _wrapped(value) for key, value in members.items()})
         object.__setattr__(self, "_completion", completion)
         object.__setattr__(self, "_viewed", False)
@@ -65,7 +65,7 @@ class Response(dict[str, Any]):
 
 def _wrapped(value: Any) -> Any:
     if isinstance(value, dict):
-        return Response(cast("dict[str, Any]", value))
+        return FormatterResponse(cast("dict[str, Any]", value))
     return [_wrapped(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -87,7 +87,7 @@ def text_of(returned: object, function: Function) -> str:
     try:
         if isinstance(returned, str):
             return returned
-        if isinstance(returned, Response):
+        if isinstance(returned, FormatterResponse):
             returned = returned.model_dump()
         if isinstance(returned, dict | list):
             return msgspec.json.encode(returned, enc_hook=_models).decode()
@@ -100,11 +100,15 @@ def text_of(returned: object, function: Function) -> str:
     raise function.refuse(returned, EXPECTED)
 
 
-class ResponseReply(GuardedReply):
+class FormattedEncoder(GuardedEncoder):
     """The answer to a request that is not streamed."""
 
     def __init__(
-        self, inner: Reply, refuse: Callable[[LmiError], Answer], function: Function, completion: Reply | None
+        self,
+        inner: ResponseEncoder,
+        refuse: Callable[[LmiError], Response],
+        function: Function,
+        completion: ResponseEncoder | None,
     ) -> None:
         super().__init__(inner, refuse)
         self._function = function
@@ -120,7 +124,7 @@ class ResponseReply(GuardedReply):
         if inner.failure is not None:
             raise inner.failure
         body: Any = msgspec.json.decode(b"".join(records))
-        completion = Response(msgspec.json.decode(b"".join(other))) if other else None
+        completion = FormatterResponse(msgspec.json.decode(b"".join(other))) if other else None
         # TGI's body is a list of one.
         within = isinstance(body, list) and len(body) == 1
         given = _given(body[0] if within else body, completion)
@@ -131,14 +135,14 @@ class ResponseReply(GuardedReply):
         yield text_of(returned, self._function).encode()
 
 
-def _given(body: Any, completion: Response | None) -> Any:
-    return Response(cast("dict[str, Any]", body), completion) if isinstance(body, dict) else _wrapped(body)
+def _given(body: Any, completion: FormatterResponse | None) -> Any:
+    return FormatterResponse(cast("dict[str, Any]", body), completion) if isinstance(body, dict) else _wrapped(body)
 
 
-class ChunksReply(GuardedReply):
+class FormattedChunksEncoder(GuardedEncoder):
     """The answer to a request that is streamed."""
 
-    def __init__(self, inner: Reply, refuse: Callable[[LmiError], Answer], function: Function) -> None:
+    def __init__(self, inner: ResponseEncoder, refuse: Callable[[LmiError], Response], function: Function) -> None:
         super().__init__(inner, refuse)
         self._function = function
         self._named = False

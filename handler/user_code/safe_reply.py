@@ -8,19 +8,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from ...formatters import Answer
-from ...formatters.base import Reply, line_record
+from ...formatters import Response
+from ...formatters.base import ResponseEncoder, line_record
 from ...model.errors import LmiError, UserCodeError
 from ...model.events import Event, Failed
 from ...model.log import current
 from .loading import shown
 
-__all__ = ["GuardedReply", "broken_off", "plain_end"]
+__all__ = ["GuardedEncoder", "broken_off", "plain_end"]
 
 log = logging.getLogger(__name__)
 
 
-def broken_off(reply: Reply, error: LmiError) -> list[bytes]:
+def broken_off(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
     """The records that end a stream that has begun, made without any code of the user's, which may hang."""
     own = getattr(reply, "broken_off", None)
     return own(error) if own is not None else reply.feed(Failed.of(error))
@@ -31,10 +31,10 @@ def plain_end(error: LmiError) -> list[bytes]:
     return [line_record({"error": error.message, "code": 424})]
 
 
-class GuardedReply:
+class GuardedEncoder:
     """A Reply around another one, `inner`, which is what hosts are answered with when something fails."""
 
-    def __init__(self, inner: Reply, refuse: Callable[[LmiError], Answer]) -> None:
+    def __init__(self, inner: ResponseEncoder, refuse: Callable[[LmiError], Response]) -> None:
         self._inner = inner
         self._refuse = refuse
         self.status = inner.status

@@ -12,27 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...formatters import Answer
-from ...formatters.base import JSON, JSON_LINES, Reply
+from ...formatters import Response
+from ...formatters.base import JSON, JSON_LINES, ResponseEncoder
 from ...formatters.lmi.reply import FINISH_REASONS, aborted
 from ...model.errors import LmiError
 from ...model.events import Delta, Event, Finish, Started, Token
 from .loading import Function
-from .safe_reply import GuardedReply
+from .safe_reply import GuardedEncoder
 
-__all__ = ["TokensReply"]
+__all__ = ["FormattedTokensEncoder"]
 
 CLOSING_TOKEN = Token(-1, "", 0.0, special=True)
 """Of a sequence that ends without a further token (as in formatters/lmi/reply.py)."""
 
 
-class TokensReply(GuardedReply):
+class FormattedTokensEncoder(GuardedEncoder):
     """One sequence. `output` is djl_python's TextGenerationOutput, `objects` its module request_io."""
 
     def __init__(
         self,
-        inner: Reply,
-        refuse: Callable[[LmiError], Answer],
+        inner: ResponseEncoder,
+        refuse: Callable[[LmiError], Response],
         function: Function,
         output: Any,
         objects: Any,

@@ -38,7 +38,7 @@ REDIRECTS = 5
 LOOKUPS = 8
 """Names that are looked up at once; the system's resolver has no time limit of its own that we could set."""
 CHUNK = 1 << 16
-GLANCE = 0.25
+POLL_INTERVAL_S = 0.25
 """Seconds between two looks whether anybody still waits for what is being read."""
 
 _REDIRECTING = (301, 302, 303, 307, 308)
@@ -85,7 +85,7 @@ class _Timed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            self._sock.settimeout(min(self._deadline.left, GLANCE))
+            self._sock.settimeout(min(self._deadline.left, POLL_INTERVAL_S))
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:

@@ -32,8 +32,8 @@ __all__ = ["Settings", "load_settings", "options_table", "read_properties", "set
 
 log = logging.getLogger(__name__)
 
-NEAR = 0.93
-LONG = 14
+SIMILAR_NAME_RATIO = 0.93
+SIMILAR_NAME_LETTERS = 14
 """How alike (difflib's ratio) an unknown name of at least so many letters is to one of the table's to be taken for a
 misspelling of it. No argument of vLLM 0.23 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
 not refused here is left to the engine's side, which knows all names."""
@@ -62,16 +62,16 @@ class _Reading:
         elif option.reader == "host":
             # DJL keeps `env` to itself: it may hold secrets.
             self.host |= {name: text} if name != "env" else {}
-        elif option.planned:
+        elif option.unsupported:
             if text.lower() not in {"", option.default}:
-                self.fault(name, f"{shown(text)} asks for what this version does not support: {option.planned}")
+                self.fault(name, f"{shown(text)} asks for what this version does not support: {option.unsupported}")
         elif text and option.reader != "nobody":
             self._known(option, name, text)
 
     def _known(self, option: Option, name: str, text: str) -> None:
         before = self._names.get(option.name)
         if before and before[1] != text:
-            if not option.filled:
+            if not option.set_by_djl:
                 self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, the same by another name")
                 return
             # DJL Serving writes the first name of these where the user wrote none, so the user's word is the alias.
@@ -88,7 +88,11 @@ class _Reading:
             self.arguments[option.argument] = text
 
     def _unknown(self, name: str, text: str) -> None:
-        near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=NEAR) if len(name) >= LONG else []
+        near = (
+            difflib.get_close_matches(name, _NAMES, n=1, cutoff=SIMILAR_NAME_RATIO)
+            if len(name) >= SIMILAR_NAME_LETTERS
+            else []
+        )
         if near:
             self.fault(name, f"there is no such option; did you mean option.{near[0]}?")
         elif text:
@@ -180,7 +184,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         device_id=None if device < 0 else device,
         cluster_size=cluster,
         engine_arguments=arguments,
-        bare=tuple(sorted(bare_names(Path(directory)) & arguments.keys())),
+        unprefixed=tuple(sorted(bare_names(Path(directory)) & arguments.keys())),
         host=reading.host,
         notes=tuple(reading.notes),
     )

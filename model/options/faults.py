@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import SHOWN, OptionError
+from ..errors import MAX_SHOWN_CHARACTERS, OptionError
 
 __all__ = ["refuse", "shown"]
 
@@ -21,4 +21,4 @@ def refuse(faults: Iterable[tuple[str, str]]) -> None:
 
 def shown(text: str) -> str:
     """`text` in quotes, cut to what a message may repeat."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+    return repr(text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "...")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import SHOWN
+from ..errors import MAX_SHOWN_CHARACTERS
 
 __all__ = ["LARGEST_IMAGES", "MOST_PIXELS", "ImageRules", "image_rules"]
 
@@ -41,11 +41,14 @@ def image_rules(values: Mapping[str, Any], fault: Callable[[str, str], None]) ->
     for domain in domains:
         if not domain or set(domain) & set("/:@,;") or "*" in domain.removeprefix("*"):
             expected = "hosts without scheme and port, as example.com, *.example.com, or * for any"
-            fault("allowed_media_domains", f"expected {expected}, got {domain[:SHOWN]!r}")
+            fault("allowed_media_domains", f"expected {expected}, got {domain[:MAX_SHOWN_CHARACTERS]!r}")
     networks: tuple[str, ...] = values.get("allowed_media_networks", ())
     for network in networks:
         if wrong := _wrong(network):
-            fault("allowed_media_networks", f"expected networks, as 10.0.0.0/8, got {network[:SHOWN]!r} ({wrong})")
+            fault(
+                "allowed_media_networks",
+                f"expected networks, as 10.0.0.0/8, got {network[:MAX_SHOWN_CHARACTERS]!r} ({wrong})",
+            )
     return ImageRules(
         domains=domains,
         networks=networks,

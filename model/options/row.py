@@ -35,11 +35,11 @@ class Option:
     reader: Literal["us", "engine", "host", "nobody"] = "us"
     argument: str | None = None
     """The engine argument (vLLM's name) that the value becomes."""
-    filled: bool = False
+    set_by_djl: bool = False
     """Whether DJL Serving sets it where the user did not, so that an alias, which only users write, goes first."""
-    planned: str = ""
+    unsupported: str = ""
     """What an explicit value asks for that this version cannot do."""
-    later: Mapping[str, str] = field(default_factory=dict[str, str])
+    unsupported_values: Mapping[str, str] = field(default_factory=dict[str, str])
     """The same for single values."""
     since: str = "0.1"
 

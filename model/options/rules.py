@@ -9,8 +9,8 @@ __all__ = ["value_of"]
 
 def value_of(option: Option, text: str) -> object:
     """The value, with the rules that a row cannot express; raises ValueError with what was expected."""
-    if text.lower() in option.later:
-        raise ValueError(f"{option.expected} (this version does not support {option.later[text.lower()]})")
+    if text.lower() in option.unsupported_values:
+        raise ValueError(f"{option.expected} (this version does not support {option.unsupported_values[text.lower()]})")
     if option.name == "tensor_parallel_degree":
         if text.lower() == "max":
             return None

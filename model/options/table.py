@@ -25,7 +25,7 @@ def _vllm(name: str, kind: Kind, help: str, default: str = "vLLM's") -> Option:
 
 def _planned(what: str, **defaults: str) -> tuple[Option, ...]:
     """Options of a feature that is not there, with the values that do not ask for it."""
-    return tuple(Option(name, "str", what, default=default, planned=what) for name, default in defaults.items())
+    return tuple(Option(name, "str", what, default=default, unsupported=what) for name, default in defaults.items())
 
 
 _CLASSIFY = "classification"
@@ -54,7 +54,7 @@ OPTIONS: tuple[Option, ...] = (
         "task", "choice", "What the model does: it generates text (`auto` too), or makes vectors of texts.",
         default="auto",
         choices=("auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed"),
-        later={"classify": _CLASSIFY},
+        unsupported_values={"classify": _CLASSIFY},
     ),
     Option(
         "normalize", "bool", "Whether the vectors of `task=text-embedding` have length 1; a request may say otherwise.",
@@ -75,7 +75,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "max_rolling_batch_size", "int", "How many sequences are generated at once at most; more wait.",
-        default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", filled=True,
+        default="256, on transformers 32", least=1, aliases=("max_num_seqs",), argument="max_num_seqs", set_by_djl=True,
     ),
     Option(
         "max_rolling_batch_prefill_tokens", "engine", "How many tokens, prompts included, one step computes at most.",
@@ -83,11 +83,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "tensor_parallel_degree", "str", "How many devices share each layer: a number, or `max` for all of them.",
-        default="max", aliases=("tensor_parallel_size",), argument="tensor_parallel_size", filled=True,
+        default="max", aliases=("tensor_parallel_size",), argument="tensor_parallel_size", set_by_djl=True,
     ),
     Option(
         "pipeline_parallel_degree", "int", "How many stages the layers are spread over.",
-        default="1", least=1, aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", filled=True,
+        default="1", least=1, aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", set_by_djl=True,
     ),
     Option(
         "cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.",
@@ -199,11 +199,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "runner", "choice", "How vLLM runs the model; `pooling` is for embeddings.", default="by the task",
         choices=("auto", "generate", "pooling"), reader="engine", argument="runner",
-        later={"draft": "draft models on their own"},
+        unsupported_values={"draft": "draft models on their own"},
     ),
     Option(
         "convert", "choice", "What vLLM turns the model into.", default="by the task",
-        choices=("auto", "none", "embed"), reader="engine", argument="convert", later={"classify": _CLASSIFY},
+        choices=("auto", "none", "embed"), reader="engine", argument="convert", unsupported_values={"classify":
+        _CLASSIFY},
     ),
     _vllm("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     Option(
@@ -264,9 +265,9 @@ def options_table() -> str:
     """The table for the README, in Markdown."""
     refused: dict[str, list[str]] = {}
     for option in OPTIONS:
-        if option.planned:
-            refused.setdefault(option.planned, []).append(f"`{option.name}`")
-        for value, what in option.later.items():
+        if option.unsupported:
+            refused.setdefault(option.unsupported, []).append(f"`{option.name}`")
+        for value, what in option.unsupported_values.items():
             refused.setdefault(what, []).append(f"`{option.name}={value}`")
     named = {
         reader: ", ".join(
@@ -278,7 +279,7 @@ def options_table() -> str:
         [
             "| option | default | values | meaning |",
             "| --- | --- | --- | --- |",
-            *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.planned),
+            *(_row(option) for option in OPTIONS if option.reader in {"us", "engine"} and not option.unsupported),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
             "The transformers engine has few of them and refuses the others by name.",

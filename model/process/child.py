@@ -22,19 +22,19 @@ from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
 from .group import APART, end_group
 from .last_words import ending
-from .messages import Abort, Channel, FromEngine, Setup
+from .messages import Abort, Channel, FromEngine, Start
 
-__all__ = ["SCRATCH", "Link", "engine_environment"]
+__all__ = ["SCRATCH", "EngineChild", "engine_environment"]
 
 log = logging.getLogger(__name__)
 
 SCRATCH = "LMI_ENGINE_SCRATCH"
 """The environment variable that tells the engine's process its folder for sockets and the like."""
-PATIENCE = 10.0
+EXIT_TIMEOUT_S = 10.0
 """Seconds that an engine's process has to end by itself."""
 
 
-class Link:
+class EngineChild:
     """The engine's process, the channel to it, and the sinks of what runs in it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -69,7 +69,7 @@ class Link:
             )
             watching.start()
         try:
-            self.channel.send(Setup(settings))
+            self.channel.send(Start(settings))
         except OSError:
             log.debug("the engine's process ended at once")
 
@@ -98,10 +98,10 @@ class Link:
     def end(self) -> None:
         """Closes the channel, at which the process ends by itself, or is killed."""
         self.channel.close()
-        if not self.gone.wait(PATIENCE):
+        if not self.gone.wait(EXIT_TIMEOUT_S):
             self.fail(UnavailableError("the engine's process did not end by itself"))
             # Somebody who waits in the kernel, for a device that does not answer, cannot even be killed.
-            if not self.gone.wait(2 * PATIENCE):
+            if not self.gone.wait(2 * EXIT_TIMEOUT_S):
                 log.critical("processes of the engine cannot be killed; it is given up with what memory they hold")
 
     def _reap(self) -> None:

@@ -23,29 +23,32 @@ from ..events import Delta, Event, Failed
 from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
-from .child import Link
-from .messages import Add, Broken, Ready, Stats, Step
+from .child import EngineChild
+from .messages import Add, EngineFailed, Ready, Stats, Step
 
-__all__ = ["RemoteEngine"]
+__all__ = ["EngineClient"]
 
 log = logging.getLogger(__name__)
 
-PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+REBUILD_PAUSES_S = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds before each rebuild; the last one repeats. They begin anew after an engine that was of use: one that answered
-a request, or ran for STEADY seconds. So they grow where an engine does not come up, or dies as soon as it has."""
-TRIES = 10
+a request, or ran for STEADY_AFTER_S seconds. So they grow where an engine does not come up, or dies as soon as it
+has."""
+MAX_FAILED_REBUILDS = 10
 """Rebuilds in a row that may fail before the engine is given up."""
-STEADY = 120.0
-REBUILD_LIMIT = 600.0
+STEADY_AFTER_S = 120.0
+REBUILD_TIMEOUT_S = 600.0
 REBUILD_FACTOR = 10.0
 """A rebuild may take so many seconds, or so many times what the first start took if that is more; then it is ended as
 a failure. Unlike the first start, no host watches over it."""
 
 
-class RemoteEngine:
+class EngineClient:
     """An Engine (model/engine.py) whose backend runs in another process. All methods may be called from any thread."""
 
-    def __init__(self, settings: Settings, *, pauses: Sequence[float] = PAUSES, tries: int = TRIES) -> None:
+    def __init__(
+        self, settings: Settings, *, pauses: Sequence[float] = REBUILD_PAUSES_S, tries: int = MAX_FAILED_REBUILDS
+    ) -> None:
         self._settings = settings
         self._pauses = pauses
         self._tries = tries
@@ -54,8 +57,8 @@ class RemoteEngine:
         self._telling = threading.Lock()
         """Held while sinks and listeners are told something: once a step."""
         self._lock = threading.Lock()
-        self._link: Link | None = None
-        self._starting: Link | None = None
+        self._link: EngineChild | None = None
+        self._starting: EngineChild | None = None
         self._launched = False
         """Whether `start` finds a process that waits for it."""
         self._limit: float | None = None
@@ -97,7 +100,7 @@ class RemoteEngine:
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            self._starting = Link(self._settings)
+            self._starting = EngineChild(self._settings)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         self._launched = True
@@ -125,18 +128,18 @@ class RemoteEngine:
             patience.cancel()
         if not isinstance(first, Ready) or self._closing.is_set():
             link.end()
-            if isinstance(first, Broken):
+            if isinstance(first, EngineFailed):
                 raise error_of_kind(first.kind, first.message, first.param)
             raise StartError(f"{link.cause or 'its process ended'} before the engine was ready")
         with self._lock:
             self._link = link
             self._since = time.monotonic()
-        self._limit = self._limit or max(REBUILD_LIMIT, REBUILD_FACTOR * (self._since - began))
+        self._limit = self._limit or max(REBUILD_TIMEOUT_S, REBUILD_FACTOR * (self._since - began))
         threading.Thread(target=self._receive, args=(link,), name="lmi-engine", daemon=True).start()
         log.info("engine %s %s is ready, context %d tokens", first.info.engine, first.info.version, first.info.context)
         return first.info
 
-    def _patience(self, link: Link) -> threading.Timer:
+    def _patience(self, link: EngineChild) -> threading.Timer:
         """Ends a rebuild that takes too long. The first start is the host's to watch."""
         limit = self._limit or threading.TIMEOUT_MAX
         timer = threading.Timer(limit, link.fail, [UnavailableError(f"the engine was not up after {limit:.0f} s")])
@@ -206,7 +209,7 @@ class RemoteEngine:
                     link.fail(link.cause)
                 link.end()
 
-    def _receive(self, link: Link) -> None:
+    def _receive(self, link: EngineChild) -> None:
         """The engine's thread: hands events to their sinks until the channel ends."""
         try:
             while (message := link.channel.receive()) is not None:
@@ -218,14 +221,14 @@ class RemoteEngine:
                             self._notify()
                 elif isinstance(message, Stats):
                     link.stats = message.stats
-                elif isinstance(message, Broken):
+                elif isinstance(message, EngineFailed):
                     link.cause = UnavailableError(message.message)
                     break
         except Exception:
             log.exception("the engine's channel is beyond use")
         self._ended(link)
 
-    def _hand_out(self, step: Step, link: Link) -> None:
+    def _hand_out(self, step: Step, link: EngineChild) -> None:
         sinks = link.sinks
         for number, event in step.events:
             sink = sinks.get(number)
@@ -242,7 +245,7 @@ class RemoteEngine:
         for listener in self._listeners:
             listener()
 
-    def _ended(self, link: Link) -> None:
+    def _ended(self, link: EngineChild) -> None:
         """The engine died: tells everything in flight, then rebuilds."""
         deadline = time.monotonic() + 1.0
         while link.cause is None and time.monotonic() < deadline:
@@ -264,7 +267,7 @@ class RemoteEngine:
         except Exception:
             log.exception("somebody could not be told that the engine ended")
         link.end()
-        if link.served or time.monotonic() - self._since > STEADY:
+        if link.served or time.monotonic() - self._since > STEADY_AFTER_S:
             self._deaths = 0
         self._rebuild()
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from .child import SCRATCH
 from .group import end_others
-from .last_words import in_good_order
+from .last_words import shutting_down
 
 __all__ = ["closing", "end_now", "end_with_host", "terminated", "watch_host"]
 
@@ -21,7 +21,7 @@ closing = threading.Event()
 
 def end_with_host(patience: float = 3.0) -> None:
     """Ends this process and its children: politely at first, for sure after `patience` seconds."""
-    in_good_order.set()
+    shutting_down.set()
     timer = threading.Timer(patience, end_now)
     timer.daemon = True
     timer.start()

@@ -29,7 +29,7 @@ APART: _Apart = {"process_group": 0} if sys.version_info >= (3, 11) else {"start
 But in the same session: Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose
 engine kept all of them busy was seen to wait for seconds. Python 3.10 can only make a session.
 """
-PATIENCE = 10.0
+KILL_TIMEOUT_S = 10.0
 """Seconds that killed processes are waited for: those in the midst of a system call end with it."""
 TRACKERS = 5.0
 """Seconds that resource trackers have."""
@@ -58,7 +58,7 @@ def _tracks(pid: int) -> bool:
         return False
 
 
-def end_group(group: int, patience: float = PATIENCE) -> bool:
+def end_group(group: int, patience: float = KILL_TIMEOUT_S) -> bool:
     """Kills every process of a group, and waits for their end; whether all of them have ended.
 
     The group's leader must not have been waited for: as long as it has not, its number is nobody else's.
@@ -76,7 +76,7 @@ def end_group(group: int, patience: float = PATIENCE) -> bool:
     return True
 
 
-def end_others(patience: float = PATIENCE) -> None:
+def end_others(patience: float = KILL_TIMEOUT_S) -> None:
     """Kills every other process of this one's own group. Trackers end by themselves once this one has ended too."""
     _end_workers(os.getpgid(0), os.getpid(), patience)
 

@@ -9,11 +9,11 @@ import signal
 import threading
 from collections.abc import Callable
 
-__all__ = ["end_at_once", "ending", "in_good_order", "speak_through"]
+__all__ = ["end_at_once", "ending", "report_exit_to", "shutting_down"]
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.5
+LISTEN_TIMEOUT_S = 0.5
 """Seconds that the host has to listen."""
 
 
@@ -21,7 +21,7 @@ def _nobody(_cause: str) -> None:
     pass
 
 
-in_good_order = threading.Event()
+shutting_down = threading.Event()
 """Set once this process is ending as it should: nothing that ends now is a surprise."""
 _listener: list[Callable[[str], None]] = [_nobody]
 
@@ -36,20 +36,20 @@ def ending(code: int) -> str:
         return f"by signal {-code}"
 
 
-def speak_through(tell: Callable[[str], None]) -> None:
+def report_exit_to(tell: Callable[[str], None]) -> None:
     """`tell` is to be given the cause of an end."""
     _listener[0] = tell
 
 
 def end_at_once(cause: str, code: int = 3) -> None:
     """Ends this process, unless it is ending in good order; its host is told the cause if it listens."""
-    if in_good_order.is_set():
+    if shutting_down.is_set():
         return
     log.critical("%s", cause)
     saying = threading.Thread(target=_say, args=(cause,), daemon=True)
     with contextlib.suppress(RuntimeError):
         saying.start()
-        saying.join(PATIENCE)
+        saying.join(LISTEN_TIMEOUT_S)
     os._exit(code)
 
 

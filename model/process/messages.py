@@ -21,10 +21,10 @@ from ..events import Event
 from ..generation import Generation
 from ..options import Settings
 
-__all__ = ["Abort", "Add", "Broken", "Channel", "FromEngine", "Ready", "Setup", "Stats", "Step", "ToEngine"]
+__all__ = ["Abort", "Add", "Channel", "EngineFailed", "FromEngine", "Ready", "Start", "Stats", "Step", "ToEngine"]
 
 
-class Setup(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
+class Start(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
     """The first message: what to start."""
 
     settings: Settings
@@ -43,7 +43,7 @@ class Abort(msgspec.Struct, array_like=True, frozen=True, tag="abort"):
     numbers: tuple[int, ...]
 
 
-ToEngine = Setup | Add | Abort
+ToEngine = Start | Add | Abort
 
 
 class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
@@ -52,7 +52,7 @@ class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
     info: EngineInfo
 
 
-class Broken(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
+class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
     """The engine could not start, or can go on no longer. The last message."""
 
     kind: str
@@ -72,7 +72,7 @@ class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
     stats: EngineStats
 
 
-FromEngine = Ready | Broken | Step | Stats
+FromEngine = Ready | EngineFailed | Step | Stats
 
 Received = TypeVar("Received")
 

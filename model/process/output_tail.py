@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputTail", "says_nothing"]
 
-LINES = 400
+MAX_LINES = 400
 _PREFIX = re.compile(r"^(\([\w ]+ pid=\d+\) )?((ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] )?")
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(Error|Exception|Interrupt)): (?P<text>.+)$")
 _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
@@ -39,7 +39,7 @@ class OutputTail:
     than it lasts."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=LINES)
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._kept: dict[int, int] = {}
 
     def __enter__(self) -> Self:

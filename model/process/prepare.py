@@ -25,7 +25,7 @@ from ..media.images import Budget, Image, ImagePart, check_image, data_url_bytes
 from ..media.url_policy import MediaError
 from ..options.image_rules import ImageRules
 
-__all__ = ["Intake"]
+__all__ = ["RequestPreparer"]
 
 FETCHERS = 16
 PREPARERS = 4
@@ -46,7 +46,7 @@ class _Pending:
         """It has been aborted or refused: nobody waits for what still comes."""
 
 
-class Intake:
+class RequestPreparer:
     """Prepares generations; `ready` and `refuse` are told of each by number, on any thread."""
 
     def __init__(

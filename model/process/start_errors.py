@@ -9,7 +9,7 @@ from .output_tail import says_nothing
 
 __all__ = ["start_error"]
 
-MOST = 600
+MAX_CAUSE_CHARACTERS = 600
 """Characters of a cause that are told: the rest, as a list of all architectures, is in the log."""
 
 _OUT_OF_MEMORY = re.compile(
@@ -88,4 +88,4 @@ def _clear(error: BaseException) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST else text[:MOST].rsplit(" ", 1)[0] + " ..."
+    return text if len(text) <= MAX_CAUSE_CHARACTERS else text[:MAX_CAUSE_CHARACTERS].rsplit(" ", 1)[0] + " ..."

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from ..errors import OverloadedError, ParameterError
 from ..events import Delta, Event, Failed
 
-__all__ = ["InFlight"]
+__all__ = ["TokenBudget"]
 
 OPTION = "option.max_tokens_in_flight"
 
 
-class InFlight:
+class TokenBudget:
     """The tokens of what runs; for one thread."""
 
     def __init__(self, most: int) -> None:

@@ -34,21 +34,21 @@ from ..options.image_rules import ImageRules
 from ..options.model_dir import check_model
 from .crash import crash_at_once, crash_at_once_too
 from .exit import closing, end_now, end_with_host, terminated, watch_host
-from .last_words import in_good_order, speak_through
-from .messages import Abort, Add, Broken, Channel, Ready, Setup, Stats, Step, ToEngine
-from .prepare import Intake
+from .last_words import report_exit_to, shutting_down
+from .messages import Abort, Add, Channel, EngineFailed, Ready, Start, Stats, Step, ToEngine
+from .prepare import RequestPreparer
 from .start_errors import start_error
-from .token_budget import InFlight
+from .token_budget import TokenBudget
 
 __all__ = ["EngineProcess", "main"]
 
 log = logging.getLogger(__name__)
 
-STATS_SECONDS = 1.0
+STATS_INTERVAL_S = 1.0
 """How often the host is told how busy the engine is."""
-BEAT = 1.0
+HEARTBEAT_S = 1.0
 """Seconds after which an engine that makes steps is heard of, though they bring nothing."""
-IDLE_BEAT = 30.0
+IDLE_HEARTBEAT_S = 30.0
 """The same, at most, for one that has nothing to do: requests may still be in preparation."""
 
 
@@ -68,11 +68,11 @@ class EngineProcess:
         self._backend = backend
         self._stall = stall
         self._taking: float | None = None
-        self._intake = Intake(backend, rules, self._ready, self._refuse)
+        self._intake = RequestPreparer(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
-        self._flight = None if most_tokens is None else InFlight(most_tokens)
+        self._flight = None if most_tokens is None else TokenBudget(most_tokens)
         self._work = threading.Event()
         self._gone = False
         self._request_ids = RequestIds()
@@ -83,7 +83,7 @@ class EngineProcess:
         """Serves until the host is gone; raises what the backend raises when it is beyond use."""
         threading.Thread(target=self._take_in, name="lmi-intake", daemon=True).start()
         backend = self._backend
-        idle = min(IDLE_BEAT, self._stall / 4) or None
+        idle = min(IDLE_HEARTBEAT_S, self._stall / 4) or None
         heard = 0.0
         while not self._gone:
             self._start_and_end()
@@ -92,7 +92,7 @@ class EngineProcess:
                 self._flight.take_note(events)
             while self._events:
                 events.append(self._events.popleft())
-            if events or ((now := time.monotonic()) - heard > BEAT and self._alive(now)):
+            if events or ((now := time.monotonic()) - heard > HEARTBEAT_S and self._alive(now)):
                 self._channel.send(Step(events))
                 heard = time.monotonic()
             busy = backend.busy
@@ -110,7 +110,7 @@ class EngineProcess:
     def _tell(self, busy: bool) -> None:
         """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
         now = time.monotonic()
-        if busy and now - self._told < STATS_SECONDS:
+        if busy and now - self._told < STATS_INTERVAL_S:
             return
         self._told = now if busy else 0.0
         self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
@@ -206,10 +206,10 @@ def main() -> None:
     sock.set_inheritable(False)
     channel: Channel[ToEngine] = Channel(sock, ToEngine)
     setup = channel.receive()
-    if not isinstance(setup, Setup):
+    if not isinstance(setup, Start):
         return
     watch_host(sock)
-    speak_through(lambda cause: channel.send(Broken("GenerationError", cause)))
+    report_exit_to(lambda cause: channel.send(EngineFailed("GenerationError", cause)))
     backend: Backend | None = None
     try:
         try:
@@ -224,7 +224,7 @@ def main() -> None:
             if not isinstance(error, StartError):
                 log.exception("the engine could not start")
             refused = start_error(error)
-            channel.send(Broken(refused.kind, refused.message, refused.param))
+            channel.send(EngineFailed(refused.kind, refused.message, refused.param))
             return
         # From here on there are requests.
         show_content(setup.settings.log_requests == "true")
@@ -240,12 +240,12 @@ def main() -> None:
             log.exception("the engine is beyond use")
             # There is nothing to be closed in good order any more.
             backend = None
-            channel.send(Broken("GenerationError", f"the engine failed: {cause(error)}"))
+            channel.send(EngineFailed("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:
         log.info("the host is gone")
     finally:
         closing.set()
-        in_good_order.set()
+        shutting_down.set()
         if backend is not None:
             timer = threading.Timer(5.0, end_now)
             timer.daemon = True

@@ -1,6 +1,6 @@
 """Stop strings where a sequence has many continuations at once: a beam's text, one token further.
 
-TextStream (text/detokenizer.py) goes one way only. Here the state of a prefix is a value, so that several can go on
+Detokenizer (text/detokenizer.py) goes one way only. Here the state of a prefix is a value, so that several can go on
 from it.
 """
 
@@ -24,7 +24,7 @@ class _State(NamedTuple):
 
 
 class Stops:
-    """Finds the stop strings of one request: the same as TextStream finds, at the same token."""
+    """Finds the stop strings of one request: the same as Detokenizer finds, at the same token."""
 
     def __init__(self, tokenizer: Tokenizer, prompt_ids: Sequence[int], sampling: Sampling) -> None:
         self._tokenizer = tokenizer

@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 from ..events import Token, TopToken
 
-__all__ = ["Decode", "TextStream"]
+__all__ = ["Decode", "Detokenizer"]
 
 Decode = Callable[[int], str]
 """Adds a token id to a sequence and returns the text that it completes, if any."""
 
 
-class TextStream:
+class Detokenizer:
     """The text of one sequence as it grows.
 
     Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the

@@ -1,7 +1,7 @@
 """What vLLM reports of a sequence, read into tokens, text and an ending.
 
 RequestOutput -> OutputReader.started -> Started
-CompletionOutput -> OutputReader.read -> TextStream -> text, tokens;  OutputReader.how -> finish reason
+CompletionOutput -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.how -> finish reason
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
 from ..generation import Sampling
-from .detokenizer import TextStream
+from .detokenizer import Detokenizer
 from .tokenizer import Tokenizer
 
 __all__ = ["Output", "OutputReader", "Request", "SequenceText"]
@@ -60,7 +60,7 @@ class SequenceText:
 
     __slots__ = ("cumulative", "include_stop", "logprobs", "stream", "token_bytes")
 
-    def __init__(self, stream: TextStream, sampling: Sampling, token_bytes: bool) -> None:
+    def __init__(self, stream: Detokenizer, sampling: Sampling, token_bytes: bool) -> None:
         self.stream = stream
         self.include_stop = sampling.include_stop
         self.logprobs = sampling.logprobs
@@ -81,7 +81,7 @@ class OutputReader:
         decode = self._tokenizer.stream(
             prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
-        stream = TextStream(
+        stream = Detokenizer(
             decode,
             stops=sampling.stop,
             include_stop=sampling.include_stop,

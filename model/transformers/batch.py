@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .forward import Prompts
-from .sampler import Chooser, LogProb, likely
+from .sampler import LogProb, SamplingState, likely
 
 __all__ = ["Batch", "Entry", "Row", "lengths", "read_prefill", "units"]
 
@@ -27,7 +27,7 @@ class Row:
     """The prompt's tokens and the generated ones."""
     prompt: int
     """How many of them are the prompt's."""
-    chooser: Chooser = field(default_factory=lambda: Chooser(temperature=0.0))
+    chooser: SamplingState = field(default_factory=lambda: SamplingState(temperature=0.0))
     prompt_logprobs: int | None = None
     prefill: list[Entry | None] = field(default_factory=list["Entry | None"])
     """The prompt's log-probabilities, where they were asked for; the first token has none."""

@@ -23,7 +23,7 @@ from ..search.beam_run import BeamRun, BeamTexts
 from ..text.outputs import Output
 from .batch import Row
 from .requests import Prepared
-from .scheduler import Rolling
+from .scheduler import Scheduler
 
 __all__ = ["BeamRuns", "RowsRun"]
 
@@ -44,7 +44,7 @@ class RowsRun:
 class BeamRuns:
     """The searches that run on one engine."""
 
-    def __init__(self, rolling: Rolling, texts: BeamTexts, *, most: int, budget: int, words: int) -> None:
+    def __init__(self, rolling: Scheduler, texts: BeamTexts, *, most: int, budget: int, words: int) -> None:
         """`most` rows run at once, whose cache holds `budget` tokens; the vocabulary has so many `words`."""
         self._rolling = rolling
         self._texts = texts
@@ -90,7 +90,7 @@ class BeamRuns:
     def read(self, row: Row) -> list[tuple[int, Event]]:
         """What a step has brought of a row; nothing where it is not of a search that runs.
 
-        Raises what `Rolling.follow` raises.
+        Raises what `Scheduler.follow` raises.
         """
         run = row.group
         if not isinstance(run, RowsRun) or self._runs.get(run.beam.number) is not run:

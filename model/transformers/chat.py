@@ -1,7 +1,7 @@
 """Conversations on the transformers engine: the tokenizer's own chat template, and vLLM's parsers if installed.
 
     Conversation --render--> prompt ids
-    Conversation --ChatSide.request (model/vllm/chat.py)--> what vLLM's parsers need, where any is needed
+    Conversation --ChatRenderer.request (model/vllm/chat.py)--> what vLLM's parsers need, where any is needed
 
 Without vLLM, options that name a parser are refused at start, and tool calls by request.
 """
@@ -18,7 +18,7 @@ from ..errors import OptionError, ParameterError, RequestError, UnsupportedError
 from ..generation import Conversation
 from ..options import Settings
 from ..text.parsers import Splitter
-from ..vllm.chat import ChatSide, chat_template
+from ..vllm.chat import ChatRenderer, chat_template
 
 __all__ = ["Chat"]
 
@@ -30,7 +30,7 @@ _TEXT = {"text", "input_text", "output_text", "refusal", "thinking"}
 
 
 class _NoEngine:
-    """What ChatSide takes of vLLM's engine besides rendering."""
+    """What ChatRenderer takes of vLLM's engine besides rendering."""
 
     model_config = None
     renderer = None
@@ -49,7 +49,7 @@ class Chat:
         self._tokenizer = tokenizer
         self._settings = settings
         self._template = chat_template(settings)
-        self._parsers: ChatSide | None = None
+        self._parsers: ChatRenderer | None = None
         for name in ("tool_call_parser", "reasoning_parser"):
             if (parser := getattr(settings, name)) is not None:
                 if importlib.util.find_spec("vllm") is None:
@@ -112,9 +112,9 @@ class Chat:
             return None
         return self._side().reasoner().is_reasoning_end
 
-    def _side(self) -> ChatSide:
+    def _side(self) -> ChatRenderer:
         if self._parsers is None:
-            self._parsers = ChatSide(cast(Any, _NoEngine(self._tokenizer)), self._settings)
+            self._parsers = ChatRenderer(cast(Any, _NoEngine(self._tokenizer)), self._settings)
         return self._parsers
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:

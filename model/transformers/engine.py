@@ -45,7 +45,7 @@ from .beam import BeamRuns
 from .load import load
 from .options import transformers_arguments
 from .requests import Prepared, Requests
-from .scheduler import Rolling
+from .scheduler import Scheduler
 
 __all__ = ["TransformersEngine"]
 
@@ -76,7 +76,7 @@ class TransformersEngine:
     limits: ClassVar[Mapping[str, str]] = {
         "beams": "up to `option.max_rolling_batch_size`, 32, as far as the cache holds them",
         "bad_words": "as on vLLM",
-        "guide": "with xgrammar installed, else refused",
+        "structured_output": "with xgrammar installed, else refused",
         "logit_bias": "tokens of the vocabulary",
         "stop_token_ids": "tokens of the vocabulary",
         "logprobs": "up to `option.max_logprobs`, 20",
@@ -94,7 +94,7 @@ class TransformersEngine:
         self._requests = Requests(loaded, settings, arguments)
         tokenizer = Tokenizer(loaded.tokenizer)
         self._reader = OutputReader(tokenizer, loaded.eos_ids)
-        self._rolling = Rolling(
+        self._rolling = Scheduler(
             loaded.forward,
             most=settings.max_rolling_batch_size,
             budget=loaded.budget,

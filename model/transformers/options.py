@@ -179,7 +179,7 @@ def transformers_arguments(settings: Settings) -> Arguments:
         if name in _SETTINGS:
             continue
         if name not in _OURS and name not in _NO_EFFECT:
-            if settings.engine == "auto" or name in settings.bare:
+            if settings.engine == "auto" or name in settings.unprefixed:
                 left_out.append(option)
             else:
                 faults.append((option, _unknown(option)))

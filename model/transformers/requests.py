@@ -12,11 +12,11 @@ from ..options import Settings
 from ..text.parsers import Splitter
 from ..text.prompt_limits import most_tokens, shortened
 from ..text.response_limit import check_size
-from ..vllm.sampling import room
+from ..vllm.sampling import max_new_tokens_for
 from .chat import Chat
 from .load import Loaded
 from .options import Arguments
-from .sampler import Chooser, bad_words, defaulted
+from .sampler import SamplingState, bad_words, defaulted
 from .structured import Guides
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Prepared:
     generation: Generation
     prompt_ids: list[int]
     max_tokens: int
-    choosers: list[Chooser]
+    choosers: list[SamplingState]
     splitters: list[Splitter | None]
     skip_special_tokens: bool
     search: RowsRun | None = None
@@ -62,11 +62,11 @@ class Requests:
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         request = self._chat.request(conversation) if conversation else None
         ids = self._prompt(generation, request)
-        max_tokens = room(generation, len(ids), self._loaded.context, self._most)
+        max_tokens = max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         check_size(generation, len(ids), self._longest)
         self._check(sampling)
         field = conversation.tools_field if conversation else "tools"
-        guide = self._guides.compile(sampling.guide, getattr(request, "structured_outputs", None), field)
+        guide = self._guides.compile(sampling.structured_output, getattr(request, "structured_outputs", None), field)
         waits = self._chat.reasoning_end(ids) if guide is not None else None
         choosers = [self._chooser(sampling, index, max_tokens) for index in range(sampling.n)]
         if guide is not None:
@@ -87,7 +87,7 @@ class Requests:
             ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
         else:
             ids = list(prompt if truncate is None else prompt[-truncate:])
-            room(generation, len(ids), self._loaded.context, self._most)
+            max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         # Beyond the vocabulary a device fails for everyone.
         if foreign := [token for token in ids if not 0 <= token < self._loaded.words]:
             raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
@@ -110,7 +110,7 @@ class Requests:
             if foreign := [token for token in getattr(sampling, name) or () if not 0 <= token < words]:
                 raise ParameterError(f"{name}: expected token ids from 0 to {words - 1}, got {foreign[0]}", name)
 
-    def _chooser(self, sampling: Sampling, index: int, max_tokens: int) -> Chooser:
+    def _chooser(self, sampling: Sampling, index: int, max_tokens: int) -> SamplingState:
         """Sequence `index`'s way of choosing tokens."""
         import torch
 
@@ -118,7 +118,7 @@ class Requests:
         if sampling.seed is not None:
             generator = torch.Generator(self._loaded.forward.device).manual_seed(nth_seed(sampling.seed, index))
         ends = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._loaded.eos_ids)}
-        return Chooser(
+        return SamplingState(
             **defaulted(sampling, self._loaded.defaults),
             typical_p=1.0 if sampling.typical_p is None else sampling.typical_p,
             generator=generator,

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from ..generation import Sampling
 
-__all__ = ["Chooser", "Guided", "LogProb", "bad_words", "choose", "defaulted", "likeliest", "likely"]
+__all__ = ["Guided", "LogProb", "SamplingState", "bad_words", "choose", "defaulted", "likeliest", "likely"]
 
 GREEDY = 1e-5
 """Temperatures below it are greedy, as in vLLM."""
@@ -51,7 +51,7 @@ class LogProb:
 
 
 @dataclass(slots=True)
-class Chooser:
+class SamplingState:
     """One sequence's parameters, resolved, and what of its past they need."""
 
     temperature: float
@@ -158,7 +158,7 @@ def bad_words(tokenizer: Any, words: Sequence[str]) -> list[list[int]]:
 
 
 def choose(
-    logits: Any, rows: Sequence[Chooser], pasts: Sequence[tuple[Sequence[int], int]]
+    logits: Any, rows: Sequence[SamplingState], pasts: Sequence[tuple[Sequence[int], int]]
 ) -> tuple[list[int], list[dict[int, LogProb] | None]]:
     """A token for each row, and its log-probabilities where the row wants them; `logits` [rows, words] are changed.
 
@@ -212,7 +212,7 @@ def likeliest(logits: Any, counts: Sequence[int]) -> list[dict[int, LogProb]]:
     ]
 
 
-def _draw(logits: Any, rows: Sequence[Chooser]) -> Any:
+def _draw(logits: Any, rows: Sequence[SamplingState]) -> Any:
     """A word for each row, at random."""
     import torch
 
@@ -245,7 +245,7 @@ def _draw(logits: Any, rows: Sequence[Chooser]) -> Any:
     return words.gather(-1, place)[:, 0]
 
 
-def _ordered(logits: Any, rows: Sequence[Chooser]) -> tuple[Any, Any]:
+def _ordered(logits: Any, rows: Sequence[SamplingState]) -> tuple[Any, Any]:
     """Logits and words, the most likely first; only as many as any row may take."""
     most = max(row.top_k if row.top_k > 0 else logits.shape[-1] for row in rows)
     if most < logits.shape[-1]:

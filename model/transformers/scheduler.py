@@ -25,7 +25,7 @@ from .cache import rows_of
 from .forward import Forward, device_is_lost, short_of_memory
 from .sampler import choose, likeliest
 
-__all__ = ["Rolling"]
+__all__ = ["Scheduler"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ EVERY = 256
 """How many of a prompt's tokens are computed at once where the logits of all of them are wanted."""
 
 
-class Rolling:
+class Scheduler:
     """Runs at most `most` sequences at once, whose cache holds at most `budget` tokens.
 
     A step computes about `piece` tokens of prompts. `least` is the smallest budget that will do: the model's context.

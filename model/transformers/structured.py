@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..errors import ParameterError, UnsupportedError, one_line
-from ..generation import Guide
+from ..generation import StructuredOutput
 from ..text.grammar_limits import check_grammar, check_regex, check_schema
 
 __all__ = ["Guides", "Match"]
@@ -80,7 +80,7 @@ class Guides:
         self._any_whitespace = any_whitespace
         self._compiler: Any = None
 
-    def compile(self, guide: Guide | None, forced: Any, tools_field: str) -> Callable[..., Match] | None:
+    def compile(self, guide: StructuredOutput | None, forced: Any, tools_field: str) -> Callable[..., Match] | None:
         """What makes a Match for a sequence; None without a guide. Raises ParameterError for one that is broken.
 
         `forced` (vLLM's StructuredOutputsParams) is how a tool call that must be made has to look; it goes first.
@@ -95,7 +95,7 @@ class Guides:
         grammar = self._grammar(guide, forced, field)
         return lambda ended=None: Match(xgrammar.GrammarMatcher(grammar), self._words, ended)
 
-    def _grammar(self, guide: Guide | None, forced: Any, field: str) -> Any:
+    def _grammar(self, guide: StructuredOutput | None, forced: Any, field: str) -> Any:
         compiler = self._ready()
         if forced is not None:
             if forced.structural_tag is not None:

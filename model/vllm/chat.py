@@ -16,13 +16,13 @@ from ..generation import Conversation
 from ..media.images import Image
 from ..options import Settings
 from ..text.parsers import Reasoning, Splitter
-from .images import ImageSide, numbered, processor_faults, with_pictures
+from .images import ImageDecoder, numbered, processor_faults, with_pictures
 from .prompt import tokenize_params
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ChatSide", "chat_template"]
+__all__ = ["ChatRenderer", "chat_template"]
 
 FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
@@ -35,13 +35,13 @@ TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "o
 """A tool, to try parsers with."""
 
 
-class ChatSide:
+class ChatRenderer:
     """What a model's conversations need; raises OptionError where the options name what vLLM does not have."""
 
     def __init__(self, llm: LLMEngine, settings: Settings) -> None:
         self._llm = llm
         self._settings = settings
-        self.images = ImageSide(llm)
+        self.images = ImageDecoder(llm)
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.

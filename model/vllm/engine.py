@@ -4,7 +4,7 @@
     RequestOutput --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
 
 vLLM is asked for token ids only (`detokenize=False`): text, stop strings and each token's exact piece are made by
-TextStream, once instead of twice. n sequences are n requests with seeds of their own, which is what vLLM makes of them
+Detokenizer, once instead of twice. n sequences are n requests with seeds of their own, which is what vLLM makes of them
 too; so a stop string ends one of them without touching the others.
 """
 
@@ -31,10 +31,10 @@ from ..text.response_limit import check_size, may_reach
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns, VllmRun
-from .chat import ChatSide
+from .chat import ChatRenderer
 from .logprobs import keep_chosen_only
 from .prompt import Texts, refused
-from .sampling import LIMITS, check_ids, room, sampling_params
+from .sampling import LIMITS, check_ids, max_new_tokens_for, sampling_params
 from .start import client_errors, eos_ids, start_vllm
 from .structured import structured_outputs, template_errors
 from .typical import Typical
@@ -91,7 +91,7 @@ class VllmEngine:
         import vllm
         import vllm.parser
 
-        # What conversations need of vLLM (ChatSide), as its own server does; the first request would wait for it.
+        # What conversations need of vLLM (ChatRenderer), as its own server does; the first request would wait for it.
         mark("vLLM's parsers")
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
@@ -103,7 +103,7 @@ class VllmEngine:
         self._prompt_vocabulary = max(self._vocabulary, most + 1)
         self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
         tokenizer = self._llm.get_tokenizer()
-        self._chat = ChatSide(self._llm, settings)
+        self._chat = ChatRenderer(self._llm, settings)
         text_side, ends = Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer)
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(self._llm, BeamTexts(self._reader, text_side, ends))
@@ -134,11 +134,11 @@ class VllmEngine:
             else:
                 prompt = self._texts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
-            max_tokens = room(generation, len(ids), self._info.context, self._most)
+            max_tokens = max_new_tokens_for(generation, len(ids), self._info.context, self._most)
             check_size(generation, len(ids), self._longest)
             if isinstance(generation.prompt, tuple):
                 check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
-            guided, guide_field = structured_outputs(sampling.guide, conversation, request, self._guides)
+            guided, guide_field = structured_outputs(sampling.structured_output, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, guided, extra,

@@ -18,12 +18,12 @@ from ..media.images import Image
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ImageSide", "numbered", "processor_faults", "with_pictures"]
+__all__ = ["ImageDecoder", "numbered", "processor_faults", "with_pictures"]
 
 Message = dict[str, Any]
 
 
-class ImageSide:
+class ImageDecoder:
     """What a model's images need."""
 
     def __init__(self, llm: LLMEngine) -> None:

@@ -65,7 +65,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
         elif name in other:
             # For the other engine, should it be chosen.
             continue
-        elif name in settings.bare:
+        elif name in settings.unprefixed:
             log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
         else:
             faults.append((option, _unknown(option, known)))

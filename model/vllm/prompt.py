@@ -10,7 +10,7 @@ from ..errors import ParameterError
 from ..generation import Generation
 from ..media.images import Image
 from ..text.prompt_limits import most_tokens, shortened
-from .sampling import room
+from .sampling import max_new_tokens_for
 
 __all__ = ["Texts", "refused", "tokenize_params"]
 
@@ -50,7 +50,7 @@ class Texts:
             given = {"prompt": self.shortening(generation)(prompt)}
         else:
             ids: Any = prompt if truncate is None else prompt[-truncate:]  # type: ignore[index]
-            room(generation, len(ids), self._context, self._most)
+            max_new_tokens_for(generation, len(ids), self._context, self._most)
             given = {"prompt_token_ids": [*ids]}
         tokenize = tokenize_params(
             truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens

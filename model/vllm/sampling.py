@@ -11,7 +11,7 @@ from ..generation import Generation, nth_seed
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["LIMITS", "check_ids", "room", "sampling_params"]
+__all__ = ["LIMITS", "check_ids", "max_new_tokens_for", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
     "temperature": "from vLLM 0.32 on up to 2",
@@ -108,7 +108,7 @@ def check_prompt(field: str, tokens: int, most: int | None) -> None:
         )
 
 
-def room(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
+def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
     """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
     field = generation.prompt_field
     check_prompt(field, prompt_tokens, most)

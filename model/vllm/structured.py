@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, one_line
-from ..generation import Conversation, Guide
+from ..generation import Conversation, StructuredOutput
 from ..text.grammar_limits import check_grammar, check_regex, check_schema
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 
 
 def structured_outputs(
-    guide: Guide | None, conversation: Conversation | None, request: Any, backend: str
+    guide: StructuredOutput | None, conversation: Conversation | None, request: Any, backend: str
 ) -> tuple[StructuredOutputsParams | None, str | None]:
     """What vLLM is to be guided by, and the client's field that asked for it; raises ParameterError, naming the field.
 

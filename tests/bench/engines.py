@@ -17,12 +17,12 @@ from typing import IO
 
 import msgspec
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
 from lmi.model.errors import LmiError, StartError
 from lmi.model.options import Settings
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 from lmi.model.process.group import APART
 
 from .cpu import measured
@@ -118,7 +118,7 @@ class CoreLayer:
     name = "core, no host"
 
     def __init__(self, settings: Settings) -> None:
-        self._engine = RemoteEngine(settings)
+        self._engine = EngineClient(settings)
         self._service = Service(settings, self._engine)
 
     def start(self) -> None:
@@ -132,7 +132,7 @@ class CoreLayer:
         def begin(number: int, prompt: str) -> None:
             follower = _Follower(number, ended)
             opened = self._service.open(Request(json.dumps(workload.body(prompt, tokens)).encode()), follower)
-            if isinstance(opened, Answer):
+            if isinstance(opened, Response):
                 raise StartError(f"the bench's request was refused: {opened.failure}")
 
         waiting = iter(enumerate(prompts))

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import FORMATS
+from lmi.formatters import DIALECTS
 
 from ..demo.model import question
 from ..kit.bridge import Bridge, runtime, serving
@@ -151,9 +151,9 @@ SPOKEN = {
         SSE,
     ),
 }
-"""Every dialect in FORMATS must be here: `test_every_dialect_is_spoken`."""
+"""Every dialect in DIALECTS must be here: `test_every_dialect_is_spoken`."""
 
-NAMES = [known.NAME for known in FORMATS]
+NAMES = [known.NAME for known in DIALECTS]
 
 
 def test_every_dialect_is_spoken() -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, azure, receive, refusal, route_of
+from lmi.formatters import ParsedRequest, Request, Response, azure, receive, refusal, route_of
 from lmi.formatters.azure.errors import error_answer
-from lmi.formatters.base import JSON, SSE, Reply
+from lmi.formatters.base import JSON, SSE, ResponseEncoder
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import (
     ContextError,
@@ -54,9 +54,9 @@ def request(
     return Request(content, headers=headers or {}, query=query, path=path)
 
 
-def call(headers: Mapping[str, str] | None = None, settings: Settings = SETTINGS, /, **fields: Any) -> Call:
+def call(headers: Mapping[str, str] | None = None, settings: Settings = SETTINGS, /, **fields: Any) -> ParsedRequest:
     received = receive(request({"messages": [USER], **fields}, headers), settings)
-    assert isinstance(received, Call), received
+    assert isinstance(received, ParsedRequest), received
     return received
 
 
@@ -65,13 +65,13 @@ def asked(headers: Mapping[str, str] | None = None, /, **fields: Any) -> Generat
     return generation
 
 
-def refused(body: Any, headers: Mapping[str, str] | None = None, query: Mapping[str, str] = VERSION) -> Answer:
+def refused(body: Any, headers: Mapping[str, str] | None = None, query: Mapping[str, str] = VERSION) -> Response:
     answer = receive(request(body, headers, query), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     return answer
 
 
-def whole(reply: Reply, *events: Event) -> Any:
+def whole(reply: ResponseEncoder, *events: Event) -> Any:
     (body,) = feed(reply, *events)
     assert reply.finished
     assert (reply.status, reply.content_type, dict(reply.headers)) == (200, JSON, {})
@@ -125,7 +125,12 @@ def test_the_sample() -> None:
     assert list(generation.prompt.messages) == SAMPLE_REQUEST["messages"]
     sampling = generation.sampling
     assert (sampling.frequency_penalty, sampling.presence_penalty, sampling.temperature, sampling.top_p) == (0, 0, 0, 1)
-    assert (sampling.max_tokens, sampling.seed, sampling.stop, sampling.guide) == (256, 42, ("<|endoftext|>",), None)
+    assert (sampling.max_tokens, sampling.seed, sampling.stop, sampling.structured_output) == (
+        256,
+        42,
+        ("<|endoftext|>",),
+        None,
+    )
     assert not generation.stream
     body = whole(received.reply, Started(205), Delta(0, "No, it has never been proved", (), end()))
     assert shape_of(body) == shape_of(SAMPLE_RESPONSE)
@@ -238,7 +243,7 @@ def test_no_split_changes_an_answer(cuts: list[int], calls: int) -> None:
 
 @pytest.mark.parametrize("version", ["2024-04-01", "2024-04-01-preview", "2024-05-01-preview", "2099-12-31"])
 def test_versions(version: str) -> None:
-    assert isinstance(receive(request({"messages": [USER]}, query={"api-version": version}), SETTINGS), Call)
+    assert isinstance(receive(request({"messages": [USER]}, query={"api-version": version}), SETTINGS), ParsedRequest)
 
 
 MALFORMED = ["", "1", "latest", "2024-4-1", "2024-04-01-Preview", "2024-04-01-preview2", "2024-13-01", "2024-02-30"]
@@ -257,7 +262,7 @@ def test_no_version_where_the_dialect_is_named() -> None:
     """A rolling batch of DJL does not hand the query over."""
     named = Request(json.dumps({"messages": [USER]}).encode(), attributes={"dialect": "azure"})
     received = receive(named, SETTINGS)
-    assert isinstance(received, Call)
+    assert isinstance(received, ParsedRequest)
     assert list(whole(received.reply, Started(1), Delta(0, "hi", (), end()))) == list(SAMPLE_RESPONSE)
 
 
@@ -268,7 +273,7 @@ def test_what_is_no_extra_parameter() -> None:
     """Specs 004, Request Body; and `model` (wire-decisions: Azure)."""
     for name, value in EVERY_FIELD.items():
         fields = {"messages": [USER], "tools": [WEATHER], name: value}
-        assert isinstance(receive(request(fields), SETTINGS), Call), name
+        assert isinstance(receive(request(fields), SETTINGS), ParsedRequest), name
 
 
 @pytest.mark.parametrize("headers", [{}, {"extra-parameters": "error"}, {"extra-parameters": " Error "}])
@@ -280,7 +285,7 @@ def test_extra_parameters_are_errors(headers: dict[str, str], name: str) -> None
     body = json.loads(answer.body)
     assert body["param"] == name.strip()
     assert "extra-parameters: pass-through" in body["message"]
-    assert isinstance(receive(request({"messages": [USER], name: None}, headers), SETTINGS), Call)
+    assert isinstance(receive(request({"messages": [USER], name: None}, headers), SETTINGS), ParsedRequest)
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop", "Ignore"])
@@ -308,14 +313,14 @@ def test_a_mode_that_is_none() -> None:
 def test_headers_may_come_as_attributes() -> None:
     attributes = {"dialect": "azure", "extra-parameters": "pass-through"}
     body = json.dumps({"messages": [USER], "top_k": 5}).encode()
-    assert isinstance(receive(Request(body, attributes=attributes), SETTINGS), Call)
+    assert isinstance(receive(Request(body, attributes=attributes), SETTINGS), ParsedRequest)
 
 
 @pytest.mark.parametrize(("name", "status"), [("llama2-70b-chat", 200), ("", 200), ("other", 404)])
 def test_deployments(name: str, status: int) -> None:
     received = receive(request({"messages": [USER]}, {"azureml-model-deployment": name}), SETTINGS)
-    assert (received.status if isinstance(received, Answer) else 200) == status
-    if isinstance(received, Answer):
+    assert (received.status if isinstance(received, Response) else 200) == status
+    if isinstance(received, Response):
         assert shape_of(json.loads(received.body)) == shape_of(NOT_FOUND)
 
 
@@ -537,7 +542,7 @@ def test_a_detail_of_a_header() -> None:
 # --- Pages ---
 
 
-def page(path: str, method: str, query: Mapping[str, str] = VERSION) -> Answer:
+def page(path: str, method: str, query: Mapping[str, str] = VERSION) -> Response:
     asked_for = Request(b"", path=path, method=method, query=query)
     found = route_of(asked_for)
     assert found is not None

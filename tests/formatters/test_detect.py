@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import (
-    FORMATS,
-    Answer,
-    Call,
-    Format,
+    DIALECTS,
+    Dialect,
+    ParsedRequest,
     Request,
+    Response,
     azure,
     detect,
     lmi,
@@ -31,7 +31,7 @@ from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 
-KNOWN = ", ".join(known.NAME for known in FORMATS)
+KNOWN = ", ".join(known.NAME for known in DIALECTS)
 
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
@@ -87,7 +87,7 @@ def test_unreadable(body: bytes, message: str) -> None:
 def test_unreadable_is_answered(body: bytes) -> None:
     """Wire decisions, Which dialect a request is, 4."""
     answer = receive(Request(body), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert (answer.status, answer.content_type) == (424, "application/json")
     assert list(json.loads(answer.body)) == ["error", "code"]
     assert json.loads(answer.body)["code"] == 424
@@ -100,13 +100,13 @@ def test_unreadable_is_answered(body: bytes) -> None:
 @pytest.mark.parametrize("field", [b"inputs", b"stream", b"parameters"])
 def test_no_depth_is_too_deep(depth: int, core: bytes, field: bytes) -> None:
     answer = receive(Request(b'{"inputs":"a","' + field + b'":' + b"[" * depth + core + b"]" * depth + b"}"), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 424
 
 
 def test_long_names_are_cut() -> None:
     answer = receive(Request(b'{"' + b"x" * 100_000 + b'": NaN}'), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert len(answer.body) < 300
 
 
@@ -120,14 +120,14 @@ names = st.sampled_from([row.name for row in TABLE])
 
 @given(st.binary(max_size=30))
 def test_no_bytes_raise(body: bytes) -> None:
-    assert isinstance(receive(Request(body), SETTINGS), Answer)
+    assert isinstance(receive(Request(body), SETTINGS), Response)
 
 
 @given(json_values, json_values, st.dictionaries(names, json_values, max_size=4))
 def test_no_values_raise(inputs: Any, stream: Any, parameters: dict[str, Any]) -> None:
     body = json.dumps({"inputs": inputs, "stream": stream, "parameters": parameters}).encode()
     received = receive(Request(body), SETTINGS)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         # What was accepted can be sent to the engine's process.
         assert msgspec.msgpack.encode(received.generations)
     else:
@@ -142,13 +142,13 @@ messages = st.lists(st.builds(lambda one, given: {**one, "role": given}, message
 payloads = st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=4)
 
 
-@pytest.mark.parametrize("dialect", [known.NAME for known in FORMATS])
+@pytest.mark.parametrize("dialect", [known.NAME for known in DIALECTS])
 @given(payloads, messages)
 def test_no_values_raise_in_any_dialect(dialect: str, payload: dict[str, Any], messages: Any) -> None:
     body = json.dumps({"model": "m", "messages": messages, **payload}).encode()
     attributes = {"dialect": dialect, "extra-parameters": "pass-through"}
     received = receive(Request(body, attributes=attributes), SETTINGS)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         assert msgspec.msgpack.encode(received.generations)
     else:
         assert received.status >= 400
@@ -157,7 +157,7 @@ def test_no_values_raise_in_any_dialect(dialect: str, payload: dict[str, Any], m
 
 def test_a_call() -> None:
     received = receive(Request(b'{"inputs": "a"}', request_id="7"), SETTINGS)
-    assert isinstance(received, Call)
+    assert isinstance(received, ParsedRequest)
     assert received.generations[0].request_id == "7"
 
 
@@ -173,7 +173,7 @@ def test_a_call() -> None:
 )
 def test_refused_calls(body: bytes, kind: str) -> None:
     answer = receive(Request(body), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     keys = {
         "unreadable": ["error", "code"],
         "whole": ["generated_text", "details", "error"],
@@ -217,7 +217,7 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({}, {}, COMPATIBLE, NO_DIALECT),
     ],
 )
-def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Format | str) -> None:
+def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Dialect | str) -> None:
     request = Request(b"", attributes=attributes)
     if not isinstance(found, str):
         assert detect(payload, request, settings) is found
@@ -232,7 +232,7 @@ def test_paths_of_one_dialect(path: str) -> None:
     assert detect({"inputs": "a"}, Request(b"", path=path), SETTINGS) is openai
     assert detect({"inputs": "a"}, Request(b"", path=path), EXPLICIT) is lmi
     answer = receive(Request(b"{", path=path), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert (answer.status, list(json.loads(answer.body))) == (400, ["error"])
 
 
@@ -253,7 +253,7 @@ VERSION = {"api-version": "2024-05-01-preview"}
         ("/invocations", {}, openai),
     ],
 )
-def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Format) -> None:
+def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Dialect) -> None:
     """Wire decisions, Which dialect a request is, 1 to 3."""
     assert detect({"messages": []}, Request(b"", path=path, query=query), SETTINGS) is found
     assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
@@ -262,4 +262,4 @@ def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Fo
 
 
 def test_formats_have_names_of_their_own() -> None:
-    assert len({known.NAME for known in FORMATS}) == len(FORMATS)
+    assert len({known.NAME for known in DIALECTS}) == len(DIALECTS)

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, receive
-from lmi.formatters.base import Reply
+from lmi.formatters import ParsedRequest, Request, Response, receive
+from lmi.formatters.base import ResponseEncoder
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
 from lmi.model.events import Delta, Event, Failed, Finish, Started
@@ -35,15 +35,15 @@ FLOATS = (0.0059961616, -1.0498056, 0.040412642, -0.2044975, 0.8382087)
 """Of the embedding user guide's example."""
 
 
-def call(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> Call:
+def call(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> ParsedRequest:
     received = receive(Request(json.dumps(body).encode(), path=path, request_id="7"), settings)
-    assert isinstance(received, Call), received
+    assert isinstance(received, ParsedRequest), received
     return received
 
 
-def refused(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> Answer:
+def refused(body: object, settings: Settings = SETTINGS, path: str = "/invocations") -> Response:
     received = receive(Request(json.dumps(body).encode(), path=path), settings)
-    assert isinstance(received, Answer)
+    assert isinstance(received, Response)
     return received
 
 
@@ -60,7 +60,7 @@ def events(*numbers: float, tokens: int = 3) -> list[Event]:
     return [Started(tokens), Delta(0, "", finish=Finish("eos"), vector=vector(*numbers))]
 
 
-def feed(reply: Reply, *fed: tuple[int, list[Event]]) -> list[bytes]:
+def feed(reply: ResponseEncoder, *fed: tuple[int, list[Event]]) -> list[bytes]:
     records: list[bytes] = []
     for prompt, events_of_prompt in fed:
         for event in events_of_prompt:
@@ -348,10 +348,10 @@ def test_a_model_that_generates_refuses_a_list_of_inputs() -> None:
 def test_the_dialect_may_be_named() -> None:
     for name in ("lmi", "dynamic"):
         asked = receive(Request(b'{"inputs": "a"}', attributes={"dialect": name}), SETTINGS)
-        assert isinstance(asked, Call)
+        assert isinstance(asked, ParsedRequest)
         assert asked.generations[0].embedding == Embedding()
     asked = receive(Request(b'{"input": "a"}', attributes={"dialect": "openai"}), SETTINGS)
-    assert isinstance(asked, Call)
+    assert isinstance(asked, ParsedRequest)
 
 
 def test_output_formatters_are_for_generated_text(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, openai, receive
+from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, openai, receive
 from lmi.handler.headers import headers_of
 from lmi.model.errors import GenerationError, PayloadError
 from lmi.model.generation import Conversation, Generation
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import Channel, FromEngine
 
 from ..fuzz.bodies import SETTINGS, hostile_request, raw_request
@@ -81,7 +81,7 @@ texts = st.text(max_size=40)
 
 @settings(max_examples=400)
 @given(
-    st.sampled_from([known.NAME for known in FORMATS]) | texts,
+    st.sampled_from([known.NAME for known in DIALECTS]) | texts,
     st.dictionaries(texts, texts, max_size=3),
     st.dictionaries(st.sampled_from(["api-version", "request"]) | texts, texts, max_size=2),
     st.sampled_from([sample.path for sample in SAMPLES]) | texts,
@@ -104,8 +104,8 @@ def test_duplicate_keys_are_read_as_the_last(sample: Sample) -> None:
     settings_of = replace(SETTINGS, **sample.settings)
     plain = Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query)
     doubled, single = check(request, settings_of), check(plain, settings_of)
-    assert isinstance(doubled, Call)
-    assert isinstance(single, Call)
+    assert isinstance(doubled, ParsedRequest)
+    assert isinstance(single, ParsedRequest)
     assert [one.prompt for one in doubled.generations] == [one.prompt for one in single.generations]
 
 
@@ -129,7 +129,7 @@ FOUND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("body", "changed", "message"), FOUND, ids=range(len(FOUND)))
 def test_what_fuzzing_found(body: dict[str, Any], changed: dict[str, Any], message: str) -> None:
     answer = check(Request(json.dumps(body).encode()), replace(SETTINGS, **changed))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.failure is not None
     assert answer.failure.message.startswith(message)
 
@@ -143,15 +143,15 @@ class Faulty:
     refuse = staticmethod(openai.refuse)
 
     @staticmethod
-    def parse(payload: Any, request: Request, settings: Any) -> Call:
+    def parse(payload: Any, request: Request, settings: Any) -> ParsedRequest:
         raise KeyError("top_k")
 
 
 def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureFixture) -> None:
     """Behind DJL's asynchronous mode an exception would leave the client waiting for ever (djl-contract, 4)."""
     request = Request(b'{"inputs": "a"}', attributes={"dialect": "faulty"}, request_id="7")
-    answer = receive(request, SETTINGS, (cast(Format, Faulty),))
-    assert isinstance(answer, Answer)
+    answer = receive(request, SETTINGS, (cast(Dialect, Faulty),))
+    assert isinstance(answer, Response)
     assert (answer.status, isinstance(answer.failure, GenerationError)) == (500, True)
     assert json.loads(answer.body)["error"]["message"] == "the request could not be read: KeyError"
     assert "request 7 could not be read" in caplog.text
@@ -161,7 +161,7 @@ def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
     """A number that no encoder takes, had a dialect let it through: nothing is left of the request."""
     ours, theirs_end = socket.socketpair()
     channel = Channel[FromEngine](ours, FromEngine)
-    engine = RemoteEngine(SETTINGS)
+    engine = EngineClient(SETTINGS)
     link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
     engine._link = link
     conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
@@ -192,7 +192,7 @@ def test_guided_by_coverage(tmp_path: Path) -> None:
 )
 def test_a_header_cannot_hold_another(value: str) -> None:
     """Of a dialect of the user's that puts what a request says into a header, and into a header's name."""
-    headers = headers_of(Answer(b"{}", headers={"X-About": value, value: "a"}))
+    headers = headers_of(Response(b"{}", headers={"X-About": value, value: "a"}))
     assert list(headers)[:2] == ["Content-Type", "X-About"]
     for name, told in headers.items():
         assert (name + told).isprintable()
@@ -246,7 +246,7 @@ def test_the_oracle_finds_what_is_wrong() -> None:
 
     request = Request(b"{}")
     error = PayloadError("a")
-    good = Answer(b'{"error": "a", "code": 424}', 424, failure=error)
+    good = Response(b'{"error": "a", "code": 424}', 424, failure=error)
     oracle._check_answer(good, request)
     faults: list[dict[str, Any]] = [
         {"status": 500},
@@ -261,4 +261,4 @@ def test_the_oracle_finds_what_is_wrong() -> None:
     for fault in faults:
         given_fields = {"body": good.body, "status": 424, "failure": error, **fault}
         with pytest.raises(oracle.BrokenRuleError):
-            oracle._check_answer(Answer(**given_fields), request)
+            oracle._check_answer(Response(**given_fields), request)

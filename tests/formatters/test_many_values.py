@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.common.fields import LARGEST_ID, read_ids
 from lmi.formatters.openai.chat import DOCUMENTS
-from lmi.formatters.openai.messages import MOST
+from lmi.formatters.openai.messages import MAX_MESSAGES
 from lmi.formatters.openai.tools import TOOLS
 from lmi.model.errors import ParameterError, RequestError
 from lmi.model.options import settings_of
@@ -24,13 +24,13 @@ MESSAGE = b'{"role":"user","content":"a"}'
 SIZE = 70_000_000
 
 
-def received(body: bytes | dict[str, Any], **request: Any) -> Call | Answer:
+def received(body: bytes | dict[str, Any], **request: Any) -> ParsedRequest | Response:
     return receive(Request(body if isinstance(body, bytes) else json.dumps(body).encode(), **request), SETTINGS)
 
 
 def refusal(body: bytes | dict[str, Any], **request: Any) -> str:
     answer = received(body, **request)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.failure is not None
     return answer.failure.message
 
@@ -139,9 +139,9 @@ def with_documents(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("made", "most", "field"),
     [
-        (chat, MOST, "messages"),
-        (with_parts, MOST, "messages"),
-        (with_calls, MOST, "messages"),
+        (chat, MAX_MESSAGES, "messages"),
+        (with_parts, MAX_MESSAGES, "messages"),
+        (with_calls, MAX_MESSAGES, "messages"),
         (with_tools, TOOLS, "tools"),
         (with_functions, TOOLS, "functions"),
         (with_documents, DOCUMENTS, "documents"),
@@ -151,7 +151,7 @@ def with_documents(count: int) -> dict[str, Any]:
 def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
     """Below the limit, at it and above it."""
     for count in (most - 1, most):
-        assert isinstance(received(made(count)), Call)
+        assert isinstance(received(made(count)), ParsedRequest)
     message = refusal(made(most + 1))
     assert message.startswith(f"{field}: expected at most {most}")
     assert message.endswith(f"got {most + 1}")
@@ -160,9 +160,9 @@ def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
 @pytest.mark.parametrize("dialect", ["azure", "minimal", "openai"])
 def test_too_many_messages_are_counted_not_read(monkeypatch: pytest.MonkeyPatch, dialect: str) -> None:
     """In each dialect that has them, before one of them is looked at."""
-    body = {"model": "a", "messages": [{"role": "nobody"}] * (MOST + 1)}
+    body = {"model": "a", "messages": [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
     message = refusal(body, attributes={"dialect": dialect})
-    assert f"messages: expected at most {MOST}" in message
+    assert f"messages: expected at most {MAX_MESSAGES}" in message
 
 
 @given(st.lists(st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text(), min_size=1))

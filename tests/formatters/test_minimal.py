@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai._streaming import SSEDecoder
 
-from lmi.formatters import Answer, Call, Request, minimal, receive, refusal
-from lmi.formatters.base import JSON, SSE, Reply
+from lmi.formatters import ParsedRequest, Request, Response, minimal, receive, refusal
+from lmi.formatters.base import JSON, SSE, ResponseEncoder
 from lmi.model.errors import (
     ContextError,
     GenerationError,
@@ -49,9 +49,9 @@ def request(path: str = CHAT, /, **fields: Any) -> Request:
     return Request(json.dumps({"model": "model-name", "messages": [USER], **fields}).encode(), path=path)
 
 
-def call(path: str = CHAT, /, **fields: Any) -> Call:
+def call(path: str = CHAT, /, **fields: Any) -> ParsedRequest:
     received = receive(request(path, **fields), SETTINGS)
-    assert isinstance(received, Call), received
+    assert isinstance(received, ParsedRequest), received
     return received
 
 
@@ -60,14 +60,14 @@ def asked(**fields: Any) -> Generation:
     return generation
 
 
-def reply_of(form: str) -> Reply:
+def reply_of(form: str) -> ResponseEncoder:
     shape = dict(FORMS[form])
     return call(shape.pop("path"), **shape).reply
 
 
-def refused(path: str = CHAT, /, **fields: Any) -> Answer:
+def refused(path: str = CHAT, /, **fields: Any) -> Response:
     answer = receive(request(path, **fields), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     return answer
 
 
@@ -299,7 +299,7 @@ def test_fields_of_sampling() -> None:
     sampling = made.sampling
     assert (sampling.max_tokens, sampling.top_p, sampling.stop, sampling.seed) == (5, 0.5, ("a",), 7)
     assert sampling.presence_penalty == 1
-    assert sampling.guide is not None
+    assert sampling.structured_output is not None
 
 
 def test_what_changes_nothing() -> None:
@@ -352,7 +352,7 @@ def test_a_stream_that_is_no_boolean() -> None:
 def test_a_body_that_is_not_json(content: bytes) -> None:
     for path, form, status in [(CHAT, "whole", 400), (EVENTS, "events", 200)]:
         answer = receive(Request(content, path=path), SETTINGS)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         assert answer.failure is not None
         check_error(answer.body, form, answer.failure.message)
         assert answer.status == status
@@ -360,7 +360,7 @@ def test_a_body_that_is_not_json(content: bytes) -> None:
 
 def test_a_get_without_a_request() -> None:
     answer = receive(Request(b"", path=EVENTS, method="GET"), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     check_error(
         answer.body, "events", "request: expected the request as JSON in this query parameter, but there is none"
     )
@@ -372,10 +372,10 @@ def test_one_path_for_all_forms() -> None:
     body = json.dumps({"model": "m", "messages": [USER], "stream": True}).encode()
     for accept, content_type in [("text/event-stream", SSE), ("*/*", JSON), ("", JSON)]:
         received = receive(Request(body, {"accept": accept}, attributes=attributes), SETTINGS)
-        assert isinstance(received, Call)
+        assert isinstance(received, ParsedRequest)
         assert received.reply.content_type == content_type
     received = receive(Request(body, {"accept": SSE}, path=CHAT), SETTINGS)
-    assert isinstance(received, Call)
+    assert isinstance(received, ParsedRequest)
     assert received.reply.content_type == JSON
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
-from lmi.formatters.base import Reply
-from lmi.handler.djl.async_mode import Courier
+from lmi.formatters import Request, Response
+from lmi.formatters.base import ResponseEncoder
+from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import Frame
 from lmi.handler.djl.rolling_batch import RollingBatch
@@ -44,7 +44,7 @@ DIALECTS = {"chat": "openai", "completions": "openai", "several prompts": "opena
 class Broken:
     """A reply that is at fault at an event, and at all after it if it `cannot_tell`."""
 
-    def __init__(self, reply: Reply, at: int, *, cannot_tell: bool) -> None:
+    def __init__(self, reply: ResponseEncoder, at: int, *, cannot_tell: bool) -> None:
         self._reply = reply
         self._left = at
         self._cannot_tell = cannot_tell
@@ -69,7 +69,7 @@ class Place:
         self.opened: list[Exchange] = []
         opening = self.service._open
 
-        def breaking(request: Request, on_news: Callable[[Exchange], None] | None, meter: Any) -> Exchange | Answer:
+        def breaking(request: Request, on_news: Callable[[Exchange], None] | None, meter: Any) -> Exchange | Response:
             exchange = opening(request, on_news, meter)
             assert isinstance(exchange, Exchange), exchange
             if not self.opened:
@@ -165,7 +165,7 @@ def test_in_a_rolling_batch(tmp_path: Path) -> None:
 async def test_in_async_mode(tmp_path: Path, cannot_tell: bool) -> None:
     """Its generator ends too, or its client would wait for ever."""
     made = Place(tmp_path, 1, cannot_tell=cannot_tell)
-    courier = Courier(made.service)
+    courier = AsyncBatcher(made.service)
     sent: list[bytes] = []
 
     async def carry(request: Request, name: str) -> None:

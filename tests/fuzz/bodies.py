@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lmi.formatters import FORMATS, Request
+from lmi.formatters import DIALECTS, Request
 from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_ROWS
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of
@@ -64,7 +64,7 @@ TYPES = (
 ATTRIBUTES = (
     "", "dialect=", "dialect=none", "=", ",,;;", "a=b=c", "dialect=\n", "x" * 5000, "dialect=lmi;dialect=tgi",
     "k=\r\nX: 1", "dialect=azure,extra-parameters=pass-through", "DIALECT=openai",
-    *(f"dialect={known.NAME}" for known in FORMATS),
+    *(f"dialect={known.NAME}" for known in DIALECTS),
 )
 HEADERS: Sequence[Mapping[str, str]] = (
     {}, {}, {}, {"accept": "text/event-stream"}, {"x-amzn-sagemaker-adapter-identifier": "a"},

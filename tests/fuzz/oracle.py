@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lmi.formatters import Answer, Call, Request, receive, route_of
+from lmi.formatters import ParsedRequest, Request, Response, receive, route_of
 from lmi.formatters.base import JSON, JSON_LINES, SSE
 from lmi.model.errors import RequestError
 from lmi.model.generation import Conversation, Generation
@@ -49,20 +49,20 @@ def _must(holds: object, why: str, request: Request) -> None:
         )
 
 
-def check(request: Request, settings: Settings) -> Call | Answer:
+def check(request: Request, settings: Settings) -> ParsedRequest | Response:
     """What became of a request; raises BrokenRuleError, or what `receive` raises."""
     start = time.thread_time()
     received = receive(request, settings)
     taken = time.thread_time() - start
     _must(taken < SECONDS, f"took {taken:.1f} s", request)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         _check_call(received, request)
     else:
         _check_answer(received, request)
     return received
 
 
-def _check_call(call: Call, request: Request) -> None:
+def _check_call(call: ParsedRequest, request: Request) -> None:
     _must(call.generations, "a call without a generation", request)
     _must(len(call.generations) <= 2048, "too many generations", request)
     for generation in call.generations[:3]:
@@ -75,7 +75,7 @@ def _check_call(call: Call, request: Request) -> None:
             image_parts(generation.prompt)
 
 
-def _check_answer(answer: Answer, request: Request) -> None:
+def _check_answer(answer: Response, request: Request) -> None:
     found = route_of(request)
     if found and found[1].page:
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.djl.frames import frame_of_answer
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
@@ -25,8 +25,8 @@ from lmi.model.errors import ContextError, LmiError, OverloadedError, ParameterE
 from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
-from lmi.model.process.token_budget import InFlight
-from lmi.model.vllm.sampling import room
+from lmi.model.process.token_budget import TokenBudget
+from lmi.model.vllm.sampling import max_new_tokens_for
 
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -45,12 +45,12 @@ class Place:
 
     def open(self, body: bytes = HELLO, **request: Any) -> Exchange:
         opened = self.service.open(Request(body, **request))
-        assert not isinstance(opened, Answer), opened
+        assert not isinstance(opened, Response), opened
         return opened
 
-    def refused(self, body: bytes = HELLO, **request: Any) -> Answer:
+    def refused(self, body: bytes = HELLO, **request: Any) -> Response:
         opened = self.service.open(Request(body, **request))
-        assert isinstance(opened, Answer)
+        assert isinstance(opened, Response)
         return opened
 
     def end(self, ticket: int) -> None:
@@ -200,15 +200,15 @@ def test_body(tmp_path: Path) -> None:
 def test_prompt(tokens: int, fits: bool) -> None:
     generation = Generation(request_id="", prompt="", prompt_field="messages", sampling=Sampling(max_tokens=5))
     if fits:
-        assert room(generation, tokens, 100, 10) == 5
+        assert max_new_tokens_for(generation, tokens, 100, 10) == 5
         return
     with pytest.raises(ContextError, match=r"messages: expected a prompt of at most 10 tokens .*, got 11") as caught:
-        room(generation, tokens, 100, 10)
+        max_new_tokens_for(generation, tokens, 100, 10)
     assert caught.value.param == "messages"
 
 
 def test_in_flight() -> None:
-    flight = InFlight(100)
+    flight = TokenBudget(100)
     flight.admit(1, 60)
     with pytest.raises(OverloadedError, match="60 tokens are in flight and this request may come to 41"):
         flight.admit(2, 41)
@@ -231,7 +231,7 @@ def test_in_flight() -> None:
 
 def test_what_could_never_be_in_flight_is_the_clients_fault() -> None:
     with pytest.raises(ParameterError, match="may come to 101 tokens, expected at most 100"):
-        InFlight(100).admit(1, 101)
+        TokenBudget(100).admit(1, 101)
 
 
 # --- Time ---

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import FORMATS
+from lmi.formatters import DIALECTS
 
 from ..clients.test_boto3 import SPOKEN
 from ..kit.hosts import Host
@@ -51,10 +51,10 @@ def told(answer: httpx.Response) -> str:
 
 
 def test_every_dialect_has_a_row() -> None:
-    assert list(table()) == [known.NAME for known in FORMATS]
+    assert list(table()) == [known.NAME for known in DIALECTS]
 
 
-@pytest.mark.parametrize("dialect", [known.NAME for known in FORMATS])
+@pytest.mark.parametrize("dialect", [known.NAME for known in DIALECTS])
 def test_row(host: Host, request: pytest.FixtureRequest, dialect: str) -> None:
     row = table()[dialect]
     spoken = next(one for one in SPOKEN.values() if one.dialect == dialect)

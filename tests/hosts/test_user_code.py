@@ -244,7 +244,7 @@ async def test_an_own_dialect_is_found_by_the_body_and_by_name(new: Place) -> No
     [
         ("raise matches", "dialect toy: matches raised RuntimeError: no idea"),
         ("raise parse", "dialect toy: parse raised RuntimeError: cannot read"),
-        ("wrong parse", "dialect toy: parse returned a str, expected a Call"),
+        ("wrong parse", "dialect toy: parse returned a str, expected a ParsedRequest"),
         ("wrong generation", "dialect toy: parse returned a wrong Generation: Expected"),
         ("wrong reply", "dialect toy: Reply.feed returned a dict, expected a list of bytes"),
         ("raise reply", "dialect toy: Reply.feed raised RuntimeError: lost for words"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lmi.formatters.base import Reply
+from lmi.formatters.base import ResponseEncoder
 from lmi.model.events import Event, Finish, FinishReason
 
 __all__ = ["JoinedCall", "Told", "end", "feed", "join_calls", "same_shape"]
@@ -16,7 +16,7 @@ Told = Event | tuple[int, Event]
 """An event of the first prompt, or of the prompt with this number."""
 
 
-def feed(reply: Reply, *events: Told) -> list[bytes]:
+def feed(reply: ResponseEncoder, *events: Told) -> list[bytes]:
     """The records that events become. None of them is empty, and no event comes after the last."""
     records: list[bytes] = []
     for told in events:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from lmi.formatters.base import JSON, SSE, Call, Reply, Request
+from lmi.formatters.base import JSON, SSE, ParsedRequest, Request, ResponseEncoder
 from lmi.formatters.openai import parse
 from lmi.model.options import Settings
 
@@ -41,24 +41,24 @@ DETAILS = {
 """Specs 001, Final Chunk with Usage; 000 has null for the first (wire-decisions: usage details are 001's)."""
 
 
-def reply(settings: Settings = SETTINGS, **fields: Any) -> Reply:
+def reply(settings: Settings = SETTINGS, **fields: Any) -> ResponseEncoder:
     """The reply to a chat request."""
     return parse({**CHAT, **fields}, Request(b""), settings).reply
 
 
-def call(**fields: Any) -> Call:
+def call(**fields: Any) -> ParsedRequest:
     """What a text completion request asks for."""
     return parse({**TEXT, **fields}, Request(b"", request_id="7"), SETTINGS)
 
 
-def whole(answer: Reply, *events: Told) -> Any:
+def whole(answer: ResponseEncoder, *events: Told) -> Any:
     """An answer that is not streamed."""
     (body,) = feed(answer, *events)
     assert answer.content_type == JSON
     return json.loads(body)
 
 
-def chunks(answer: Reply, *events: Told) -> list[Any]:
+def chunks(answer: ResponseEncoder, *events: Told) -> list[Any]:
     """The chunks of a stream, which ends with [DONE], once."""
     records = feed(answer, *events)
     assert (answer.finished, answer.content_type, records[-1]) == (True, SSE, DONE)

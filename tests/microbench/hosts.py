@@ -117,12 +117,12 @@ def _message(properties: dict[str, str], content: Sequence[tuple[str, bytes]]) -
 
 def async_mode(path: TokenPath, kind: str) -> dict[str, float]:
     """Microseconds a token of the event loop and the courier, which writes whole messages."""
-    from lmi.handler.djl.async_mode import Courier
+    from lmi.handler.djl.async_mode import AsyncBatcher
 
     sink = Null()
 
     async def serve() -> None:
-        courier = Courier(path.service)
+        courier = AsyncBatcher(path.service)
 
         async def one(request: Any) -> None:
             async for message in courier.messages(request, str(next(numbers))):

@@ -1,6 +1,6 @@
 """The way of a token from the engine's output to the host, in one thread, stage by stage.
 
-    StandInCore -> LLMEngine -> VllmEngine.step -> Channel -> RemoteEngine -> Exchange, Reply -> RollingBatch -> Output
+    StandInCore -> LLMEngine -> VllmEngine.step -> Channel -> EngineClient -> Exchange, Reply -> RollingBatch -> Output
 
 All parts are the real ones but the core. Times are CPU times of the thread, so that other load on the machine slows
 the measuring and does not change what it finds, as far as caches allow.
@@ -24,8 +24,8 @@ from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.generation import Generation
 from lmi.model.options import Settings
-from lmi.model.process.child import Link
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.child import EngineChild
+from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import Channel, FromEngine, Step, ToEngine
 
 from ..bench.work import WORKLOADS, prompts
@@ -51,7 +51,7 @@ OURS = ("text and tokens", "wire encode", "wire decode", "replies", "rolling bat
 """The stages that are our Python: after the engine's output object, before the host's send."""
 
 
-class _Engine(RemoteEngine):
+class _Engine(EngineClient):
     """The engine's two sides in this thread: what they say goes over a real socket pair."""
 
     def __init__(self, settings: Settings) -> None:
@@ -60,7 +60,7 @@ class _Engine(RemoteEngine):
         ours, theirs = socket.socketpair()
         self.host: Channel[FromEngine] = Channel(ours, FromEngine)
         self.engine: Channel[ToEngine] = Channel(theirs, ToEngine)
-        self.link = cast(Link, SimpleNamespace(sinks={}, served=False))
+        self.link = cast(EngineChild, SimpleNamespace(sinks={}, served=False))
 
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts it at once."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Answer, Request, receive
+from lmi.formatters import Request, Response, receive
 from lmi.formatters.base import encode
 from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken
 from lmi.model.options import Settings, load_settings
@@ -48,7 +48,7 @@ def call_of(kind: str) -> Any:
     path, _, parameter = path.partition("?")
     query = {parameter: "2024-05-01-preview"} if parameter else {}
     call = receive(Request(encode(body), path=path, query=query), settings())
-    assert not isinstance(call, Answer), call
+    assert not isinstance(call, Response), call
     return call
 
 

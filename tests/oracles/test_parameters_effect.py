@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.base import Call, Request
+from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi.parameters import ROWS
 from lmi.formatters.lmi.schemas import ALIASES
@@ -70,7 +70,7 @@ NAMES = sorted({name for names in DOCUMENTED.values() for name in names})
 DEFAULTS = [(schema, name) for schema, names in DOCUMENTED.items() for name in names]
 
 
-def call(given: Given, settings: Settings) -> Call:
+def call(given: Given, settings: Settings) -> ParsedRequest:
     return parse({"inputs": "a", "parameters": given}, Request(b""), settings)
 
 

@@ -117,7 +117,7 @@ def test_each_layer_is_checked() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
-        ("model/events.py", "from ..formatters.base import Format", "model imports formatters"),
+        ("model/events.py", "from ..formatters.base import Dialect", "model imports formatters"),
         ("model/events.py", "from .. import handler", "model imports handler"),
         ("model/parts/deep.py", "from ...formatters import base", "model imports formatters"),
         ("formatters/base.py", "from ..handler import djl", "formatters imports handler"),
@@ -128,7 +128,7 @@ def test_each_layer_is_checked() -> None:
         ("handler/commands/cli.py", "from lmi import model", "absolute import of lmi"),
         ("handler/commands/cli.py", "importlib.import_module('lmi.model')", "absolute import of lmi.model"),
         ("handler/commands/cli.py", "import model", "absolute import of model"),
-        ("handler/commands/cli.py", "from formatters.base import Format", "absolute import of formatters.base"),
+        ("handler/commands/cli.py", "from formatters.base import Dialect", "absolute import of formatters.base"),
         ("handler/service.py", "from ...tests import fakes", "leaves lmi"),
         ("handler/service.py", "from ..tests import fakes", "is of no layer"),
         ("model/vllm/engine.py", "import vllm", "imports vllm at module level"),

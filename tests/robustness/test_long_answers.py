@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.djl import dynamic_batch as plain_module
 from lmi.handler.djl import frames as frames_module
 from lmi.handler.djl import slices as slices_module
-from lmi.handler.djl.async_mode import Courier
+from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.djl.slices import FIELD, next_slice, slices
@@ -80,7 +80,7 @@ def asked(kind: str, **more: Any) -> Request:
 def answered(events: list[Event], request: Request, folder: Path, **options: str) -> tuple[Exchange, ScriptedEngine]:
     engine, service = service_of(folder, **options)
     opened = service.open(request)
-    assert not isinstance(opened, Answer), opened.body
+    assert not isinstance(opened, Response), opened.body
     engine.say(0, *events)
     return opened, engine
 
@@ -127,7 +127,7 @@ def test_a_rolling_batch_has_no_frame_that_java_does_not_take(tmp_path: Path, ki
 @pytest.mark.usefixtures("narrow")
 async def test_async_mode_has_no_frame_that_java_does_not_take(tmp_path: Path) -> None:
     engine, service = service_of(tmp_path)
-    courier = Courier(service)
+    courier = AsyncBatcher(service)
     messages = courier.messages(asked("chat"), "1")
     coming = asyncio.ensure_future(anext(messages))
     await asyncio.sleep(0)

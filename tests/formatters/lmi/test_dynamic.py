@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.model.errors import GenerationError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import Settings
@@ -22,15 +22,15 @@ STREAMING = Settings(
 TWO = ["What is Deep Learning", "How many ways can I peel an orange"]
 
 
-def call(body: object, settings: Settings = SETTINGS) -> Call:
+def call(body: object, settings: Settings = SETTINGS) -> ParsedRequest:
     received = receive(Request(json.dumps(body).encode()), settings)
-    assert isinstance(received, Call), received
+    assert isinstance(received, ParsedRequest), received
     return received
 
 
-def refused(body: bytes, settings: Settings = SETTINGS) -> Answer:
+def refused(body: bytes, settings: Settings = SETTINGS) -> Response:
     received = receive(Request(body), settings)
-    assert isinstance(received, Answer)
+    assert isinstance(received, Response)
     return received
 
 

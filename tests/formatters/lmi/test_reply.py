@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, Reply, Request
+from lmi.formatters.base import JSON, JSON_LINES, SSE, Request, ResponseEncoder
 from lmi.formatters.lmi import parse
 from lmi.model.errors import (
     ContextError,
@@ -33,7 +33,7 @@ TOKENS = (DEEP, LEARNING, IS, FIELD)
 TEXT = "Deep  Learning is field."
 
 
-def reply(parameters: dict[str, Any] | None = None, *, output_formatter: Any = None, **fields: Any) -> Reply:
+def reply(parameters: dict[str, Any] | None = None, *, output_formatter: Any = None, **fields: Any) -> ResponseEncoder:
     settings = Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
     return parse({"inputs": PROMPT, "parameters": parameters, **fields}, Request(b""), settings).reply
 

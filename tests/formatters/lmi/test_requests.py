@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, Answer, Call, Request
+from lmi.formatters.base import JSON, JSON_LINES, SSE, ParsedRequest, Request, Response
 from lmi.formatters.lmi import matches, parse, refuse
 from lmi.model.errors import (
     ContextError,
@@ -30,7 +30,9 @@ def settings(output_formatter: Any = None) -> Settings:
     return Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
 
 
-def call(parameters: dict[str, Any] | None = None, *, output_formatter: str | None = None, **fields: Any) -> Call:
+def call(
+    parameters: dict[str, Any] | None = None, *, output_formatter: str | None = None, **fields: Any
+) -> ParsedRequest:
     return parse({"inputs": PROMPT, "parameters": parameters, **fields}, Request(b""), settings(output_formatter))
 
 
@@ -191,4 +193,4 @@ def test_refuse(
 ) -> None:
     error = kind("the\nreason")
     answer = refuse(error, payload, Request(b""), settings(formatter))
-    assert answer == Answer(body, 424, content_type, failure=error)
+    assert answer == Response(body, 424, content_type, failure=error)

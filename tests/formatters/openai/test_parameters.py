@@ -14,7 +14,7 @@ from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS
 from lmi.model.errors import (
     PayloadError,
 )
-from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import Settings
 
 from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
@@ -92,43 +92,56 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"stream": False, "priority": 0, "truncation_side": "left", "guided_decoding_backend": "xgrammar"}, {}),
     # Guided decoding.
     ({"response_format": {"type": "text"}}, {}),
-    ({"response_format": {"type": "json_object"}}, {"guide": Guide(json_object=True, field="response_format")}),
+    (
+        {"response_format": {"type": "json_object"}},
+        {"structured_output": StructuredOutput(json_object=True, field="response_format")},
+    ),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}},
-        {"guide": Guide(json_schema='{"type":"object"}', field="response_format.json_schema.schema")},
+        {
+            "structured_output": StructuredOutput(
+                json_schema='{"type":"object"}', field="response_format.json_schema.schema"
+            )
+        },
     ),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}, "strict": True}}},
-        {"guide": Guide(json_schema='{"a":1}', field="response_format.json_schema.schema")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.json_schema.schema")},
     ),
     (
         {"structured_outputs": {"json": {"a": 1}}},
-        {"guide": Guide(json_schema='{"a":1}', field="structured_outputs.json")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="structured_outputs.json")},
     ),
     (
         {"structured_outputs": {"json": '{"a": 1}', "regex": None}},
-        {"guide": Guide(json_schema='{"a":1}', field="structured_outputs.json")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="structured_outputs.json")},
     ),
-    ({"structured_outputs": {"regex": "a+"}}, {"guide": Guide(regex="a+", field="structured_outputs.regex")}),
+    (
+        {"structured_outputs": {"regex": "a+"}},
+        {"structured_output": StructuredOutput(regex="a+", field="structured_outputs.regex")},
+    ),
     (
         {"structured_outputs": {"choice": ["a", "b"]}},
-        {"guide": Guide(choice=("a", "b"), field="structured_outputs.choice")},
+        {"structured_output": StructuredOutput(choice=("a", "b"), field="structured_outputs.choice")},
     ),
     (
         {"structured_outputs": {"grammar": "root ::= x"}},
-        {"guide": Guide(grammar="root ::= x", field="structured_outputs.grammar")},
+        {"structured_output": StructuredOutput(grammar="root ::= x", field="structured_outputs.grammar")},
     ),
     (
         {"structured_outputs": {"json_object": True, "disable_any_whitespace": False}},
-        {"guide": Guide(json_object=True, field="structured_outputs.json_object")},
+        {"structured_output": StructuredOutput(json_object=True, field="structured_outputs.json_object")},
     ),
-    ({"guided_json": {"a": 1}}, {"guide": Guide(json_schema='{"a":1}', field="guided_json")}),
-    ({"guided_json_object": True}, {"guide": Guide(json_object=True, field="guided_json_object")}),
-    ({"guided_regex": "a+"}, {"guide": Guide(regex="a+", field="guided_regex")}),
-    ({"guided_choice": ["a"]}, {"guide": Guide(choice=("a",), field="guided_choice")}),
+    ({"guided_json": {"a": 1}}, {"structured_output": StructuredOutput(json_schema='{"a":1}', field="guided_json")}),
+    (
+        {"guided_json_object": True},
+        {"structured_output": StructuredOutput(json_object=True, field="guided_json_object")},
+    ),
+    ({"guided_regex": "a+"}, {"structured_output": StructuredOutput(regex="a+", field="guided_regex")}),
+    ({"guided_choice": ["a"]}, {"structured_output": StructuredOutput(choice=("a",), field="guided_choice")}),
     (
         {"guided_grammar": "root ::= x", "response_format": {"type": "text"}},
-        {"guide": Guide(grammar="root ::= x", field="guided_grammar")},
+        {"structured_output": StructuredOutput(grammar="root ::= x", field="guided_grammar")},
     ),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, receive
+from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.common import fields
 from lmi.formatters.openai import parse, refuse
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
@@ -226,7 +226,7 @@ def test_what_goes_to_the_engine_is_not_too_deep() -> None:
 def test_no_depth_is_too_deep(depth: int, field: str) -> None:
     body = b'{"messages": [{"role": "user", "content": "a"}], "' + field.encode() + b'":'
     received = receive(Request(body + b'{"a":' * depth + b"1" + b"}" * depth + b"}"), SETTINGS)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         assert msgspec.msgpack.encode(received.generations)
 
 
@@ -295,11 +295,11 @@ names = st.sampled_from([*(row.name for row in (*CHAT_TABLE, *TEXT_TABLE)), *CHA
 @given(st.sampled_from([CHAT, TEXT]), st.dictionaries(names, json_values, max_size=4))
 def test_no_values_raise(base: dict[str, Any], given_fields: dict[str, Any]) -> None:
     received = receive(Request(json.dumps({**base, **given_fields}).encode()), SETTINGS)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         # What was accepted can be sent to the engine's process.
         assert msgspec.msgpack.encode(received.generations)
     else:
-        assert isinstance(received, Answer)
+        assert isinstance(received, Response)
         # A body that cannot be read (NaN) is in no dialect yet.
         assert received.status in (400, 424)
 
@@ -319,7 +319,7 @@ any_message = st.fixed_dictionaries(
 @given(st.lists(any_message | json_values, max_size=3))
 def test_no_message_raises(messages: list[Any]) -> None:
     received = receive(Request(json.dumps({"messages": messages}).encode()), SETTINGS)
-    if isinstance(received, Answer):
+    if isinstance(received, Response):
         assert received.status in (400, 424)
     else:
         assert msgspec.msgpack.encode(received.generations)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, Reply, Request
+from lmi.formatters.base import JSON, JSON_LINES, SSE, Request, ResponseEncoder
 from lmi.formatters.tgi import parse
-from lmi.formatters.tgi.reply import Shape, WholeReply
+from lmi.formatters.tgi.reply import ResponseOptions, WholeEncoder
 from lmi.model.errors import (
     ContextError,
     EngineError,
@@ -49,7 +49,7 @@ def reply(
     stream: bool | None = None,
     path: str = "/invocations",
     output_formatter: Any = None,
-) -> Reply:
+) -> ResponseEncoder:
     settings = Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
     body = {"inputs": PROMPT, "parameters": parameters, "stream": stream}
     return parse(body, Request(b"", path=path), settings).reply
@@ -332,7 +332,7 @@ def ended(index: int, text: str, cumulative: float, *, last: bool) -> Delta:
 
 def test_the_best_of_several_sequences() -> None:
     """The one of the greatest mean log-probability, as in TGI; the others are in its details, in their order."""
-    answer = WholeReply(Shape(PROMPT, details=True, return_full_text=True, seed=5))
+    answer = WholeEncoder(ResponseOptions(PROMPT, details=True, return_full_text=True, seed=5))
     assert feed(answer, Started(7), ended(2, "two", -9.0, last=False), ended(0, "none", -4.0, last=False)) == []
     (made,) = json.loads(feed(answer, ended(1, "one", -2.0, last=True))[0])
     check(made, whole(details=True, inputs=True, best_of=True))
@@ -347,7 +347,7 @@ def test_the_best_of_several_sequences() -> None:
 
 
 def test_the_best_of_several_sequences_without_details() -> None:
-    answer = WholeReply(Shape(PROMPT, array=False))
+    answer = WholeEncoder(ResponseOptions(PROMPT, array=False))
     events: list[Event] = [Started(7), ended(0, "none", -4.0, last=False), ended(1, "one", -2.0, last=True)]
     assert feed(answer, *events) == [b'{"generated_text":"one"}']
 

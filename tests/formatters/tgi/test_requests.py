@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Request, receive, refusal, route_of
+from lmi.formatters import ParsedRequest, Request, Response, receive, refusal, route_of
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi.info import info_page
 from lmi.formatters.tgi.parameters import ROWS
@@ -23,7 +23,7 @@ from lmi.handler.service import Service
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import MediaTypeError, RequestError, UnauthorizedError
 from lmi.model.events import Failed
-from lmi.model.generation import Generation, Guide
+from lmi.model.generation import Generation, StructuredOutput
 from lmi.model.options import Settings, load_settings
 
 from ...kit.tgi_shapes import ERROR, INFO, check
@@ -42,7 +42,7 @@ def refused(parameters: dict[str, Any] | None = None, **fields: Any) -> str:
     """The message of what is wrong, from the answer that tells it."""
     body = json.dumps({"inputs": PROMPT, "parameters": parameters, **fields}).encode()
     answer = receive(Request(body), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     made = json.loads(answer.body)
     check(made, ERROR)
     assert (answer.status, answer.content_type, made["error_type"]) == (422, "application/json", "validation")
@@ -61,7 +61,7 @@ def test_the_option_and_its_environment_variable(tmp_path: Path, text: str | Non
     settings = load_settings(tmp_path, environment=environment, overrides={})
     assert settings.tgi_compat is on
     call = receive(Request(b'{"inputs": "a"}'), settings)
-    assert isinstance(call, Call)
+    assert isinstance(call, ParsedRequest)
     (body,) = call.reply.feed(Failed("GenerationError", "why"))
     assert ("error_type" in json.loads(body)) is on
 
@@ -95,7 +95,7 @@ def test_defaults(parameters: dict[str, Any] | None) -> None:
     sampling = made.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.seed) == (0, 1, 0, None)
     assert (sampling.repetition_penalty, sampling.frequency_penalty) == (1, 0)
-    assert (sampling.max_tokens, sampling.stop, sampling.truncate, sampling.guide) == (None, (), None, None)
+    assert (sampling.max_tokens, sampling.stop, sampling.truncate, sampling.structured_output) == (None, (), None, None)
     assert sampling.include_stop
     assert (made.stream, made.tokens, sampling.logprobs, sampling.prompt_logprobs) == (False, False, None, None)
     assert (made.prompt, made.prompt_field, made.overflow) == (PROMPT, "inputs", "refuse")
@@ -174,8 +174,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
     ],
 )
 def test_grammar(grammar: dict[str, Any], guide: dict[str, Any]) -> None:
-    made = generation({"grammar": grammar}).sampling.guide
-    assert isinstance(made, Guide)
+    made = generation({"grammar": grammar}).sampling.structured_output
+    assert isinstance(made, StructuredOutput)
     assert made.field == "parameters.grammar"
     shown = {"json_schema": made.json_schema and json.loads(made.json_schema), "regex": made.regex}
     assert shown == {"json_schema": None, "regex": None} | guide
@@ -314,7 +314,7 @@ json_values = st.recursive(
 def test_no_values_raise(stream: Any, parameters: dict[str, Any]) -> None:
     body = json.dumps({"inputs": PROMPT, "stream": stream, "parameters": parameters}).encode()
     received = receive(Request(body, attributes={"dialect": "tgi"}), SETTINGS)
-    if isinstance(received, Call):
+    if isinstance(received, ParsedRequest):
         # What was accepted can be sent to the engine's process.
         assert msgspec.msgpack.encode(received.generations)
         assert all(math.isfinite(value) for value in numbers(received.generations[0]))
@@ -336,7 +336,7 @@ def numbers(made: Generation) -> list[float]:
 def test_errors_on_its_own_routes(path: str, compat: bool, body: bytes) -> None:
     """The path tells the dialect before the body is read."""
     answer = receive(Request(body, path=path), msgspec.structs.replace(SETTINGS, tgi_compat=compat))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     check(json.loads(answer.body), ERROR)
     assert (answer.status, json.loads(answer.body)["error_type"]) == (422, "validation")
 
@@ -351,7 +351,7 @@ def test_errors_that_hosts_tell(error: RequestError, status: int) -> None:
 
 def test_another_content_type() -> None:
     answer = receive(Request(b"", {"content-type": "text/plain"}, path="/generate"), SETTINGS)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert answer.status == 415
     check(json.loads(answer.body), ERROR)
 

@@ -12,7 +12,7 @@ import pytest
 
 from lmi.formatters import Request
 from lmi.handler.djl import async_mode as courier
-from lmi.handler.djl.async_mode import TRACKING_ID, Courier
+from lmi.handler.djl.async_mode import TRACKING_ID, AsyncBatcher
 from lmi.handler.djl.frames import Frame, frame_of_exchange
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
@@ -92,7 +92,7 @@ class Java:
         self.engine = ScriptedEngine()
         service = Service(settings_of(options, model_dir="."), self.engine)
         service.start()
-        self.courier = Courier(service)
+        self.courier = AsyncBatcher(service)
         self.at_once = True
         self.messages: list[list[Told]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler import exchange as exchange_module
 from lmi.handler.djl import frames as frames_module
 from lmi.handler.djl.frames import NOTHING, Frame, frame_of_exchange
@@ -27,7 +27,7 @@ def opened(body: bytes) -> tuple[ScriptedEngine, Exchange]:
     service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
     service.start()
     exchange = service.open(Request(body))
-    assert not isinstance(exchange, Answer)
+    assert not isinstance(exchange, Response)
     return engine, exchange
 
 

@@ -123,8 +123,8 @@ def test_an_open_request_that_is_silent_does_not_make_java_spin() -> None:
 @pytest.fixture
 def slow_java(monkeypatch: pytest.MonkeyPatch) -> None:
     """As though Java had been away for long."""
-    monkeypatch.setattr(rolling, "PACE", 1e9)
-    monkeypatch.setattr(rolling, "LONGEST_PACE", 30.0)
+    monkeypatch.setattr(rolling, "PACE_FACTOR", 1e9)
+    monkeypatch.setattr(rolling, "MAX_PACE_S", 30.0)
 
 
 @pytest.mark.usefixtures("slow_java")
@@ -143,8 +143,8 @@ def test_merged_records_gather_until_somebody_waits_for_a_first_one() -> None:
 
 
 def test_merged_records_gather_for_some_milliseconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling, "PACE", 1e9)
-    monkeypatch.setattr(rolling, "LONGEST_PACE", 0.2)
+    monkeypatch.setattr(rolling, "PACE_FACTOR", 1e9)
+    monkeypatch.setattr(rolling, "MAX_PACE_S", 0.2)
     engine, batch = batch_of(merge_records="true")
     batch.step([STREAM])
     engine.say(0, Started(3), token("a"))

@@ -237,7 +237,7 @@ def test_a_body_that_is_refused_is_not_read_for_ever(running: Make) -> None:
 
 
 def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "DROPPING", 0.3)
+    monkeypatch.setattr(server_module, "DISCARD_TIMEOUT_S", 0.3)
     server = running(max_body_bytes=str(MOST))
     with server.connect() as sock:
         sock.sendall(head(MOST + 1))
@@ -248,7 +248,7 @@ def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: 
 
 def test_a_small_body_of_a_refused_request_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read before the refusal; one that never comes holds a connection no longer than the rest of a large one."""
-    monkeypatch.setattr(server_module, "DROPPING", 0.3)
+    monkeypatch.setattr(server_module, "DISCARD_TIMEOUT_S", 0.3)
     server = running(**ONE)
     body = body_of(1000)
     with server.connect() as first, server.connect() as second:

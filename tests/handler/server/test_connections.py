@@ -24,7 +24,7 @@ STREAM = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(server_module, "GRACE", 0.5)
+    monkeypatch.setattr(server_module, "ERROR_GRACE_S", 0.5)
     with serving(tmp_path) as make:
         yield make
 
@@ -66,7 +66,7 @@ def test_a_client_that_never_reads_is_cut_off(running: Make, finishes: bool) -> 
 
 def test_a_client_that_never_reads_the_end_is_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """All has been written, and lies in the server's memory."""
-    monkeypatch.setattr(server_module, "GRACE", -3599.0)
+    monkeypatch.setattr(server_module, "ERROR_GRACE_S", -3599.0)
     server = running()
     server.uvicorn.config.timeout_keep_alive = 1
     with server.connect() as deaf:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler import exchange
 from lmi.handler.server import streams as asynchronous
 from lmi.handler.server.app import application
@@ -59,7 +59,7 @@ def alone(steps: list[list[Event]], output: str) -> list[bytes]:
     """The records that these steps bring."""
     engine, service = service_of(output, "false")
     opened = service.open(Request(STREAM))
-    assert not isinstance(opened, Answer)
+    assert not isinstance(opened, Response)
     for step in steps:
         engine.say(0, *step)
     return list(opened.records)
@@ -184,7 +184,7 @@ def test_nothing_is_lost_that_comes_while_records_are_taken(merge: bool) -> None
 
     async def run() -> bytes:
         stream = AsyncService(service).open(Request(STREAM))
-        assert not isinstance(stream, Answer)
+        assert not isinstance(stream, Response)
         engine.say(0, Started(3))
         left = iter(range(count))
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from starlette.routing import Route as HttpRoute
 
-from lmi.formatters import FORMATS, Answer, Call, Format, Request, Route, receive
-from lmi.formatters.base import JSON, Described
+from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, receive
+from lmi.formatters.base import JSON, OpenApi
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.handler.server.app import application
 from lmi.handler.server.openapi import HOST, document
@@ -83,10 +83,10 @@ def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
 
 def test_every_route_of_ours_is_described() -> None:
     """One that is not would be told of as anything at all."""
-    for known in FORMATS:
-        assert all(isinstance(one, Described) for one in cast(Any, known).DESCRIBED)
+    for known in DIALECTS:
+        assert all(isinstance(one, OpenApi) for one in cast(Any, known).OPENAPI)
         assert [route.path for route in known.ROUTES if route.described is None] == []
-    dialects = {route.path for known in FORMATS for route in known.ROUTES}
+    dialects = {route.path for known in DIALECTS for route in known.ROUTES}
     paths = {route.path for route in server_of(SETTINGS).routes if isinstance(route, HttpRoute)}
     assert paths - dialects - set(HOST) == {"/predictions/{name}"}
 
@@ -150,7 +150,7 @@ def request_schema(made: dict[str, Any], sample: Sample) -> Any:
 def test_a_documented_sample_fits_the_requests_schema(sample: Sample) -> None:
     settings = msgspec.convert({**msgspec.structs.asdict(SETTINGS), **sample.settings}, Settings)
     received = receive(Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query), settings)
-    assert isinstance(received, Call), received
+    assert isinstance(received, ParsedRequest), received
     request_schema(document_of(settings), sample).validate(sample.body)
 
 
@@ -160,7 +160,7 @@ def test_what_the_schema_refuses_is_refused_in_the_form_that_is_told(sample: Sam
     made = document_of(settings)
     assert not request_schema(made, sample).is_valid(sample.body)
     answer = receive(Request(json.dumps(sample.body).encode(), path=sample.path, query=sample.query), settings)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     responses = made["paths"][sample.path]["post"]["responses"]
     told = responses["200" if answer.status == 200 else "4XX"]["content"]
     assert answer.content_type in told
@@ -183,11 +183,11 @@ class Own:
     """A dialect of a user's."""
 
     NAME = "own"
-    MARK = "ask"
-    DESCRIBED: tuple[Any, ...] = (
-        Described("Asks", lambda _: {"type": "object", "required": ["ask"]}, {JSON: (Told,)}, {JSON: (Told,)}),
+    BODY_FIELD = "ask"
+    OPENAPI: tuple[Any, ...] = (
+        OpenApi("Asks", lambda _: {"type": "object", "required": ["ask"]}, {JSON: (Told,)}, {JSON: (Told,)}),
     )
-    ROUTES: tuple[Route, ...] = (Route("/ask", described=DESCRIBED[0]), Route("/bare"))
+    ROUTES: tuple[Route, ...] = (Route("/ask", described=OPENAPI[0]), Route("/bare"))
 
     matches = parse = refuse = None
 
@@ -209,18 +209,18 @@ def broken(settings: Settings) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "described",
     [
-        Described("Broken", broken, {JSON: (object(),)}, {}),
-        Described("Broken", lambda _: {"type": {1}}, {JSON: (complex,)}, {}),
+        OpenApi("Broken", broken, {JSON: (object(),)}, {}),
+        OpenApi("Broken", lambda _: {"type": {1}}, {JSON: (complex,)}, {}),
         "no description",
     ],
     ids=["raises", "no JSON", "no description"],
 )
 def test_a_users_dialect_that_tells_nonsense_harms_nobody(described: Any) -> None:
     class Wrong(Own):
-        DESCRIBED = (described,)
-        ROUTES = (Route("/ask", described=described if isinstance(described, Described) else None),)
+        OPENAPI = (described,)
+        ROUTES = (Route("/ask", described=described if isinstance(described, OpenApi) else None),)
 
-    made = document_of(own=(cast(Format, Wrong),))
+    made = document_of(own=(cast(Dialect, Wrong),))
     assert made["paths"]["/ask"]["post"]["requestBody"]["content"][JSON]["schema"] == {"type": "object"}
     assert set(made["paths"]) > set(document_of()["paths"])
 

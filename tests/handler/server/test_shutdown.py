@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.server.app import application
 from lmi.handler.service import Service
 from lmi.model.options import settings_of
@@ -35,14 +35,14 @@ async def test_a_server_that_stops_takes_nothing_new_and_is_not_healthy() -> Non
     service = Service(settings_of({}, model_dir="/opt/ml/model"), ScriptedEngine())
     service.start()
     running = service.open(Request(b'{"inputs": "Hi"}'))
-    assert not isinstance(running, Answer)
+    assert not isinstance(running, Response)
     service.stop()
     transport = httpx.ASGITransport(application(service))
     async with transport, httpx.AsyncClient(transport=transport, base_url="http://local") as http:
         assert (await http.get("/ping")).status_code == 503
         assert (await http.get("/health")).status_code == 503
     refused = service.open(Request(b'{"messages": []}', path="/v1/chat/completions"))
-    assert isinstance(refused, Answer)
+    assert isinstance(refused, Response)
     assert refused.status == 503
     assert json.loads(refused.body)["error"]["message"] == "the server is shutting down"
     assert not running.finished

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.exchange import Exchange
 from lmi.handler.server.app import application
@@ -149,8 +149,8 @@ def test_of_what_is_not_streamed_only_the_end_is_known(bench: Bench) -> None:
 
 def test_outcomes(bench: Bench) -> None:
     service = bench.service
-    assert isinstance(service.open(Request(b"{")), Answer)
-    assert isinstance(service.open(Request(b'{"inputs": "Hi", "parameters": {"top_p": 7}}')), Answer)
+    assert isinstance(service.open(Request(b"{")), Response)
+    assert isinstance(service.open(Request(b'{"inputs": "Hi", "parameters": {"top_p": 7}}')), Response)
     bench.open().abort()
     aborted = bench.open()
     aborted.abort()

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.djl.dynamic_batch import PlainBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import request_id_of
@@ -294,7 +294,7 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
     sys.modules.pop("raising_guard", None)
 
 
-def ask(service: Service, body: bytes, request_id: str, **more: Any) -> Exchange | Answer:
+def ask(service: Service, body: bytes, request_id: str, **more: Any) -> Exchange | Response:
     return service.open(Request(body, request_id=request_id, **more))
 
 

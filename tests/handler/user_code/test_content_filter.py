@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import FORMATS, Call, Request
-from lmi.handler.user_code.content_filter import ContentFilter, FilteredReply
+from lmi.formatters import DIALECTS, ParsedRequest, Request
+from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import ContentFilterError, LmiError, UnsupportedError
 from lmi.model.events import CallDelta, Delta, Event, Finish, Started, Token
 from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m", tgi_compat=True)
-BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in FORMATS}
+BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in DIALECTS}
 
 BODIES: dict[str, dict[str, Any]] = {
     "lmi": {"inputs": "Hi", "parameters": {"details": True}},
@@ -43,11 +43,11 @@ def judge(text: str, stage: str) -> str | None:
 FILTER = ContentFilter(judge, "guard:judge", Workers(1))
 
 
-def filtered(name: str, body: dict[str, Any]) -> tuple[Call, list[int]]:
+def filtered(name: str, body: dict[str, Any]) -> tuple[ParsedRequest, list[int]]:
     return FILTER.around(BY_NAME[name].parse(body, Request(b"", query={"api-version": "2024-05-01-preview"}), SETTINGS))
 
 
-def feed(call: Call, *events: Event) -> bytes:
+def feed(call: ParsedRequest, *events: Event) -> bytes:
     return b"".join(record for event in events for record in call.reply.feed(event))
 
 
@@ -98,7 +98,7 @@ def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[in
     texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
     tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
     seen = Seen()
-    reply = FilteredReply(seen, FILTER, {0: 1})
+    reply = FilteredEncoder(seen, FILTER, {0: 1})
     start = 0
     for count in counts:
         part = tokens[start : start + count]

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.formatters import Answer, Call, Hooks, Request, lmi, openai, receive, tgi
-from lmi.formatters.base import Payload, Reply
+from lmi.formatters import Hooks, ParsedRequest, Request, Response, lmi, openai, receive, tgi
+from lmi.formatters.base import Payload, ResponseEncoder
 from lmi.handler.user_code.djl_formatters import InputFormatter, OutputFormatter
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.response_formatter import Response, text_of
+from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
 from lmi.model.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
 from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.options import Settings
@@ -47,18 +47,18 @@ def djl_python() -> Iterator[None]:
         del sys.modules[name]
 
 
-def parse(dialect: Any, payload: Payload) -> Call:
-    parsed: Call = dialect.parse(payload, Request(b"", request_id="r"), SETTINGS)
+def parse(dialect: Any, payload: Payload) -> ParsedRequest:
+    parsed: ParsedRequest = dialect.parse(payload, Request(b"", request_id="r"), SETTINGS)
     return parsed
 
 
-def call_of(function: Callable[..., Any], payload: Payload, dialect: Any = lmi) -> Call:
+def call_of(function: Callable[..., Any], payload: Payload, dialect: Any = lmi) -> ParsedRequest:
     formatter = OutputFormatter(function, "model.py: output formatter mine", SETTINGS, WORKERS)
     request = Request(b"", request_id="r")
     return formatter.around(parse(dialect, payload), dialect, payload, request, SETTINGS, None)
 
 
-def feed(reply: Reply, *events: Event) -> list[bytes]:
+def feed(reply: ResponseEncoder, *events: Event) -> list[bytes]:
     records: list[bytes] = []
     for event in events:
         if not reply.finished:
@@ -279,7 +279,7 @@ FORMATTED: list[tuple[Any, str]] = [
     (Pydantic(), '{"a":1}'),
     (SimpleNamespace(model_dump=lambda: {"b": 2}), '{"b":2}'),
     ([1, {"a": 2}], '[1,{"a":2}]'),
-    (Response({"a": [{"b": 1}]}), '{"a":[{"b":1}]}'),
+    (FormatterResponse({"a": [{"b": 1}]}), '{"a":[{"b":1}]}'),
 ]
 
 
@@ -323,7 +323,7 @@ def test_a_request_error_of_the_users_is_the_clients() -> None:
         raise ParameterError("temperature: too hot", "temperature")
 
     answer = read(mine, b'{"messages": []}')
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert "temperature: too hot" in answer.body.decode()
 
 
@@ -374,7 +374,7 @@ def test_annotations_of_djl_pythons_own_classes() -> None:
 # Input formatters.
 
 
-def read(function: Callable[..., Any], body: bytes, **request: Any) -> Call | Answer:
+def read(function: Callable[..., Any], body: bytes, **request: Any) -> ParsedRequest | Response:
     formatter = InputFormatter(function, "model.py: input formatter mine", SETTINGS, WORKERS)
 
     class Reading(Hooks):
@@ -389,7 +389,7 @@ def test_the_payload_decides_the_dialect() -> None:
         return {"messages": [{"role": "user", "content": decoded_payload["ask"]}]}
 
     call = read(mine, b'{"ask": "Hi"}')
-    assert isinstance(call, Call)
+    assert isinstance(call, ParsedRequest)
     assert call.generations[0].prompt_field == "messages"
 
 
@@ -398,7 +398,7 @@ def test_the_payload_decides_the_dialect() -> None:
 )
 def test_a_payload_has_to_be_json(returned: Any) -> None:
     answer = read(lambda payload: returned, b"{}")
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Response)
     assert isinstance(answer.failure, UserCodeError)
     assert "model.py: input formatter mine returned" in answer.failure.message
 
@@ -414,7 +414,7 @@ def test_a_request_input_becomes_an_lmi_request() -> None:
         return TextInput(input_text=body["ask"], parameters={"max_new_tokens": 7, "stream": True})
 
     call = read(mine, b'{"ask": "Hi"}', headers={"content-type": "application/json"}, request_id="r7")
-    assert isinstance(call, Call)
+    assert isinstance(call, ParsedRequest)
     (generation,) = call.generations
     assert (generation.prompt, generation.stream, generation.sampling.max_tokens) == ("Hi", True, 7)
 
@@ -430,7 +430,7 @@ def test_djl_pythons_own_reading_of_a_request_works() -> None:
 
     body = b'{"inputs": "Hi", "parameters": {"max_new_tokens": 3}, "stream": true}'
     call = read(mine, body, headers={"content-type": "application/json"})
-    assert isinstance(call, Call)
+    assert isinstance(call, ParsedRequest)
     assert call.generations[0].prompt == "Hi?"
     assert call.generations[0].stream
 
@@ -440,5 +440,5 @@ def test_a_formatter_of_items_reads_any_content_type() -> None:
         return {"inputs": input_item.get_as_string()}
 
     call = read(mine, b"Hi", headers={"content-type": "text/plain"})
-    assert isinstance(call, Call)
+    assert isinstance(call, ParsedRequest)
     assert call.generations[0].prompt == "Hi"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Answer, Request
-from lmi.handler.djl.async_mode import Courier
+from lmi.formatters import Request, Response
+from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING
 from lmi.handler.djl.rolling_batch import RollingBatch
@@ -215,7 +215,7 @@ def test_async_mode_goes_on_while_the_filter_is_at_it(place: Callable[..., Place
     made, guard = guarded(place)
 
     async def run() -> None:
-        courier = Courier(made.service)
+        courier = AsyncBatcher(made.service)
 
         async def answer(body: bytes) -> bytes:
             carried = b""
@@ -340,14 +340,14 @@ def test_a_host_is_woken_for_what_no_engine_takes(place: Callable[..., Place], h
 
     async def answer() -> bytes:
         if host == "async":
-            courier = Courier(made.service)
+            courier = AsyncBatcher(made.service)
             carried = b""
             async for message in courier.messages(Request(HI), "request"):
                 carried += message
                 courier.sent()
             return carried
         stream = AsyncService(made.service).open(Request(HI))
-        assert not isinstance(stream, Answer)
+        assert not isinstance(stream, Response)
         return b"".join([record async for record in stream.records()])
 
     assert b"the engine is being rebuilt" in asyncio.run(asyncio.wait_for(answer(), TIMEOUT))
@@ -361,7 +361,7 @@ def test_the_local_server_keeps_nothing_of_what_no_engine_takes(place: Callable[
         service = AsyncService(made.service)
         for _ in range(3):
             stream = service.open(Request(HI))
-            assert not isinstance(stream, Answer)
+            assert not isinstance(stream, Response)
             assert b"given up" in b"".join([record async for record in stream.records()])
         assert not service._fresh
 
@@ -429,7 +429,7 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({"three.py": "def judge(): ..."}, {"content_filter": "three:judge"}, "expected (text, stage), got ()"),
     ({"four.py": "import nowhere"}, {"output_formatter": "four:Toy"}, "ModuleNotFoundError: No module named 'nowhere'"),
     ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),
-    ({"five.py": "NAME = 'five'"}, {"output_formatter": "five"}, "it has no MARK, ROUTES, matches, parse, refuse"),
+    ({"five.py": "NAME = 'five'"}, {"output_formatter": "five"}, "it has no BODY_FIELD, ROUTES, matches, parse, refuse"),
     (
         {"sixth.py": "class A:\n NAME, MARK, ROUTES = 'lmi', 'x', []\n matches = parse = refuse = lambda self: 0"},
         {"output_formatter": "sixth:A"},

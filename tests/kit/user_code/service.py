@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lmi.formatters import Answer, Request
+from lmi.formatters import Request, Response
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
 from lmi.model.options import settings_of
@@ -29,5 +29,5 @@ class ScriptedService:
     def open(self, body: bytes = HI) -> Exchange:
         """What a request has become, which must not have been refused at once."""
         opened = self.service.open(Request(body))
-        assert not isinstance(opened, Answer)
+        assert not isinstance(opened, Response)
         return opened

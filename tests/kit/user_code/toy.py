@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmi.formatters import Answer, Call, Request, Route
+from lmi.formatters import ParsedRequest, Request, Response, Route
 from lmi.model.errors import LmiError, PayloadError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation, Sampling
@@ -16,10 +16,10 @@ from lmi.model.generation import Generation, Sampling
 HERE = Path(__file__).parent
 
 
-def page(request: Request, settings: Any, info: Any) -> Answer:
+def page(request: Request, settings: Any, info: Any) -> Response:
     if "raise" in request.query:
         raise RuntimeError("no page")
-    return Answer(json.dumps({"engine": info.engine}).encode())
+    return Response(json.dumps({"engine": info.engine}).encode())
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Reply:
 
 class Toy:
     NAME = "toy"
-    MARK = "say"
+    BODY_FIELD = "say"
     ROUTES = (Route("/toy"), Route("/toy/about", ("GET",), page=page))
 
     def matches(self, payload: dict[str, Any], request: Request, settings: Any) -> bool:
@@ -67,7 +67,7 @@ class Toy:
             raise RuntimeError("no idea")
         return "say" in payload
 
-    def parse(self, payload: dict[str, Any], request: Request, settings: Any) -> Call:
+    def parse(self, payload: dict[str, Any], request: Request, settings: Any) -> ParsedRequest:
         mode = payload.get("manner")
         if mode == "raise parse":
             raise RuntimeError("cannot read")
@@ -79,7 +79,7 @@ class Toy:
         sampling = Sampling(temperature=0.0, max_tokens=payload.get("most", 100))
         stream = payload.get("stream", False)
         generation = Generation(request_id=request.request_id, prompt=prompt, sampling=sampling, stream=stream)
-        return Call((generation,), Reply(stream, mode))
+        return ParsedRequest((generation,), Reply(stream, mode))
 
-    def refuse(self, error: LmiError, payload: dict[str, Any] | None, request: Request, settings: Any) -> Answer:
-        return Answer(json.dumps({"sorry": error.message}).encode(), error.status, failure=error)
+    def refuse(self, error: LmiError, payload: dict[str, Any] | None, request: Request, settings: Any) -> Response:
+        return Response(json.dumps({"sorry": error.message}).encode(), error.status, failure=error)

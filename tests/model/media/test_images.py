@@ -16,7 +16,7 @@ from lmi.model.generation import Conversation, Generation, Prompt, Sampling
 from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
 from lmi.model.media.url_policy import MediaError
 from lmi.model.options.image_rules import ImageRules
-from lmi.model.process.prepare import Intake
+from lmi.model.process.prepare import RequestPreparer
 
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
 
@@ -237,7 +237,7 @@ class Desk:
         self.backend = Hand(images)
         self.out: list[tuple[int, Any]] = []
         self._news = threading.Condition()
-        self.intake = Intake(self.backend, ImageRules(**given), self._take, self._take)
+        self.intake = RequestPreparer(self.backend, ImageRules(**given), self._take, self._take)
 
     def _take(self, number: int, result: Any) -> None:
         with self._news:

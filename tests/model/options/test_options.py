@@ -199,7 +199,7 @@ def test_all_faults_in_one_message() -> None:
     assert "option.enable_lora" in message
 
 
-@pytest.mark.parametrize("option", [option for option in OPTIONS if option.planned], ids=lambda option: option.name)
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.unsupported], ids=lambda option: option.name)
 def test_default_of_what_is_not_there_passes(option: Any) -> None:
     assert option.name not in settings(**{option.name: option.default}).engine_arguments
 
@@ -405,7 +405,7 @@ def test_init_call_of_the_real_host(tmp_path: Path) -> None:
     properties = {**cast("dict[str, str]", INIT), "model_dir": str(tmp_path)}
     taken = settings_of(properties, model_dir=str(tmp_path))
     assert (taken.dtype, taken.async_mode, taken.device_id, taken.cluster_size) == ("bfloat16", True, None, 1)
-    assert taken.bare == ("mine",)
+    assert taken.unprefixed == ("mine",)
 
 
 def test_settings_travel() -> None:
@@ -492,7 +492,7 @@ def test_entry_point_of_the_environment(tmp_path: Path) -> None:
 
 def test_a_users_own_bare_keys_are_told_apart(tmp_path: Path) -> None:
     taken = load(tmp_path, "mine=1\noption.max_logprobs=3\nseed=1")
-    assert taken.bare == ("mine", "seed")
+    assert taken.unprefixed == ("mine", "seed")
 
 
 def test_shipped_configuration() -> None:

@@ -17,14 +17,14 @@ import pytest
 from lmi.formatters import Request
 from lmi.handler.exchange import Exchange
 from lmi.handler.service import Service
-from lmi.handler.telemetry.metrics import Meter
+from lmi.handler.telemetry.metrics import RequestStats
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import UnavailableError
 from lmi.model.events import Event, Failed
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
-from lmi.model.process.child import Link
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.child import EngineChild
+from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import Abort, Add, Channel, FromEngine, ToEngine
 
 
@@ -35,7 +35,7 @@ class Nobody:
 
 def test_what_is_refused_while_there_is_no_engine_is_not_kept(tmp_path: Path) -> None:
     """An exception that is raised for each request keeps the frames of all of them, for as long as it lives."""
-    engine = RemoteEngine(settings_of({}, model_dir=str(tmp_path)))
+    engine = EngineClient(settings_of({}, model_dir=str(tmp_path)))
     sink = Nobody()
     gone = weakref.ref(sink)
     with pytest.raises(UnavailableError, match="the engine is not started"):
@@ -45,7 +45,7 @@ def test_what_is_refused_while_there_is_no_engine_is_not_kept(tmp_path: Path) ->
     assert gone() is None
 
 
-class Ending(RemoteEngine):
+class Ending(EngineClient):
     """An engine that ends while a request's second prompt is handed to it: its own thread tells the first prompt."""
 
     def __init__(self, model_dir: Path) -> None:
@@ -82,7 +82,7 @@ def test_one_end_is_told_once_however_many_prompts_it_ends(tmp_path: Path, monke
     service.start()
     finish = service.metrics.finish
 
-    def slowly(meter: Meter, exchange: Exchange, *, aborted: bool) -> None:
+    def slowly(meter: RequestStats, exchange: Exchange, *, aborted: bool) -> None:
         # The reply has made its body; the other thread may come now.
         engine.refused.wait(0.5)
         finish(meter, exchange, aborted=aborted)
@@ -96,7 +96,7 @@ def test_one_end_is_told_once_however_many_prompts_it_ends(tmp_path: Path, monke
     assert json.loads(body)["error"]["message"] == "gone"
 
 
-class Deaf(Link):
+class Deaf(EngineChild):
     """The link to an engine's process that reads nothing until it is told to."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Deaf(Link):
         return messages
 
 
-class Stopped(RemoteEngine):
+class Stopped(EngineClient):
     """An engine whose process stands still."""
 
     def __init__(self, model_dir: Path) -> None:

@@ -24,13 +24,13 @@ from lmi.model.errors import GenerationError, MemoryShortError, StartError, Unav
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation
 from lmi.model.options import Settings
-from lmi.model.process.client import PAUSES, RemoteEngine
+from lmi.model.process.client import REBUILD_PAUSES_S, EngineClient
 
 from ...kit.paths import ENGINE_FAULTS
 
 LONG = 60.0
 
-Make = Callable[..., RemoteEngine]
+Make = Callable[..., EngineClient]
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make(starts: Path) -> Iterator[Make]:
     """Makes engines, which end with the test."""
     del starts
-    made: list[RemoteEngine] = []
+    made: list[EngineClient] = []
 
-    def make(stall: float = 0.0, **arguments: Any) -> RemoteEngine:
+    def make(stall: float = 0.0, **arguments: Any) -> EngineClient:
         settings = Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=stall)
-        engine = RemoteEngine(settings, **arguments)
+        engine = EngineClient(settings, **arguments)
         made.append(engine)
         return engine
 
@@ -63,7 +63,7 @@ def make(starts: Path) -> Iterator[Make]:
 class Asked:
     """A generation and what has come of it."""
 
-    def __init__(self, engine: RemoteEngine, prompt: str) -> None:
+    def __init__(self, engine: EngineClient, prompt: str) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
         self.ticket = engine.submit(Generation(request_id="r", prompt=prompt), self.events.put)
 
@@ -85,7 +85,7 @@ class Asked:
         self.events.get(timeout=LONG)
 
 
-def answered(engine: RemoteEngine) -> bool:
+def answered(engine: EngineClient) -> bool:
     """Whether a request is answered well; False where it is refused or fails."""
     try:
         return isinstance(Asked(engine, "hello").end(), Delta)
@@ -100,7 +100,7 @@ def eventually(condition: Callable[[], bool], timeout: float = LONG) -> None:
         time.sleep(0.01)
 
 
-def refusal(engine: RemoteEngine) -> str:
+def refusal(engine: EngineClient) -> str:
     """Why a request is refused now."""
     with pytest.raises(UnavailableError) as caught:
         Asked(engine, "hello")
@@ -205,7 +205,7 @@ def test_submitting_never_waits_for_a_stopped_engine(make: Make) -> None:
 
 
 def test_a_stopped_engine_can_be_closed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.model.process.child.PATIENCE", 1.0)
+    monkeypatch.setattr("lmi.model.process.child.EXIT_TIMEOUT_S", 1.0)
     engine = make()
     engine.start()
     process = psutil.Process(engine.process_id)
@@ -278,7 +278,7 @@ def test_while_it_is_rebuilt_requests_are_told_so_at_once(make: Make, starts: Pa
 def test_a_rebuild_that_takes_too_long_is_a_failed_try(
     make: Make, starts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmi.model.process.client.REBUILD_LIMIT", 8.0)
+    monkeypatch.setattr("lmi.model.process.client.REBUILD_TIMEOUT_S", 8.0)
     monkeypatch.setattr("lmi.model.process.client.REBUILD_FACTOR", 0.0)
     starts.write_text("up\nsleep 3600\nup\n")
     engine = make(pauses=[0.0])
@@ -292,7 +292,7 @@ def test_pauses_grow_while_engines_are_of_no_use_and_begin_anew_after_one_that_w
     """An engine that answered comes back at once after its tenth death too; one that never did makes them longer."""
     waited: list[float] = []
 
-    class Noting(RemoteEngine):
+    class Noting(EngineClient):
         def pause(self, seconds: float) -> bool:
             waited.append(seconds)
             return False
@@ -307,14 +307,14 @@ def test_pauses_grow_while_engines_are_of_no_use_and_begin_anew_after_one_that_w
         for _ in range(4):
             kill(engine)
         eventually(lambda: answered(engine))
-        assert waited[3:] == list(PAUSES[1:5])
+        assert waited[3:] == list(REBUILD_PAUSES_S[1:5])
         kill(engine)
         assert waited[7:] == [0]
     finally:
         engine.close()
 
 
-def kill(engine: RemoteEngine) -> None:
+def kill(engine: EngineClient) -> None:
     """Kills the engine's process and waits for the next one."""
     before = engine.process_id
     assert before is not None
@@ -328,8 +328,8 @@ def test_the_engine_ends_with_its_host(starts: Path, temporary: Path, moment: st
     if moment == "starting":
         starts.write_text("sleep 3600\n")
     code = (
-        "from lmi.model.options import Settings; from lmi.model.process.client import RemoteEngine; import time\n"
-        "engine = RemoteEngine(Settings(model_dir='/m', model_id='a-hub/id', model_name='m')); engine.start()\n"
+        "from lmi.model.options import Settings; from lmi.model.process.client import EngineClient; import time\n"
+        "engine = EngineClient(Settings(model_dir='/m', model_id='a-hub/id', model_name='m')); engine.start()\n"
         "print('up', flush=True); time.sleep(3600)\n"
     )
     environment = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lmi.model.options.settings import Settings
-from lmi.model.process.child import Link
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.child import EngineChild
+from lmi.model.process.client import EngineClient
 
 from ...kit.paths import ENGINE_FAULTS, USER_CODE
 
@@ -21,29 +21,29 @@ import os, sys
 from lmi.handler.commands import cli
 from lmi.model import startup
 from lmi.model.process.child import engine_environment
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 
 def launch(self):
     print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
     print("stages", *startup.stages(), sep="|")
     raise SystemExit(0)
 
-RemoteEngine.launch = launch
+EngineClient.launch = launch
 cli.main(["serve", sys.argv[1], "--port", "0"])
 """
 """Tells how far the host is when it would start the engine's process."""
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RemoteEngine:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineClient:
     """One that comes up at once (tests/faults)."""
     (tmp_path / "starts").touch()
     monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
     monkeypatch.syspath_prepend(str(ENGINE_FAULTS))
-    return RemoteEngine(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
+    return EngineClient(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
 
 
-def launched(engine: RemoteEngine) -> Link:
+def launched(engine: EngineClient) -> EngineChild:
     """An engine's process that is not waited for yet."""
     engine.launch()
     link = engine._starting
@@ -51,7 +51,7 @@ def launched(engine: RemoteEngine) -> Link:
     return link
 
 
-def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
+def test_start_waits_for_what_is_launched(engine: EngineClient) -> None:
     process = launched(engine).process_id
     try:
         assert not engine.healthy
@@ -61,7 +61,7 @@ def test_start_waits_for_what_is_launched(engine: RemoteEngine) -> None:
         engine.close()
 
 
-def test_what_is_launched_only_is_ended(engine: RemoteEngine) -> None:
+def test_what_is_launched_only_is_ended(engine: EngineClient) -> None:
     """At once: it is not asked to, for it may be importing for seconds."""
     link = launched(engine)
     os.kill(link.process_id, 0)

@@ -24,7 +24,7 @@ from lmi.model.errors import (
     UnsupportedError,
 )
 from lmi.model.events import Delta, Event, Failed, Started, Token
-from lmi.model.generation import Beams, Conversation, Generation, Guide, Sampling
+from lmi.model.generation import Beams, Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import Settings, load_settings
 from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
@@ -288,7 +288,7 @@ def test_shares_are_those_of_the_parameters(backend: Any) -> None:
     import torch
     from transformers.generation.logits_process import TypicalLogitsWarper
 
-    from lmi.model.transformers.sampler import Chooser, choose
+    from lmi.model.transformers.sampler import SamplingState, choose
 
     torch.manual_seed(1)
     typical: Any = TypicalLogitsWarper(0.5)
@@ -311,7 +311,7 @@ def test_shares_are_those_of_the_parameters(backend: Any) -> None:
     draws = 4000
     # After a prompt of word 0 and two words 1.
     for way, wanted in ways:
-        choosers = [Chooser(**{"temperature": 1.0, **way}) for _ in range(draws)]
+        choosers = [SamplingState(**{"temperature": 1.0, **way}) for _ in range(draws)]
         chosen, _ = choose(logits.repeat(draws, 1), choosers, [([0, 1, 1], 1)] * draws)
         shares = torch.bincount(torch.tensor(chosen), minlength=6) / draws
         assert (shares - wanted).abs().max() < 0.04, way
@@ -411,12 +411,16 @@ def test_a_bad_request_harms_only_itself(backend: Any) -> None:
         (generation("x", prompt_logprobs=21), ParameterError, "^prompt_logprobs: expected at most 20"),
         (generation("x", logit_bias={700: 1.0}), ParameterError, "^logit_bias: expected token ids from 0 to 639"),
         (generation("x", stop_token_ids=(700,)), ParameterError, "^stop_token_ids: expected token ids"),
-        (generation("x", guide=Guide(grammar="root ::= (", field="grammar")), ParameterError, "^grammar: it cannot be"),
-        (generation("x", guide=Guide(json_schema="x")), ParameterError, "^guide: it cannot be compiled"),
-        (generation("x", guide=Guide(json_schema='{"type": "number", "multipleOf": 2}')),
+        (generation("x", structured_output=StructuredOutput(grammar="root ::= (", field="grammar")),
+         ParameterError, "^grammar: it cannot be"),
+        (generation("x", structured_output=StructuredOutput(json_schema="x")),
+         ParameterError, "^guide: it cannot be compiled"),
+        (generation("x", structured_output=StructuredOutput(json_schema='{"type": "number", "multipleOf": 2}')),
          ParameterError, "^guide: it cannot be compiled: multipleOf is not supported"),
-        (generation("x", guide=Guide(regex="(")), ParameterError, "^guide: it cannot be compiled"),
-        (generation("x", guide=Guide(grammar="")), ParameterError, "^guide: it cannot be compiled: it is empty"),
+        (generation("x", structured_output=StructuredOutput(regex="(")),
+         ParameterError, "^guide: it cannot be compiled"),
+        (generation("x", structured_output=StructuredOutput(grammar="")),
+         ParameterError, "^guide: it cannot be compiled: it is empty"),
         (generation(Conversation(messages=({"role": "user", "content": [{"type": "image_url"}]},))),
          UnsupportedError, "^messages: the transformers engine takes text only"),
         (Generation(request_id="x", prompt="x", sampling=Sampling(), adapter="poet"), UnsupportedError, "^adapter"),
@@ -565,14 +569,15 @@ def test_guides_are_followed(backend: Any) -> None:
 
     plain = question("plain").prompt
     guides = [
-        Guide(json_schema=json.dumps(JSON_SCHEMA)),
-        Guide(json_object=True),
-        Guide(choice=("yes", "no")),
-        Guide(regex="[ab]c"),
-        Guide(grammar='root ::= "one" | "two"'),
-        Guide(grammar='start: "one" | "two"'),
+        StructuredOutput(json_schema=json.dumps(JSON_SCHEMA)),
+        StructuredOutput(json_object=True),
+        StructuredOutput(choice=("yes", "no")),
+        StructuredOutput(regex="[ab]c"),
+        StructuredOutput(grammar='root ::= "one" | "two"'),
+        StructuredOutput(grammar='start: "one" | "two"'),
     ]
-    asked = [generation(question("json").prompt if not n else plain, guide=guide, max_tokens=200) for n, guide in
+    asked = [generation(
+        question("json").prompt if not n else plain, structured_output=guide, max_tokens=200) for n, guide in
              enumerate(guides)]  # fmt: skip
     free = generation(plain, max_tokens=100)
     schema, whole, choice, regex, grammar, lark, unguided = (text(events) for events in run(backend, *asked, free))
@@ -584,7 +589,9 @@ def test_guides_are_followed(backend: Any) -> None:
     assert lark in {"one", "two"}
     assert unguided == question("plain").answer
     # Drawn at random, each of several, and past the end of sequence: the grammar holds.
-    (several,) = run(backend, generation(plain, guide=guides[3], n=6, temperature=3.0, seed=1, ignore_eos=True))
+    (several,) = run(
+        backend, generation(plain, structured_output=guides[3], n=6, temperature=3.0, seed=1, ignore_eos=True)
+    )
     assert {text(several, index) for index in range(6)} <= {"ac", "bc"}
 
 

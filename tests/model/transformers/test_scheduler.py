@@ -67,16 +67,16 @@ def known(model: Any) -> list[tuple[list[int], list[int]]]:
 
 def rolling(model: Any, **limits: int) -> Any:
     from lmi.model.transformers.forward import Forward
-    from lmi.model.transformers.scheduler import Rolling
+    from lmi.model.transformers.scheduler import Scheduler
 
-    return Rolling(Forward(model), **{"most": 64, "budget": 1 << 20, "least": 128, "piece": 2048, **limits})
+    return Scheduler(Forward(model), **{"most": 64, "budget": 1 << 20, "least": 128, "piece": 2048, **limits})
 
 
 def row(number: int, prompt: list[int], group: object = None) -> Any:
     from lmi.model.transformers.batch import Row
-    from lmi.model.transformers.sampler import Chooser
+    from lmi.model.transformers.sampler import SamplingState
 
-    return Row(number, group or object(), list(prompt), len(prompt), Chooser(temperature=0.0))
+    return Row(number, group or object(), list(prompt), len(prompt), SamplingState(temperature=0.0))
 
 
 def drive(batch: Any, rows: list[Any], late: dict[int, Any]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import pytest
 
 from lmi.model.errors import OptionError, ParameterError, RequestError
 from lmi.model.events import Delta
-from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import load_settings
 
 from ...demo.model import JSON_SCHEMA, QUESTIONS, Question, question
@@ -151,38 +151,41 @@ def test_guides_are_followed(backend: Any) -> None:
     import jsonschema
 
     asked = question("json")
-    schema = Guide(json_schema=json.dumps(JSON_SCHEMA))
-    text, _, _ = joined(run(backend, generation(asking(asked), stream=True, guide=schema)))
+    schema = StructuredOutput(json_schema=json.dumps(JSON_SCHEMA))
+    text, _, _ = joined(run(backend, generation(asking(asked), stream=True, structured_output=schema)))
     jsonschema.validate(json.loads(text), JSON_SCHEMA)
     for guide, wanted in [
-        (Guide(choice=("yes", "no")), {"yes", "no"}),
-        (Guide(regex="[ab]c"), {"ac", "bc"}),
-        (Guide(grammar='root ::= "one" | "two"'), {"one", "two"}),
+        (StructuredOutput(choice=("yes", "no")), {"yes", "no"}),
+        (StructuredOutput(regex="[ab]c"), {"ac", "bc"}),
+        (StructuredOutput(grammar='root ::= "one" | "two"'), {"one", "two"}),
     ]:
-        assert joined(run(backend, generation(asking(question("plain")), stream=False, guide=guide)))[0] in wanted
+        assert (
+            joined(run(backend, generation(asking(question("plain")), stream=False, structured_output=guide)))[0]
+            in wanted
+        )
 
 
 @pytest.mark.parametrize("prompt", ["Is it?", "Is it?<think>\nPerhaps.\n</think>\n"])
 def test_a_guide_of_a_plain_prompt_is_followed_where_there_is_a_reasoning_parser(backend: Any, prompt: str) -> None:
     """No reasoning comes that vLLM would have to wait for."""
-    sampling = Sampling(temperature=0.0, max_tokens=10, guide=Guide(regex="(yes|no)"))
+    sampling = Sampling(temperature=0.0, max_tokens=10, structured_output=StructuredOutput(regex="(yes|no)"))
     one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False, prompt_field="prompt")
     assert joined(run(backend, one))[0] in {"yes", "no"}
 
 
 BROKEN = [
-    Guide(json_schema="x"),
-    Guide(json_schema='{"type": "nonsense"}'),
-    Guide(grammar="root ::= ("),
-    Guide(grammar=""),
-    Guide(regex="("),
+    StructuredOutput(json_schema="x"),
+    StructuredOutput(json_schema='{"type": "nonsense"}'),
+    StructuredOutput(grammar="root ::= ("),
+    StructuredOutput(grammar=""),
+    StructuredOutput(regex="("),
 ]
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
-def test_a_broken_guide_is_refused_and_harms_nobody(backend: Any, guide: Guide) -> None:
+def test_a_broken_guide_is_refused_and_harms_nobody(backend: Any, guide: StructuredOutput) -> None:
     with pytest.raises(ParameterError, match="cannot be compiled"):
-        backend.prepare(1, generation(asking(question("plain")), stream=False, guide=guide))
+        backend.prepare(1, generation(asking(question("plain")), stream=False, structured_output=guide))
     asked = question("plain")
     assert joined(run(backend, generation(asking(asked), stream=False)))[0] == asked.answer
 
@@ -211,17 +214,17 @@ def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
 
 
 def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
-    from lmi.model.vllm.chat import ChatSide
+    from lmi.model.vllm.chat import ChatRenderer
 
     settings = load_settings(model_dir, environment={}, overrides={"tool_call_parser": ""})
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
-        ChatSide(backend._llm, settings).request(asking(question("tool_call")))
+        ChatRenderer(backend._llm, settings).request(asking(question("tool_call")))
 
 
 @pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
 def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: Path, option: str) -> None:
-    from lmi.model.vllm.chat import ChatSide
+    from lmi.model.vllm.chat import ChatRenderer
 
     settings = load_settings(model_dir, environment={}, overrides={option: "nonsense"})
     with pytest.raises(OptionError, match=option):
-        ChatSide(backend._llm, settings)
+        ChatRenderer(backend._llm, settings)

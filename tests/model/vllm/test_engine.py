@@ -1,4 +1,4 @@
-"""The vLLM backend by itself, stepped by hand, and behind RemoteEngine with vLLM's core in a process of its own."""
+"""The vLLM backend by itself, stepped by hand, and behind EngineClient with vLLM's core in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
-from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import Settings, load_settings
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 from lmi.model.text.parsers import Part
 from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
@@ -353,7 +353,7 @@ class Collector:
             self.ended.set()
 
 
-def ask(engine: RemoteEngine, one: Generation) -> list[Event]:
+def ask(engine: EngineClient, one: Generation) -> list[Event]:
     sink = Collector()
     engine.submit(one, sink)
     assert sink.ended.wait(60)
@@ -365,7 +365,7 @@ def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monke
     """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     asked = question("plain")
-    engine = RemoteEngine(settings(model_dir), pauses=(0.0,))
+    engine = EngineClient(settings(model_dir), pauses=(0.0,))
     try:
         engine.start()
         assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
@@ -400,7 +400,7 @@ def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monke
 
 @pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
 def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
-    engine = RemoteEngine(settings(model_dir, dtype=dtype))
+    engine = EngineClient(settings(model_dir, dtype=dtype))
     try:
         engine.start()
         assert text(ask(engine, generation(question("plain").prompt, max_tokens=8)))
@@ -410,14 +410,14 @@ def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
 
 
 def test_an_unknown_option_is_refused_at_start(model_dir: Path) -> None:
-    engine = RemoteEngine(settings(model_dir, max_model_length="64"))
+    engine = EngineClient(settings(model_dir, max_model_length="64"))
     with pytest.raises(OptionError, match="max_model_len"):
         engine.start()
     engine.close()
 
 
 def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
-    engine = RemoteEngine(settings(model_dir, load_format="sharded_state"))
+    engine = EngineClient(settings(model_dir, load_format="sharded_state"))
     with pytest.raises(StartError, match="could not start"):
         engine.start()
     engine.close()
@@ -439,7 +439,7 @@ def test_a_pause_after_each_step_while_all_waits_for_a_grammar(backend: Any, mon
         return create(*given, **named)
 
     monkeypatch.setattr(manager, "_create_grammar", slowly)
-    guided = generation("Hello", max_tokens=20, guide=Guide(choice=("volcano",)))
+    guided = generation("Hello", max_tokens=20, structured_output=StructuredOutput(choice=("volcano",)))
     backend.add(backend.prepare(0, guided))
     for count in range(1, 6):
         assert backend.step() == []

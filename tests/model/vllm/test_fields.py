@@ -13,9 +13,9 @@ import pytest
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.model.errors import ParameterError
 from lmi.model.events import Delta, Event, Failed, Started, Token
-from lmi.model.generation import Conversation, Generation, Guide, Sampling
+from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import load_settings
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 from lmi.model.search.best_of import ranked
 
 from ...demo.model import question
@@ -146,7 +146,7 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(TESTS / "kit" / "models")
     config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
     overrides = {"kv_transfer_config": json.dumps(config)}
-    engine = RemoteEngine(load_settings(model_dir, environment={}, overrides=overrides))
+    engine = EngineClient(load_settings(model_dir, environment={}, overrides=overrides))
     asked = question("plain")
     events: list[Event] = []
     ended = threading.Event()
@@ -175,16 +175,16 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
 
 LARK = 'start: "one" | "two"'
 BROKEN = [
-    Guide(json_schema='{"type": "nonsense"}', field="response_format.json_schema.schema"),
-    Guide(json_schema='{"type": "array", "uniqueItems": true}', field="guided_json"),
-    Guide(regex="(", field="structured_outputs.regex"),
-    Guide(grammar="root ::= (", field="guided_grammar"),
-    Guide(grammar="", field="guided_grammar"),
+    StructuredOutput(json_schema='{"type": "nonsense"}', field="response_format.json_schema.schema"),
+    StructuredOutput(json_schema='{"type": "array", "uniqueItems": true}', field="guided_json"),
+    StructuredOutput(regex="(", field="structured_outputs.regex"),
+    StructuredOutput(grammar="root ::= (", field="guided_grammar"),
+    StructuredOutput(grammar="", field="guided_grammar"),
 ]
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
-def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Guide) -> None:
+def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: StructuredOutput) -> None:
     from lmi.model.vllm.structured import structured_outputs
 
     if guide.grammar == "":
@@ -197,16 +197,16 @@ def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Guide) -> 
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
-def test_a_broken_guide_is_named_as_the_client_does(backend: Any, guide: Guide) -> None:
+def test_a_broken_guide_is_named_as_the_client_does(backend: Any, guide: StructuredOutput) -> None:
     with pytest.raises(ParameterError, match=f"^{guide.field}: it cannot be compiled: .") as caught:
-        backend.prepare(1, generation("Hello", sampling={"guide": guide}))
+        backend.prepare(1, generation("Hello", sampling={"structured_output": guide}))
     assert caught.value.param == guide.field
     assert "\n" not in caught.value.message
 
 
 def test_a_grammar_in_larks_form(backend: Any) -> None:
-    guide = Guide(grammar=LARK, field="guided_grammar")
-    (delta,) = deltas(run(backend, generation("Hello", sampling={"guide": guide})))
+    guide = StructuredOutput(grammar=LARK, field="guided_grammar")
+    (delta,) = deltas(run(backend, generation("Hello", sampling={"structured_output": guide})))
     assert delta.text in {"one", "two"}
 
 

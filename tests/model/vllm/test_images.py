@@ -88,10 +88,10 @@ def test_where_images_stand(
     backend: Any, settings: Settings, template: str | None, content_format: Any, content: str
 ) -> None:
     """By the template where it takes parts, else before the text; each is as many tokens as its own shape asks for."""
-    from lmi.model.vllm.chat import ChatSide
+    from lmi.model.vllm.chat import ChatRenderer
 
     given = msgspec.structs.replace(settings, chat_template=template, chat_template_content_format=content_format)
-    chat = ChatSide(backend._llm, given)
+    chat = ChatRenderer(backend._llm, given)
     conversation = generation("a", "", "b", "").prompt
     assert isinstance(conversation, Conversation)
     prompt = chat.render(chat.request(conversation), images(png(20, 10), png(10, 20)))

@@ -85,11 +85,11 @@ def model_config(demo_model: Path) -> Any:
 
 def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
     """What an engine with these options has of conversations."""
-    from lmi.model.vllm.chat import ChatSide
+    from lmi.model.vllm.chat import ChatRenderer
 
     # Without a processor of images: the model has text alone.
     llm: Any = SimpleNamespace(get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace())
-    return ChatSide(llm, msgspec.structs.replace(SETTINGS, **options))
+    return ChatRenderer(llm, msgspec.structs.replace(SETTINGS, **options))
 
 
 def asking() -> Conversation:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import Call, Request, receive
+from lmi.formatters import ParsedRequest, Request, receive
 from lmi.model.generation import Generation, Sampling, nth_seed
 from lmi.model.options import Settings
 
@@ -73,7 +73,7 @@ def received(name: str, more: int = 0) -> Any:
 
 def generation(name: str) -> Generation:
     call = received(name)
-    assert isinstance(call, Call), call
+    assert isinstance(call, ParsedRequest), call
     # As it travels to the engine.
     encoded = msgspec.msgpack.encode(call.generations[0])
     return msgspec.msgpack.decode(encoded, type=Generation)
@@ -83,7 +83,7 @@ def generation(name: str) -> Generation:
 def test_a_dialect_takes_the_largest_seed_and_none_beyond_it(name: str) -> None:
     assert generation(name).sampling.seed == LARGEST
     refused = received(name, more=1)
-    assert not isinstance(refused, Call)
+    assert not isinstance(refused, ParsedRequest)
     assert f"{DIALECTS[name][3]}: expected an integer from " in refused.body.decode()
     assert f"to {LARGEST}, got {LARGEST + 1}" in refused.body.decode()
 

@@ -17,7 +17,7 @@ import pytest
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 
 from ...demo.model import QUESTIONS, question
 from ...kit.djl import hosting
@@ -103,13 +103,13 @@ def options(draft: Path | str) -> dict[str, str]:
 @pytest.fixture(scope="module", params=["ngram", "taught", "random"])
 def engine(
     request: pytest.FixtureRequest, taught: Path, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RemoteEngine]:
+) -> Iterator[EngineClient]:
     """By looking up n-grams, and with tiny draft models that know what the model says, or nothing."""
     folder = tmp_path_factory.mktemp("speculative")
     drafts: dict[str, Path | str] = {"ngram": "ngram", "taught": taught}
     draft = drafts.get(request.param) or random_draft(demo_model, folder / "draft")
     directory = model_directory(demo_model, folder / "model", {})
-    running = RemoteEngine(load_settings(directory, environment={}, overrides=options(draft)))
+    running = EngineClient(load_settings(directory, environment={}, overrides=options(draft)))
     try:
         running.start()
         yield running
@@ -117,7 +117,7 @@ def engine(
         running.close()
 
 
-def run(engine: RemoteEngine, *generations: Generation) -> list[list[Delta]]:
+def run(engine: EngineClient, *generations: Generation) -> list[list[Delta]]:
     """What comes of each generation, all of them run at once."""
     answers: list[list[Delta]] = [[] for _ in generations]
     ended = threading.Semaphore(0)
@@ -175,7 +175,7 @@ def plain(chat_server: Host) -> dict[str, Written]:
     return found
 
 
-def test_an_uncertain_text_is_the_same_as_without(engine: RemoteEngine, plain: dict[str, Written]) -> None:
+def test_an_uncertain_text_is_the_same_as_without(engine: EngineClient, plain: dict[str, Written]) -> None:
     sampling = Sampling(temperature=0.0, max_tokens=60, logprobs=0, ignore_eos=True)
     (deltas,) = run(
         engine, Generation(request_id="uncertain", prompt=UNCERTAIN, sampling=sampling, stream=True, tokens=True)
@@ -239,7 +239,7 @@ def test_the_log_says_once_that_lmi_dist_runs_on_vllm(speculating: Host) -> None
     assert speculating.log_text().count("option.rolling_batch=lmi-dist runs on vLLM") == 1
 
 
-def test_every_token_and_the_same_text(engine: RemoteEngine, request: pytest.FixtureRequest) -> None:
+def test_every_token_and_the_same_text(engine: EngineClient, request: pytest.FixtureRequest) -> None:
     """The demo model's answers word for word, all of its questions at once; each token's piece, joined, is the text."""
     asked = [one for one in QUESTIONS if not one.endless]
     sampling = Sampling(temperature=0.0, max_tokens=200, logprobs=0)
@@ -263,7 +263,7 @@ def test_every_token_and_the_same_text(engine: RemoteEngine, request: pytest.Fix
     assert most == LENGTH + 1 if "taught" in request.node.name else most > 1 or "random" in request.node.name
 
 
-def test_a_stop_string_leaves_no_surplus_token(engine: RemoteEngine) -> None:
+def test_a_stop_string_leaves_no_surplus_token(engine: EngineClient) -> None:
     one = next(one for one in QUESTIONS if one.kind == "long")
     stop = one.answer[20:25]
     generation = Generation(

@@ -16,7 +16,7 @@ from lmi.model.errors import OptionError, UnsupportedError
 from lmi.model.events import Delta, Event, Failed
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import Settings, load_settings
-from lmi.model.process.client import RemoteEngine
+from lmi.model.process.client import EngineClient
 from lmi.model.vllm import typical as vllm_typical
 from lmi.model.vllm.typical import ARGUMENT, Typical
 
@@ -371,7 +371,7 @@ def test_a_core_in_a_process_of_its_own(
     alone = [run(backend, one)[0] for one in asked]
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     model_dir = model_directory(demo_model, tmp_path / "model", {"option.enable_typical_p": "true"})
-    engine = RemoteEngine(load_settings(model_dir, environment={}, overrides={}))
+    engine = EngineClient(load_settings(model_dir, environment={}, overrides={}))
     ended = [threading.Event() for _ in asked]
     events: list[list[Event]] = [[] for _ in asked]
 

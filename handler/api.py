@@ -1,0 +1,68 @@
+"""What code of users imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
+
+handle                               the entry point, for a model.py that calls ours
+Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json tells of
+it Request, Payload                     what comes in; a body, decoded
+ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and what makes records of the events
+Response                             a whole answer that needs no engine, a refusal for one
+Generation, Sampling, Conversation, StructuredOutput      what to generate
+Event, Started, Delta, Failed, Token, Finish              what comes back
+RequestError, PayloadError, ParameterError, UnsupportedError, LmiError    what is told to the client
+JSON, JSON_LINES, SSE, encode, line_record, event_record  content types, and values as their bytes
+"""
+
+from __future__ import annotations
+
+from ..formatters.base import (
+    JSON,
+    JSON_LINES,
+    SSE,
+    Dialect,
+    OpenApi,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    ResponseEncoder,
+    Route,
+    encode,
+    event_record,
+    line_record,
+)
+from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
+from ..model.events import Delta, Event, Failed, Finish, Started, Token
+from ..model.generation import Conversation, Generation, Sampling, StructuredOutput
+from . import handle
+
+__all__ = [
+    "JSON",
+    "JSON_LINES",
+    "SSE",
+    "Conversation",
+    "Delta",
+    "Dialect",
+    "Event",
+    "Failed",
+    "Finish",
+    "Generation",
+    "LmiError",
+    "OpenApi",
+    "ParameterError",
+    "ParsedRequest",
+    "Payload",
+    "PayloadError",
+    "Request",
+    "RequestError",
+    "Response",
+    "ResponseEncoder",
+    "Route",
+    "Sampling",
+    "Started",
+    "StructuredOutput",
+    "Token",
+    "UnsupportedError",
+    "encode",
+    "event_record",
+    "handle",
+    "line_record",
+]

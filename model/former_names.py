@@ -1,0 +1,28 @@
+"""Names that a module had before, for code of users that still imports them: each is told of once, in one line of the
+log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["former_names"]
+
+log = logging.getLogger(__name__)
+
+
+def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of `module`, by whose name today's are found under the names that they had before."""
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        log.warning("%s.%s is called %s now; the old name still works", module, name, names[name])
+        found = getattr(sys.modules[module], names[name])
+        # The next one who asks finds it there.
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return find

@@ -1,0 +1,52 @@
+"""What users import: the names of today in lmi.handler.api, and those that were there before, each told of once."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+
+import pytest
+
+from lmi.formatters import base
+from lmi.handler import api
+
+
+def test_everything_promised_is_there() -> None:
+    """The names that code of users may rely on: taking one away breaks endpoints."""
+    assert set(api.__all__) >= {
+        "JSON", "Delta", "Dialect", "Failed", "Finish", "Generation", "OpenApi", "ParsedRequest", "PayloadError",
+        "Request", "RequestError", "Response", "ResponseEncoder", "Route", "Sampling", "Started", "Token",
+        "encode", "handle",
+    }  # fmt: skip
+    assert all(hasattr(api, name) for name in api.__all__)
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "name"),
+    [
+        ("lmi.formatters", "Answer", "Response"),
+        ("lmi.formatters", "Call", "ParsedRequest"),
+        ("lmi.formatters", "Format", "Dialect"),
+        ("lmi.formatters", "FORMATS", "DIALECTS"),
+        ("lmi.formatters.base", "Answer", "Response"),
+        ("lmi.formatters.base", "Call", "ParsedRequest"),
+        ("lmi.formatters.base", "Described", "OpenApi"),
+        ("lmi.formatters.base", "Format", "Dialect"),
+        ("lmi.formatters.base", "Reply", "ResponseEncoder"),
+        ("lmi.model.generation", "Guide", "StructuredOutput"),
+    ],
+)
+def test_a_former_name(module: str, former: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = importlib.import_module(module)
+    vars(found).pop(former, None)
+    with caplog.at_level(logging.WARNING, "lmi.model.former_names"):
+        first, second = getattr(found, former), getattr(found, former)
+    assert first is second is getattr(found, name)
+    assert caplog.messages == [f"{module}.{former} is called {name} now; the old name still works"]
+
+
+def test_a_name_that_there_never_was() -> None:
+    with pytest.raises(AttributeError, match=r"module 'lmi\.formatters\.base' has no attribute 'Sonnet'"):
+        base.Sonnet  # type: ignore[attr-defined]  # noqa: B018
+    assert "lmi.formatters.base" in sys.modules
