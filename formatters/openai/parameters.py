@@ -198,7 +198,12 @@ GUIDE_FORMS = (
 
 CHAT_ROWS = {row.name: row for row in CHAT_TABLE}
 TEXT_ROWS = {row.name: row for row in TEXT_TABLE}
-SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {"logprobs", "prompt_logprobs", "max_tokens", "structured_output"}
+SAMPLING_KEYS = frozenset(Sampling.__struct_fields__) - {
+    "logprobs",
+    "prompt_logprobs",
+    "max_tokens",
+    "structured_output",
+}
 
 
 def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str, Any]:

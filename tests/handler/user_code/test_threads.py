@@ -429,7 +429,11 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({"three.py": "def judge(): ..."}, {"content_filter": "three:judge"}, "expected (text, stage), got ()"),
     ({"four.py": "import nowhere"}, {"output_formatter": "four:Toy"}, "ModuleNotFoundError: No module named 'nowhere'"),
     ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),
-    ({"five.py": "NAME = 'five'"}, {"output_formatter": "five"}, "it has no BODY_FIELD, ROUTES, matches, parse, refuse"),
+    (
+        {"five.py": "NAME = 'five'"},
+        {"output_formatter": "five"},
+        "it has no BODY_FIELD, ROUTES, matches, parse, refuse",
+    ),
     (
         {"sixth.py": "class A:\n NAME, MARK, ROUTES = 'lmi', 'x', []\n matches = parse = refuse = lambda self: 0"},
         {"output_formatter": "sixth:A"},
