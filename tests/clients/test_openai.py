@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -15,33 +14,14 @@ from pydantic import BaseModel
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.answers import join_calls
 from ..kit.backends import PICK
-from ..kit.djl import hosting
-from ..kit.hosts import Host, model_directory, start
+from ..kit.hosts import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
-
-PROPERTIES = {
-    "option.tool_call_parser": "hermes",
-    "option.reasoning_parser": "qwen3",
-    "option.served_model_name": "demo",
-    "option.structured_outputs_config": '{"disable_any_whitespace": true}',
-}
 
 
 def to_invocations(request: Any) -> None:
     """Sends what the client posts to /invocations, as a caller of an endpoint does, whatever its path is."""
     request.url = request.url.copy_with(path="/invocations")
-
-
-@pytest.fixture(scope="module", params=["server", "rolling", "async"])
-def host(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    kind = request.param
-    if kind != "server" and (missing := hosting.available()):
-        pytest.skip(missing)
-    folder = tmp_path_factory.mktemp(kind)
-    running = start(kind, model_directory(demo_model, folder / "model", PROPERTIES), folder / "log")
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -176,6 +176,7 @@ def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
 BODIES = int(os.environ.get("LMI_FUZZ_BODIES", "20000"))
 
 
+@pytest.mark.hosts
 def test_guided_by_coverage(tmp_path: Path) -> None:
     """atheris on the same decoders; docs/threat-model.md has what a million bodies found."""
     script = TESTS / "fuzz" / "decoders.py"

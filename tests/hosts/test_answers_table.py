@@ -11,9 +11,9 @@ import pytest
 
 from lmi.formatters import DIALECTS
 
-from ..clients.test_boto3 import SPOKEN
 from ..kit.hosts import Host
 from ..kit.paths import ROOT
+from ..kit.spoken import SPOKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

@@ -33,6 +33,7 @@ def tokenizer(demo_model: Path) -> Any:
     return AutoTokenizer.from_pretrained(demo_model)
 
 
+@pytest.mark.contract
 async def test_64_streams_of_100_tokens_lose_nothing(host: Host, tokenizer: Any) -> None:
     prompts = [question.prompt for question, _ in zip(itertools.cycle(QUESTIONS), range(64), strict=False)]
     parameters = {"max_new_tokens": 100, "ignore_eos_token": True, "details": True}
@@ -59,6 +60,7 @@ async def test_64_streams_of_100_tokens_lose_nothing(host: Host, tokenizer: Any)
         assert answer["details"]["generated_tokens"] == 100
 
 
+@pytest.mark.contract
 async def test_a_late_request_is_served_while_others_generate(host: Host) -> None:
     """Asserted by the order of events: the late one's first token comes before the end of any of the others."""
     async with client(host) as http:

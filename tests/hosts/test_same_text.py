@@ -15,6 +15,7 @@ import pytest
 
 from ..demo.model import question
 from ..kit.hosts import Host, Streamed, client
+from ..kit.pool import HostPool
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
@@ -121,9 +122,9 @@ async def same_texts(host: Host, expected: dict[str, list[str]], *, first_only: 
 
 
 @pytest.fixture(scope="module")
-def expected(chat_server: Host) -> dict[str, list[str]]:
+def expected(hosts: HostPool) -> dict[str, list[str]]:
     """The texts of each body on a local server, each request alone."""
-    texts = alone(chat_server, BODIES)
+    texts = alone(hosts.get("server"), BODIES)
     # Seeds matter, and parameters do: otherwise hosts that confuse them would agree. Chat's answer is that of greedy,
     # and what restricts drawing may have let through what one vLLM or the other has drawn.
     firsts = [found[0] for found in texts.values()]
@@ -137,6 +138,7 @@ def expected(chat_server: Host) -> dict[str, list[str]]:
     return texts
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("host", HOSTS, indirect=True)
 async def test_every_host_gives_the_same_texts(
     host: Host, expected: dict[str, list[str]], request: pytest.FixtureRequest

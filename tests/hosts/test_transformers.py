@@ -33,7 +33,7 @@ from ..kit.hosts import (
 from . import test_beams as test_beam_hosts
 from .test_same_text import BODIES, alone, same_texts
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 PROPERTIES = {
     "option.rolling_batch": "scheduler",

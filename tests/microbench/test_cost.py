@@ -16,7 +16,7 @@ from ..kit.djl import hosting
 from . import hosts
 from .path import TokenPath, ours
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timing]
 
 REFERENCE = 4.0
 """Microseconds that `work` takes where the limits were set."""

@@ -13,7 +13,7 @@ from ..kit.hosts import Host
 from ..kit.paths import ROOT
 from ..kit.scripts import OURS, run_python, theirs
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.hosts]
 
 SERVER = "http://127.0.0.1:8080"
 """Where README's examples look for the local server."""

@@ -12,7 +12,7 @@ from ..bench.cpu import OTHERS, measured
 from ..demo.model import question
 from ..kit.hosts import Host, Streamed, begun, client, engine_process
 
-pytestmark = [pytest.mark.engine, pytest.mark.anyio]
+pytestmark = [pytest.mark.engine, pytest.mark.anyio, pytest.mark.timing]
 
 WINDOW = 4.0
 """Seconds: a hundredth of it is four times what the system counts CPU time in."""

@@ -273,15 +273,14 @@ def test_ratios_in_the_json() -> None:
 
 def test_cpu_time_of_processes() -> None:
     burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
-    with subprocess.Popen([sys.executable, "-c", f"{burn}\ninput()"], stdin=subprocess.PIPE) as child:
+    code = f"{burn}\nprint('done', flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
         with measured([child.pid]) as used:
-            time.sleep(0.01)
-            deadline = time.monotonic() + 60
-            while sum(psutil.Process(child.pid).cpu_times()[:2]) < 0.3 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            assert child.stdout.readline() == b"done\n"
         with measured([child.pid], [os.getpid()]) as idle:
             time.sleep(0.2)
-        assert child.stdin is not None
         child.stdin.close()
     assert set(used) == {"host", OTHERS}
     assert used["host"] >= 0.2

@@ -10,7 +10,7 @@ import pytest
 
 from ...demo.model import question
 from ...kit.browser import Browser, program
-from ...kit.hosts import Host
+from ...kit.pool import HostPool
 
 pytestmark = [
     pytest.mark.once,
@@ -52,10 +52,10 @@ new Promise((resolve) => {
 
 
 @pytest.fixture(scope="module")
-def page(chat_server: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def page(hosts: HostPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with Browser(tmp_path_factory.mktemp("browser")) as browser:
         # Of the same origin: no page that the server has would do less, and CORS does not come into it.
-        browser.open(f"{chat_server.url}/ping")
+        browser.open(f"{hosts.get('server').url}/ping")
         yield browser
 
 

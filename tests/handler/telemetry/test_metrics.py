@@ -229,6 +229,7 @@ async def test_metrics_need_the_key(bench: Bench) -> None:
         assert (await http.get("/metrics", headers={"authorization": "Bearer secret"})).status_code == 200
 
 
+@pytest.mark.timing
 def test_a_token_costs_little() -> None:
     """CPU time of this thread: a step of 256 streams. The bound is ten times what was measured (0.1 us)."""
     engine = ScriptedEngine()

@@ -414,6 +414,7 @@ class TestPlain:
         assert httpx.get(f"{plain.url}/nothing", trust_env=False).status_code == 404
 
 
+@pytest.mark.timing
 def test_dynamic_batch(start: Start) -> None:
     """Requests that come together are one call: three fill a batch, a fourth waits for max_batch_delay."""
     host = start(PLAIN, "option.rolling_batch=disable\nbatch_size=3\nmax_batch_delay=6000")

@@ -188,6 +188,7 @@ def test_without_a_limit_nothing_is_watched(make: Make) -> None:
     assert engine.healthy
 
 
+@pytest.mark.timing
 def test_submitting_never_waits_for_a_stopped_engine(make: Make) -> None:
     """More than a socket holds: the rest is sent by a thread, in order, once there is room."""
     engine = make()
@@ -261,6 +262,7 @@ def test_an_engine_that_cannot_be_rebuilt_is_given_up_with_the_cause(make: Make,
     assert starts.read_text().count("fail") == 2
 
 
+@pytest.mark.timing
 def test_while_it_is_rebuilt_requests_are_told_so_at_once(make: Make, starts: Path) -> None:
     starts.write_text("up\nsleep 3\n")
     engine = make()

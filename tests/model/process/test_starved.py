@@ -18,7 +18,7 @@ import pytest
 from ...kit.faults.kills import CORE_APART, alive, ask, end, engine_core, family, in_flight, well
 from ...kit.hosts import Client, Host, client, engine_process, eventually, model_directory, start
 
-pytestmark = [pytest.mark.engine, pytest.mark.anyio]
+pytestmark = [pytest.mark.engine, pytest.mark.anyio, pytest.mark.slow]
 
 STALL = 10.0
 """Seconds; a step of the demo model takes milliseconds."""

@@ -183,6 +183,7 @@ UNITS = [
 ]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("unit", UNITS)
 def test_checking_takes_no_longer_than_the_length_explains(unit: str) -> None:
     text = unit * (65536 // len(unit))

@@ -22,6 +22,7 @@ from lmi.model.process.client import EngineClient
 from ...demo.model import QUESTIONS, question
 from ...kit.djl import hosting
 from ...kit.hosts import Host, Server, Streamed, client, model_directory, start
+from ...kit.pool import HostPool
 
 
 def too_old() -> bool:
@@ -35,6 +36,7 @@ def too_old() -> bool:
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(too_old(), reason="speculative decoding on CPU needs vLLM 0.32: see make test-newest"),
+    pytest.mark.slow,
 ]
 
 
@@ -163,11 +165,11 @@ ASKED = {one.prompt: body(one.prompt) for one in QUESTIONS if not one.endless} |
 
 
 @pytest.fixture(scope="module")
-def plain(chat_server: Host) -> dict[str, Written]:
+def plain(hosts: HostPool) -> dict[str, Written]:
     """What the same vLLM writes without speculative decoding, each request alone."""
 
     async def ask() -> dict[str, Written]:
-        async with client(chat_server) as http:
+        async with client(hosts.get("server")) as http:
             return {name: written(await http.stream(one)) for name, one in ASKED.items()}
 
     found = asyncio.run(ask())

@@ -14,6 +14,7 @@ import pytest
 
 from ...demo.model import question
 from ...kit.hosts import Host, model_directory, start
+from ...kit.pool import HostPool
 
 pytestmark = pytest.mark.engine
 
@@ -30,11 +31,11 @@ MINIMAL: Dialect = ("/chat/completions", {})
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
 def server(
-    request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, hosts: HostPool, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Host]:
     """The local server on each engine."""
     if request.param == "vllm":
-        yield request.getfixturevalue("chat_server")
+        yield hosts.get("server")
         return
     folder = tmp_path_factory.mktemp("truncate")
     directory = model_directory(demo_model, folder / "model", {"option.rolling_batch": "scheduler"})

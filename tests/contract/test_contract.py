@@ -1,0 +1,75 @@
+"""What every host owes every dialect: a whole answer, a stream, a refusal in both. On the local server and, behind the
+real DJL engine, in rolling batch, async mode and dynamic batch.
+
+tests/hosts has the whole matrix; here is what a change must not break, short enough to run before each commit.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from ..kit.hosts import Host
+from ..kit.spoken import ASKED, SPOKEN, Spoken
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.djl,
+    pytest.mark.contract,
+    pytest.mark.parametrize(
+        "host",
+        [
+            "server",
+            "rolling",
+            pytest.param("async", marks=pytest.mark.once),
+            pytest.param("dynamic", marks=pytest.mark.once),
+        ],
+        indirect=True,
+    ),
+    pytest.mark.parametrize("spoken", [pytest.param(one, id=name) for name, one in SPOKEN.items()]),
+]
+
+
+def post(host: Host, spoken: Spoken, content: bytes) -> httpx.Response:
+    """What a host answers at /invocations, the dialect named by the custom attribute."""
+    headers = {
+        "content-type": "application/json",
+        "X-Amzn-SageMaker-Custom-Attributes": f"dialect={spoken.dialect}",
+        "accept": spoken.accept or "*/*",
+    }
+    return httpx.post(f"{host.url}/invocations", content=content, headers=headers, timeout=120)
+
+
+def content_type(answer: httpx.Response) -> str:
+    return answer.headers["content-type"].partition(";")[0]
+
+
+def test_a_whole_answer(host: Host, spoken: Spoken) -> None:
+    answer = post(host, spoken, json.dumps(spoken.whole).encode())
+    assert (answer.status_code, content_type(answer)) == (200, spoken.kinds[0]), answer.text
+    assert spoken.text(answer.json()) == ASKED.answer
+
+
+def test_a_stream(host: Host, spoken: Spoken) -> None:
+    answer = post(host, spoken, json.dumps(spoken.stream).encode())
+    assert (answer.status_code, content_type(answer)) == (200, spoken.kinds[1]), answer.text
+    assert answer.content.endswith(b"\n")
+    lines = [line for line in answer.content.split(b"\n") if line]
+    if spoken.end is not None:
+        assert lines.pop() == spoken.end
+    records: list[Any] = [json.loads(line.removeprefix(b"data: ")) for line in lines]
+    assert len(records) > 10
+    assert "".join(map(spoken.piece, records)) == ASKED.answer
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_refusal_names_the_field(host: Host, spoken: Spoken, stream: bool) -> None:
+    answer = post(host, spoken, json.dumps({**spoken.bad, "stream": stream}).encode())
+    # Of a stream of events that a browser reads, the status is 200 whatever happens.
+    assert answer.status_code == (spoken.status if stream or not spoken.accept else 400), answer.text
+    assert "temperature" in answer.text
+    # No other request is harmed by it.
+    assert post(host, spoken, json.dumps(spoken.whole).encode()).status_code == 200
