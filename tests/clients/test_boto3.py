@@ -15,7 +15,7 @@ from lmi.formatters import DIALECTS
 
 from ..kit.bridge import Bridge, runtime, serving
 from ..kit.hosts import Host
-from ..kit.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat
+from ..kit.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat, records
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 
@@ -81,16 +81,6 @@ def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         *complete, rest = (rest + part).split(b"\n")
         yield from complete
     assert rest == b"", "the stream does not end with a newline"
-
-
-def records(spoken: Spoken, given: Iterable[bytes]) -> list[Any]:
-    """The documents of a stream's lines."""
-    *documents, last = [line for line in given if line]
-    if spoken.end is None:
-        documents.append(last)
-    else:
-        assert last == spoken.end
-    return [json.loads(document.removeprefix(b"data: ")) for document in documents]
 
 
 def same(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""One death of the engine behind DJL: all in flight is told of it, new requests are told so, and it comes back by itself.
+"""One death of the engine behind DJL: all in flight is told, so are new requests, and it comes back by itself.
 
 tests/robustness/test_engine_death.py has the other processes, moments and hosts.
 """

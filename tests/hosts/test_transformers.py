@@ -14,7 +14,6 @@ import httpx
 import openai
 import pytest
 
-from ..clients.test_boto3 import SPOKEN, records
 from ..demo.answers import Question
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.djl import hosting
@@ -30,6 +29,7 @@ from ..kit.hosts import (
     model_directory,
     start,
 )
+from ..kit.spoken import SPOKEN, records
 from . import test_beams as test_beam_hosts
 from .test_same_text import BODIES, alone, same_texts
 

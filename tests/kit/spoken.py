@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..demo.model import question
 
-__all__ = ["ASKED", "JSON", "JSON_LINES", "SPOKEN", "SSE", "Body", "Spoken", "chat", "complete", "generate"]
+__all__ = ["ASKED", "JSON", "JSON_LINES", "SPOKEN", "SSE", "Body", "Spoken", "chat", "complete", "generate", "records"]
 
 ASKED = question("unicode")
 JSON = "application/json"
@@ -142,3 +143,13 @@ SPOKEN = {
     ),
 }
 """Every dialect in DIALECTS must be here: `test_every_dialect_is_spoken`."""
+
+
+def records(spoken: Spoken, given: Iterable[bytes]) -> list[Any]:
+    """The documents of a stream's lines."""
+    *documents, last = [line for line in given if line]
+    if spoken.end is None:
+        documents.append(last)
+    else:
+        assert last == spoken.end
+    return [json.loads(document.removeprefix(b"data: ")) for document in documents]
