@@ -159,6 +159,16 @@ test-newest: $(NEWEST) $(DEMO)/serving.properties
 	@echo "test-newest: vLLM $(call VERSION,.venv-newest)"
 	@.venv-newest/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
 
+# Of the unit tests alone: they import neither vLLM nor torch. COVERAGE=1 holds each package to its floor (.ci/coverage.py).
+test-python: | $(UV)
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 10))' || { echo "test-python: expected Python 3.10 or later"; exit 1; }
+	@echo "test-python: $$("$(PYTHON)" --version)$(if $(LOWEST), with the lowest versions of what is imported)"
+	@$(UV) venv --quiet --clear --python "$(PYTHON)" .venv-python
+	@$(UV) pip install --quiet --python .venv-python/bin/python $(if $(LOWEST),--resolution lowest-direct) --editable '.[server,test]'
+	@.venv-python/bin/pytest $(PARALLEL) -m "not engine and not hosts and not slow and not timing" \
+		$(if $(COVERAGE),--cov --cov-report=json:.cache/coverage.json --cov-report=) $(ARGS)
+	@$(if $(COVERAGE),.venv-python/bin/python .ci/coverage.py .cache/coverage.json)
+
 BODIES ?= 1000000
 
 # What it finds stays in .cache/fuzz, as do the inputs that reach something new: the next run begins with them.
@@ -196,7 +206,7 @@ chaos: $(MAIN) $(DEMO)/serving.properties
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)
 	@failed=; \
-	for check in "ruff check" "ruff format --check" mypy pyright; do \
+	for check in "ruff check" "ruff format --check" "mypy --python-version 3.10" "mypy --python-version 3.12" pyright; do \
 		echo "lint: $$check"; .venv/bin/$$check || failed="$$failed, $$check"; \
 	done; \
 	test -z "$$failed" || { echo "lint: failed$${failed/,/:}"; exit 1; }

@@ -72,10 +72,10 @@ RUN_BY = {
     "handler": "hosts",
     "oracles": "slow",
     "robustness": "slow",
-    "chaos": "slow",
-    "bench": "slow",
 }
 """By folder, the mark of what needs an engine there and is not marked `contract` or `slow` itself."""
+TOOLS = {"bench", "chaos"}
+"""Folders of tests of the tests' own tools, all of which are `slow`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,8 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         engine = item.get_closest_marker("engine") is not None
-        mark = RUN_BY.get(folder)
-        if engine and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
+        mark = "slow" if folder in TOOLS else RUN_BY.get(folder)
+        if (engine or folder in TOOLS) and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
             item.add_marker(mark)
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         groups.setdefault(_group(item), len(groups))

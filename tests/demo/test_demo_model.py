@@ -207,6 +207,7 @@ def digests(directory: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_seed_decides_every_byte(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

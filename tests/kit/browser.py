@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .paths import REQUIRED
+
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
@@ -52,8 +54,11 @@ os.execv(command[0], command)
 
 
 def program() -> str | None:
-    """The path of Chromium, or None."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    """The path of Chromium, or None; raises BrowserError where LMI_REQUIRE says that it must be there."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and "chromium" in REQUIRED:
+        raise BrowserError("chromium is not on PATH, which LMI_REQUIRE asks for")
+    return found
 
 
 class BrowserError(RuntimeError):

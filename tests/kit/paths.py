@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-__all__ = ["CACHE", "CLIENT_SCRIPTS", "ENGINE_FAULTS", "README", "ROOT", "TESTS", "USER_CODE"]
+__all__ = ["CACHE", "CLIENT_SCRIPTS", "ENGINE_FAULTS", "README", "REQUIRED", "ROOT", "TESTS", "USER_CODE"]
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -17,3 +18,6 @@ ENGINE_FAULTS = TESTS / "kit" / "faults" / "engine"
 """On PYTHONPATH, the engine's process runs an engine that fails as it is told to."""
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
+REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))
+"""Tools of which "java" and "chromium" may be missing elsewhere, and tests that need them are skipped: here they
+fail."""

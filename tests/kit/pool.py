@@ -19,7 +19,7 @@ from .hosts import Host, model_directory, start
 
 __all__ = ["CHAT", "HostPool"]
 
-LIMIT = 2
+LIMIT = 3
 CHAT: Mapping[str, str] = {
     "option.tool_call_parser": "hermes",
     "option.reasoning_parser": "qwen3",

@@ -30,6 +30,7 @@ from uuid import uuid4
 from lmi.model.process.group import APART
 
 from ..paths import CACHE as PROJECT_CACHE
+from ..paths import REQUIRED
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
@@ -73,8 +74,10 @@ class Build:
 
 
 def available() -> str | None:
-    """Why the host cannot run here, or None."""
+    """Why the host cannot run here, or None; raises HostError where LMI_REQUIRE says that it must."""
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    if missing and "java" in REQUIRED:
+        raise HostError(f"{' and '.join(missing)} not on PATH, which LMI_REQUIRE asks for")
     return f"{' and '.join(missing)} not on PATH" if missing else None
 
 

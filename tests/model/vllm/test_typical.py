@@ -354,6 +354,7 @@ def test_greedy_is_greedy(backend: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 def test_a_core_in_a_process_of_its_own(
     backend: Any, demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
