@@ -65,7 +65,7 @@ def place(
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(hosting.djl_python_path()))))
     try:
-        host = start(kind, directory, folder / "log")
+        host = start(kind, directory, folder / "log", parrot=True)
     finally:
         os.environ["PYTHONPATH"] = before
     yield Place(kind, host, directory)
@@ -267,7 +267,7 @@ async def test_the_routes_of_an_own_dialect_are_the_local_servers_too(new: Place
         pytest.skip("DJL has its own routes")
     async with httpx.AsyncClient(base_url=new.host.url, timeout=60) as http:
         assert (await http.post("/toy", json={"say": ASKED.prompt})).json() == {"said": ASKED.answer}
-        assert (await http.get("/toy/about")).json() == {"engine": "vllm"}
+        assert (await http.get("/toy/about")).json() == {"engine": "parrot"}
         broken = await http.get("/toy/about?raise")
         assert broken.status_code >= 400
         assert "page of /toy/about raised RuntimeError: no page" in broken.text

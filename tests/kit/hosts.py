@@ -24,6 +24,7 @@ import httpx
 import psutil
 
 from .djl.hosting import DjlHost
+from .paths import PARROT
 
 FAST = {
     "option.enforce_eager": "true",
@@ -81,8 +82,15 @@ def free_port() -> int:
 class Server:
     """`lmi serve`."""
 
-    def __init__(self, model_dir: Path, log: Path, arguments: Sequence[str] = (), within: Sequence[str] = ()) -> None:
-        """`within` is a command that runs the server's, as its only child."""
+    def __init__(
+        self,
+        model_dir: Path,
+        log: Path,
+        arguments: Sequence[str] = (),
+        within: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`within` is a command that runs the server's, as its only child; `environment` is put over ours."""
         self._within = bool(within)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -90,7 +98,13 @@ class Server:
         lmi = str(Path(sys.executable).parent / "lmi")
         command = [*within, lmi, "serve", str(model_dir), "--port", str(port), *arguments]
         with log.open("w") as output:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+            )
         deadline = time.monotonic() + START_TIMEOUT
         while not self._up():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -137,6 +151,7 @@ def djl_host(
     python: Path = Path(sys.executable),
     timeout: float = START_TIMEOUT,
     temporary: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> DjlHost:
     """The real DJL engine in mode "rolling", "async" or "dynamic" (batches of up to 8)."""
     modes = {
@@ -148,19 +163,30 @@ def djl_host(
         model_dir,
         python=python,
         log=log,
-        environment=worker_environment(),
+        environment={**worker_environment(), **(environment or {})},
         properties={**modes[mode], **(properties or {})},
         timeout=timeout,
         temporary=temporary,
     )
 
 
-def start(kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] | None = None) -> Host:
-    """A host of a kind: "server", "rolling", "async" or "dynamic"."""
+def start(
+    kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] | None = None, *, parrot: bool = False
+) -> Host:
+    """A host of a kind: "server", "rolling", "async" or "dynamic".
+
+    `parrot`: with tests/kit/parrot's engine instead of vLLM, for what a host does whatever engine it has.
+    """
+    environment = with_parrot() if parrot else {}
     if kind == "server":
         options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
-        return Server(model_dir, log, options)
-    return djl_host(model_dir, log, mode=kind, properties=properties)
+        return Server(model_dir, log, options, environment=environment)
+    return djl_host(model_dir, log, mode=kind, properties=properties, environment=environment)
+
+
+def with_parrot() -> dict[str, str]:
+    """The environment in which a host's engine is the parrot."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(PARROT), os.environ.get("PYTHONPATH", ""))))}
 
 
 def engine_process(host: Host) -> psutil.Process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["CACHE", "CLIENT_SCRIPTS", "ENGINE_FAULTS", "README", "REQUIRED", "ROOT", "TESTS", "USER_CODE"]
+__all__ = ["CACHE", "CLIENT_SCRIPTS", "ENGINE_FAULTS", "PARROT", "README", "REQUIRED", "ROOT", "TESTS", "USER_CODE"]
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -16,6 +16,8 @@ CLIENT_SCRIPTS = TESTS / "clients" / "scripts"
 """Scripts that drive other people's clients."""
 ENGINE_FAULTS = TESTS / "kit" / "faults" / "engine"
 """On PYTHONPATH, the engine's process runs an engine that fails as it is told to."""
+PARROT = TESTS / "kit" / "parrot"
+"""The same, with an engine that says the demo model's answers by heart."""
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
 REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))

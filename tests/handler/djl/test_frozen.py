@@ -41,7 +41,7 @@ def test_a_worker_freezes_what_its_start_allocated(demo_model: Path, tmp_path: P
         pytest.skip(missing)
     directory = model_directory(demo_model, tmp_path / "model", {"option.content_filter": "looking:judge"})
     (directory / "looking.py").write_text(LOOKING)
-    running = start(kind, directory, tmp_path / "log")
+    running = start(kind, directory, tmp_path / "log", parrot=True)
     seen: list[tuple[int, int, bool]] = []
     try:
         for _ in range(3):

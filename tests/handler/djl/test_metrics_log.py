@@ -118,7 +118,7 @@ async def test_behind_djl(kind: str, demo_model: Path, tmp_path: Path) -> None:
     if missing := hosting.available():
         pytest.skip(missing)
     directory = model_directory(demo_model, tmp_path / "model", {"option.metrics_interval": "1"})
-    host = start(kind, directory, tmp_path / "log")
+    host = start(kind, directory, tmp_path / "log", parrot=True)
     try:
         async with client(host) as http:
             streamed = await http.stream({"inputs": "Hi", "stream": True, "parameters": {"max_new_tokens": 8}})

@@ -21,7 +21,7 @@ from lmi.handler.service import Service
 from lmi.model.options import settings_of
 
 from ...demo.model import question
-from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory
+from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
@@ -56,9 +56,9 @@ def start(demo_model: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a server with arguments for the command line."""
     started: list[Server] = []
 
-    def begin(*arguments: str, within: Sequence[str] = ()) -> Server:
+    def begin(*arguments: str, within: Sequence[str] = (), real: bool = False) -> Server:
         directory = model_directory(demo_model, tmp_path / "model", {})
-        started.append(Server(directory, tmp_path / "log", arguments, within))
+        started.append(Server(directory, tmp_path / "log", arguments, within, {} if real else with_parrot()))
         return started[-1]
 
     yield begin
@@ -158,7 +158,7 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
 @pytest.mark.anyio
 async def test_ctrl_c_reaches_the_server_and_not_its_engine(start: Start) -> None:
     """Both have the terminal: what runs goes on to its end, and what the engine logs there does not stop it."""
-    server = start(within=[sys.executable, "-m", "tests.kit.terminal"])
+    server = start(within=[sys.executable, "-m", "tests.kit.terminal"], real=True)
     serving = psutil.Process(server.worker_pid)
     family = [serving, *family_of(server)]
     assert serving.terminal() is not None
