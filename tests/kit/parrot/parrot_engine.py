@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmi.model.engine import EngineInfo, EngineStats
-from lmi.model.events import Delta, Event, Finish, Started, Token
+from lmi.model.events import Delta, Event, Finish, FinishReason, Started, Token
 from lmi.model.generation import Conversation, Generation
 from lmi.model.media.images import Image
 from lmi.model.options import Settings
@@ -102,7 +102,7 @@ class ParrotEngine:
         over = running.said >= limit
         if over:
             del self._running[running.number]
-        reason = "eos" if running.said == len(running.ids) else "length"
+        reason: FinishReason = "eos" if running.said == len(running.ids) else "length"
         tokens = (Token(running.ids[running.said - 1], piece, LOGPROB),) if running.generation.tokens else ()
         count = running.generation.sampling.n
         return [
