@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
 from ..kit.answers import join_calls
 from ..kit.backends import PICK
-from ..kit.hosts import Host
+from ..kit.hosts import Host, Server
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 
@@ -25,8 +25,8 @@ def to_invocations(request: Any) -> None:
 
 
 @pytest.fixture
-def client(host: Host, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
-    hooks = [] if "server" in request.node.name else [to_invocations]
+def client(host: Host) -> Iterator[openai.OpenAI]:
+    hooks = [] if isinstance(host, Server) else [to_invocations]
     with openai.DefaultHttpxClient(event_hooks={"request": hooks}, timeout=60) as http:
         yield openai.OpenAI(base_url=f"{host.url}/v1", api_key="none", http_client=http, max_retries=0)
 

@@ -158,7 +158,7 @@ def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["azure", "minimal", "openai"])
-def test_too_many_messages_are_counted_not_read(monkeypatch: pytest.MonkeyPatch, dialect: str) -> None:
+def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     """In each dialect that has them, before one of them is looked at."""
     body = {"model": "a", "messages": [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
     message = refusal(body, attributes={"dialect": dialect})

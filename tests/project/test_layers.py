@@ -173,8 +173,6 @@ def test_what_is_allowed_is_let_pass(path: str, source: str) -> None:
 
 def test_the_handler_is_imported_without_an_engine() -> None:
     """The host gives a worker two minutes until it must have answered, and the entry module is imported before that."""
-    if not (ROOT / "handler" / "__init__.py").exists():
-        pytest.skip("no handler yet")
     code = "import sys, lmi.handler; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())

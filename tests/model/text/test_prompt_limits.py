@@ -68,9 +68,11 @@ def test_the_part_that_is_kept(text: str, keep: int) -> None:
     counted = Counted()
     whole = counted.tokens(text)
     end, beginning = last(text, keep, counted), first(text, keep, counted)
-    assert counted.tokens(end)[-keep:] == whole[-keep:] or text.startswith("ab")
-    assert counted.tokens(beginning)[:keep] == whole[:keep] or text.startswith("ab")
+    assert text.endswith(end)
+    assert text.startswith(beginning)
     if text.startswith("some"):
+        assert counted.tokens(end)[-keep:] == whole[-keep:]
+        assert counted.tokens(beginning)[:keep] == whole[:keep]
         assert max(len(end), len(beginning)) < 2 * (8 * keep + PIECE)
         assert counted.seen < 6 * (8 * keep + PIECE)
     else:
