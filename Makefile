@@ -108,7 +108,7 @@ environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .cache/uv uv==$(UV_VERSION)
 
 # Built aside and moved, so that what is there is whole.
-$(DEMO)/serving.properties: $(wildcard tests/demo/[amt]*.py) | $(MAIN)
+$(DEMO)/serving.properties: $(filter-out tests/demo/test_%,$(wildcard tests/demo/*.py)) | $(MAIN)
 	@echo "$(DEMO): building the demo model (a few minutes)"
 	@rm -rf $(DEMO) $(DEMO).part
 	@.venv/bin/python -m tests.demo $(DEMO).part
