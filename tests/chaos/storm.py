@@ -36,7 +36,7 @@ wrong     another answer than in the quiet run, another's mark, not well formed
 accepted  an ill-formed request was served
 """
 
-LIMITS = ("option.max_queued_requests", "too many connections are open", "queue capacity exceeded", "Time out in")
+LIMITS = ("option.max_queued_requests", "queue capacity exceeded", "Time out in")
 """What is said of a request that is one too many: by us, and by DJL of its own limits."""
 PATIENCE = 180.0
 """Seconds a client waits for an answer's end."""
