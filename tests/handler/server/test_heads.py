@@ -22,6 +22,7 @@ from ...kit.local_server import Make, Running, answer, serving, until
 from ...kit.user_code.engine import ScriptedEngine
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
+CHUNKED = b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
 ALIVE = b'{"status":"Healthy"}'
 
 
@@ -87,9 +88,9 @@ ENDLESS = {
     "headers": (PING, b"X: a\r\n"),
     "the path": (b"GET /", b"a"),
     "empty lines": (b"", b"\r\n"),
-    "a trailer": (b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"a"),
-    "trailers": (b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: a\r\n"),
-    "what a chunk is told with": (b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+    "a trailer": (CHUNKED + b"0\r\nX: ", b"a"),
+    "trailers": (CHUNKED + b"0\r\n", b"X: a\r\n"),
+    "what a chunk is told with": (CHUNKED + b"1;", b"a"),
     "a second one": (PING + b"\r\n" + PING + b"X: ", b"a"),
 }
 
@@ -151,7 +152,7 @@ def test_a_bad_head_is_told_of(running: Make) -> None:
 def test_a_body_in_bad_chunks_is_told_of(running: Make) -> None:
     server = running()
     with server.connect() as sock:
-        sock.sendall(b"POST /invocations HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n")
+        sock.sendall(CHUNKED + b"no number\r\n")
         assert refused(sock)
     assert not server.engine.generations
 
