@@ -76,7 +76,6 @@ class Workers:
         """Those within a function of the user's, oldest first, which is the next to take too long."""
         self._current = threading.local()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end_loop: Callable[[], object]
         self._blocked_loops = 0
 
     @property
@@ -252,33 +251,41 @@ class Workers:
             return asyncio.run_coroutine_threadsafe(wait(), self._loop or self._start_loop())
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
-        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-        async def serve() -> None:
-            ended = asyncio.Event()
-            started.set_result((asyncio.get_running_loop(), ended))
-            await ended.wait()
-
-        threading.Thread(target=lambda: asyncio.run(serve()), name="lmi-user-loop", daemon=True).start()
-        self._loop, ended = started.result()
-        self._end_loop = partial(self._loop.call_soon_threadsafe, ended.set)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_serve, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
         return self._loop
 
     def _replace_blocked_loop(self) -> None:
         """Has what comes later run on a new loop, if this one does not come round."""
-        loop = self._loop
-        if loop is None or self._blocked_loops >= MAX_STUCK:
-            return
         came_round = threading.Event()
-        loop.call_soon_threadsafe(came_round.set)
+        with self._wake:
+            loop = self._loop
+            if loop is None or self._blocked_loops >= MAX_STUCK:
+                return
+            loop.call_soon_threadsafe(came_round.set)
         if came_round.wait(LOOP_TIMEOUT_S):
             return
         with self._wake:
-            self._blocked_loops += 1
-            log.error("the loop of the user's code is blocked and replaced; %d are", self._blocked_loops)
-            self._drop_loop()
+            if self._loop is loop:
+                self._blocked_loops += 1
+                log.error("the loop of the user's code is blocked and replaced; %d are", self._blocked_loops)
+                self._drop_loop()
 
     def _drop_loop(self) -> None:
         if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None
-            self._end_loop()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.run_until_complete(_end_all())
+    loop.close()
+
+
+async def _end_all() -> None:
+    """Ends what the loop has left."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
