@@ -4,6 +4,6 @@ app.py             the application: routes, the key, requests to the service
 streams.py         an answer as it comes
 bodies.py          how bodies are read, and how much of them is held
 openapi.py         /openapi.json
-run.py, http_protocol.py     what listens: uvicorn, with limits of our own
+run.py             what listens: uvicorn, with its own limits
 shutdown.py        how it ends
 """

@@ -42,11 +42,18 @@ from starlette.types import Receive, Scope, Send
 
 from ...formatters import DIALECTS, Dialect, Request, Response, Route, openai, refusal, route_of
 from ...formatters.base import Page
-from ...model.errors import LmiError, OverloadedError, TooLargeError, UnauthorizedError, UnavailableError
+from ...model.errors import (
+    LmiError,
+    OverloadedError,
+    TimeLimitError,
+    TooLargeError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
-from .bodies import BODIES, CROWDED, Bodies, Connections, EarlyAnswer, is_small, read_body, refuse_body
+from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyAnswer, is_small, read_body, refuse_body
 from .openapi import document
 from .streams import AsyncService, Stream
 
@@ -59,21 +66,24 @@ class StreamResponse(HttpResponse):
     """Sends a stream's records, each in an HTTP chunk of its own; ends the exchange when the client goes away.
 
     With `merge` records that are ready together share a chunk. None waits for others: they gather while the event loop
-    or the client is slower than the engine, or when a step brings several.
+    or the client is slower than the engine, or when a step brings several. A client that has not read its answer after
+    `timeout` seconds is cut off (run.py does so with what uvicorn still has for it).
     """
 
-    def __init__(self, stream: Stream, connections: Connections, *, merge: bool) -> None:
+    def __init__(self, stream: Stream, timeout: float, *, merge: bool) -> None:
         self._stream = stream
         self._merge = merge
-        self._connections = connections
+        self._timeout = timeout
         self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
-        with self._stream, self._connections.during(scope):
+        with self._stream:
             sending = asyncio.ensure_future(self._send_all(send))
             leaving = asyncio.ensure_future(_disconnected(receive))
-            done, _ = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((sending, leaving), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                log.warning("a connection is cut off: its client has not read its answer for too long")
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
@@ -117,9 +127,6 @@ class LocalServer:
         self._key = key.encode() if key else None
         self._streams: AsyncService
         self._document: dict[str, Any] | None = None
-        self._sending: Connections
-        self._reading: Connections
-        self._dropping: Connections
         self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
         self._exposition = Exposition(service)
 
@@ -127,9 +134,6 @@ class LocalServer:
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Ties the service to the event loop that the server runs on."""
         self._streams = AsyncService(self._service)
-        limit = self._service.settings.limits.request_timeout
-        self._reading, self._sending = Connections(limit), Connections(limit + ERROR_GRACE_S)
-        self._dropping = Connections(min(limit, DISCARD_TIMEOUT_S))
         yield
 
     async def ping(self, _request: HttpRequest) -> HttpResponse:
@@ -181,14 +185,20 @@ class LocalServer:
             request_id=request_id,
         )
         found = route_of(request, self._service.dialects)
-        most = self._service.settings.limits.max_body_bytes
+        limits = self._service.settings.limits
+        most, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
         # A short body tells the dialect in which to refuse.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
         if whole:
+            if refused is not None:
+                timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                with (self._reading if refused is None else self._dropping).during(http.scope):
-                    request = replace(request, body=await read_body(http, most, self.bodies))
+                body = await asyncio.wait_for(read_body(http, most, self.bodies), timeout)
+                request = replace(request, body=body)
+            except asyncio.TimeoutError:
+                late = TimeLimitError(f"the body has not come within {timeout:g} seconds (option.request_timeout)")
+                refused, whole = refused or late, False
             except (TooLargeError, OverloadedError) as error:
                 refused, whole = refused or error, False
             except ClientDisconnect:
@@ -199,9 +209,7 @@ class LocalServer:
         if refused is not None:
             answer = refusal(refused, request, self._service.settings)
             self._service.metrics.refused(request, answer)
-            if whole:
-                return _answer(replace(answer, headers={**answer.headers, **CLOSE}) if _crowded(http) else answer)
-            return EarlyAnswer(_answer(answer), most, self._dropping)
+            return _answer(answer) if whole else EarlyAnswer(_answer(answer), most)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
@@ -210,14 +218,12 @@ class LocalServer:
         opened = self._streams.open(request)
         if isinstance(opened, Response):
             return _answer(opened)
-        return StreamResponse(opened, self._sending, merge=self._service.settings.merge_records)
+        return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records)
 
     def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
         """Why the request is not served, as far as that is known without its body."""
         if not self._admitted(http):
             return UNAUTHORIZED
-        if _crowded(http):
-            return OverloadedError("too many connections are open; use fewer, or keep them for several requests")
         too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
         if too_large is not None:
             return too_large
@@ -246,15 +252,7 @@ class LocalServer:
 INVOCATIONS = "/invocations"
 ERROR_GRACE_S = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
-DISCARD_TIMEOUT_S = 30.0
-"""Seconds in which the rest of a body may still come that nobody reads."""
-CLOSE = {"Connection": "close"}
 LATER = {"Retry-After": str(UnavailableError.retry_after)}
-
-
-def _crowded(http: HttpRequest) -> bool:
-    """Whether the request's connection is one too many."""
-    return bool(http.scope.get(CROWDED))
 
 
 def _path(path: str) -> str:

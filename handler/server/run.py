@@ -1,4 +1,7 @@
-"""The local server as something that listens: uvicorn with our connections, our routes and our end.
+"""The local server as something that listens: uvicorn with its own limits, our routes and our end.
+
+    head --HEAD_BYTES--> 400      connections --_room--> 503      idle --timeout_keep_alive, 5 s--> closed
+    closed, but its client does not read what is left --LINGER_S--> cut off
 
 Nothing imports this before an engine is being started: `lmi serve` does so beside it, for uvicorn and starlette take as
 long to import as all the rest of this process.
@@ -9,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Iterator
 
 import uvicorn
 
 from ...model.log_filters import withhold
+from ...model.options import Settings
 from ..service import Service
 from .app import application
-from .http_protocol import Door, room
 
 __all__ = ["http_server"]
 
@@ -25,6 +29,14 @@ log = logging.getLogger(__name__)
 
 LAST_WORDS = 5.0
 """Seconds that the errors of what is cut off may take to be read."""
+HEAD_BYTES = 64 << 10
+"""Of a request line with its headers. A path may hold a request of the minimal dialect; proxies allow 8 to 32 KiB."""
+LINGER_S = 30.0
+"""The least seconds that what has been written to a connection that is closed may take to be read."""
+IDLE = 64
+"""Connections beyond twice the requests that may be open: of who asks for health and metrics."""
+DESCRIPTORS = 192
+"""That are kept for all else."""
 
 
 def http_server(service: Service, host: str, port: int, *, api_key: str | None, grace: float) -> uvicorn.Server:
@@ -36,11 +48,37 @@ def http_server(service: Service, host: str, port: int, *, api_key: str | None, 
         port=port,
         log_level="warning",
         log_config=None,
-        # uvicorn calls it as it does its own classes.
-        http=Door(*room(service.settings)),  # type: ignore[arg-type]
+        # httptools takes less time, but keeps heads however long they are.
+        http="h11",
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        # uvicorn refuses the connection that reaches it.
+        limit_concurrency=_room(service.settings) + 1,
         ws="none",
     )
     return _Server(config, service, grace)
+
+
+def _room(settings: Settings) -> int:
+    """How many connections are served: two for each request that may be open, for clients keep some for later.
+
+    The soft limit of open files is raised as far as that needs and the hard one allows; what it has no room for is not
+    served.
+    """
+    wanted = 2 * (settings.max_rolling_batch_size + settings.limits.max_queued_requests) + IDLE
+    needed = wanted + DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    if soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    # At least half of them, however few there are.
+    room = min(wanted, max(soft - DESCRIPTORS, soft // 2))
+    if room < wanted:
+        log.warning("the limit of open files, %d, is room for %d connections, not for %d", soft, room, wanted)
+    return room
 
 
 class _Server(uvicorn.Server):
@@ -51,11 +89,23 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._grace = grace
+        self._closing: set[object] = set()
+        """Connections that were closed already at the last look."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn's own would raise the signal anew once it has stopped, and the status would not be 0."""
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second. uvicorn closes a connection once all is read; one whose client never reads is cut off."""
+        if counter % int(10 * LINGER_S) == 0:
+            closing = {one for one in self.server_state.connections if one.transport.is_closing()}
+            for one in closing:
+                if one in self._closing:
+                    one.transport.abort()
+            self._closing = set(closing)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what is served."""

@@ -5,6 +5,6 @@ loading.py         model.py, names of objects, decorated functions
 dialect.py         a dialect of the user's; content_filter.py: its filter of prompts and answers
 djl_formatters.py  djl_python's input and output formatters; response_formatter.py, token_formatter.py: their forms
 tokenizer.py       the tokenizer that such a formatter is given
-pool.py, event_loop.py     the threads and the loop that it runs on
+pool.py            the threads and the event loop that it runs on
 exchange.py        a request that waits for it; safe_reply.py: what fails in it ends its own request only
 """

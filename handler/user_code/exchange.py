@@ -30,7 +30,7 @@ from ...model.log import set_current
 from ..admission import Admission
 from ..exchange import Exchange, FixedResponse
 from ..telemetry.metrics import RequestStats
-from .pool import Workers
+from .pool import Task, Workers
 from .safe_reply import broken_off
 
 __all__ = ["Deferred", "Prepared"]
@@ -62,6 +62,7 @@ class Deferred(Exchange):
         "_notify",
         "_prepare",
         "_refuse",
+        "_task",
         "_workers",
     )
 
@@ -100,7 +101,7 @@ class Deferred(Exchange):
     def begin(self) -> None:
         """Sets a worker thread to it."""
         self._busy = True
-        self._workers.submit(self._start, self)
+        self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
         """Ends it with an error, at the latest when the thread that is at it is back from our own code."""
@@ -113,7 +114,7 @@ class Deferred(Exchange):
         if free:
             self._end_with(error)
         else:
-            self._workers.give_up(self, error)
+            self._workers.give_up(self._task, error)
 
     def abandon(self, error: LmiError) -> None:
         """The thread that was to work on it hangs in code of the user's, or there is none."""
@@ -196,7 +197,11 @@ class Deferred(Exchange):
             if self._busy:
                 return
             self._busy = True
-        self._workers.submit(self._go_on, self)
+        self._submit(self._go_on)
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        self._task = Task(work, self.abandon)
+        self._workers.submit(self._task)
 
     def _go_on(self) -> None:
         if self._enter():

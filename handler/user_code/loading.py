@@ -14,7 +14,6 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -67,14 +66,8 @@ class Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """What it returns; of a coroutine function, what that comes to."""
-        workers = self._workers
         try:
-            call = workers.enter(self.name)
-            try:
-                result = self._function(*arguments, **named)
-                return workers.resolve(result) if inspect.isawaitable(result) else result
-            finally:
-                workers.leave(call)
+            return self._workers.run(self.name, self._function, *arguments, **named)
         except (RequestError, Abandoned):
             raise
         except BaseException as error:

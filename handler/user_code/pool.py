@@ -1,285 +1,291 @@
-"""Threads for code of the user's: however slow it is, the engine's thread and the host's go on.
+"""Threads for code of the user's, and one event loop for what of it is asynchronous.
 
-    submit(work, owner) --> an idle thread, or a new one while there are fewer than `most`, or the queue
-    enter(name) --> the user's function --> leave
-                        |
-                        +--sweep: it takes too long--> owner.abandon(UserCodeError); another thread takes the place
+    submit(task) --> a thread;   run(name, function) --> what the user's function gives
+                                  |
+                                  +--sweep: it takes too long--> task.fail(UserCodeError); another thread may be started
 
-Threads are started as they are needed, are kept, and do not keep the process alive. One that hangs cannot be ended: it
-is left to itself, and what it comes back with, if it ever does, is dropped. At most MOST_STUCK are replaced.
+However slow such code is, the engine's threads and the host's go on. Threads are started as they are needed and are
+kept. One that hangs cannot be ended: it is left behind, and what it comes back with, if it ever does, is dropped. An
+executor of concurrent.futures has no place for that, and waits for such threads when the process is to end; these are
+daemons.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 from ...model.errors import LmiError, UserCodeError
 from ...model.log import current
-from .event_loop import UserLoop
 
-__all__ = ["Abandoned", "Owner", "Workers"]
+__all__ = ["Abandoned", "Task", "Workers"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MOST_STUCK = 64
-"""How many threads that hang are replaced by others; those beyond take away from `most`."""
+MAX_STUCK = 64
+"""How many threads that hang are replaced by others; so many blocked loops, too."""
+LOOP_TIMEOUT_S = 1.0
+"""Seconds in which a loop that is not blocked comes round."""
 
 
 class Abandoned(BaseException):
-    """Ends the work on a thread that has been given up: nobody waits for it. Not to be caught on the way."""
-
-
-class Owner(Protocol):
-    """Whoever has work done."""
-
-    def abandon(self, error: LmiError) -> None:
-        """Takes `error` for what came of the work, which goes no further."""
-        ...
-
-
-@dataclass(slots=True)
-class _Task:
-    """Work on its way."""
-
-    run: Callable[[], object]
-    owner: Owner | None
+    """Ends the work on a thread that has been left behind: nobody waits for it. Not to be caught on the way."""
 
 
 @dataclass(slots=True, eq=False)
-class UserCall:
-    """A function of the user's that runs."""
+class Task:
+    """Work for a thread."""
 
-    name: str
-    deadline: float
-    owner: Owner | None
+    work: Callable[[], object]
+    fail: Callable[[LmiError], None]
+    """Takes the error instead of what the work would have come to; the work goes no further. On any thread."""
+    name: str = ""
+    """Of the user's function that runs."""
+    deadline: float = 0.0
     awaited: Future[Any] | None = None
-    replaced: bool = False
-    """Whether its thread hangs and another one has its place."""
-
-
-class _Current(threading.local):
-    """What a thread is at."""
-
-    task: _Task | None = None
-    calls: list[UserCall]
-
-    def __init__(self) -> None:
-        self.calls = []
+    """What that function gave to be awaited."""
 
 
 class Workers:
-    """A bounded pool of daemon threads, and one event loop for what of the user's is asynchronous."""
+    """A bounded pool of daemon threads."""
 
     def __init__(self, most: int, timeout: float = 60.0) -> None:
-        """`timeout`: seconds that a call may take."""
+        """`most`: threads that do not hang; `timeout`: seconds that a function of the user's may take."""
         self._most = most
         self._timeout = timeout
-        self._queue: deque[_Task] = deque()
         self._wake = threading.Condition()
+        self._queue: deque[Task] = deque()
         self._threads = 0
-        """Without those that hang and have been replaced."""
-        self._waiting = 0
-        self._replaced = 0
-        self._hanging = 0
-        """Those that have not been replaced."""
+        """Those that hang are among them."""
+        self._idle = 0
+        self._stuck = 0
         self._closed = False
-        self._loop = UserLoop(MOST_STUCK)
-        self._current = _Current()
-        self._calls: dict[UserCall, None] = {}
-        """Oldest first, which is the next to take too long: all have the same time."""
+        self._running: dict[Task, None] = {}
+        """Those within a function of the user's, oldest first, which is the next to take too long."""
+        self._current = threading.local()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._blocked_loops = 0
 
     @property
     def stuck(self) -> int:
         """How many threads hang."""
-        return self._replaced + self._hanging
+        return self._stuck
 
-    def submit(self, work: Callable[[], object], owner: Owner | None = None) -> None:
-        """Runs `work` on a thread, in its turn; what it raises is logged. Never waits.
-
-        `owner` is told where the work hangs, and where there is no thread left that could do it.
-        """
+    def submit(self, task: Task) -> None:
+        """Has a thread do it, in its turn; what it raises is logged. Never waits."""
         with self._wake:
-            none_left = self._hanging >= self._most
+            none_left = self._stuck >= self._most + MAX_STUCK
             if not none_left:
-                self._queue.append(_Task(work, owner))
+                self._queue.append(task)
                 # Those that wait may have been woken for what stood in the queue before.
-                if self._waiting >= len(self._queue):
+                if self._idle >= len(self._queue):
                     self._wake.notify()
                 else:
                     self._grow()
-        if none_left and owner is not None:
-            owner.abandon(self._no_thread())
+        if none_left:
+            task.fail(self._no_thread())
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, for those who want to know what came of it."""
-        asked = _Asked()
+        future: Future[T] = Future()
 
         def run() -> None:
             try:
-                asked.future.set_result(work())
+                future.set_result(work())
             except Abandoned:
                 raise
             except BaseException as error:  # noqa: BLE001 - it is the caller's
-                asked.future.set_exception(error)
+                future.set_exception(error)
 
-        self.submit(run, asked)
-        return asked.future
+        def fail(error: LmiError) -> None:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
 
-    def enter(self, name: str) -> UserCall | None:
-        """Notes that a function of the user's is about to run. None on a thread that is none of these."""
-        current = self._current
-        if current.task is None:
-            return None
-        call = UserCall(name, time.monotonic() + self._timeout, current.task.owner)
-        current.calls.append(call)
-        with self._wake:
-            self._calls[call] = None
-        return call
+        self.submit(Task(run, fail))
+        return future
 
-    def leave(self, call: UserCall | None) -> None:
-        """Notes that it has ended; raises Abandoned if nobody has waited for that."""
-        if call is None:
-            return
-        self._current.calls.pop()
-        with self._wake:
-            if call in self._calls:
-                del self._calls[call]
-                return
-            if call.replaced:
-                self._replaced -= 1
-            else:
-                self._hanging -= 1
-        log.warning("%s has returned after all", call.name)
-        raise Abandoned(call)
+    def run(self, name: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """What a function of the user's returns; of a coroutine function, what that comes to.
 
-    def resolve(self, awaitable: Awaitable[T]) -> T:
-        """What `awaitable` gives, awaited on the loop that all asynchronous code of the user's shares.
-
-        Waits for it: to be called on one of these threads.
+        Raises Abandoned where it has taken too long. On a thread that is none of these it may take any time.
         """
-        future = self._loop.run(awaitable)
-        if self._current.calls:
-            call = self._current.calls[-1]
-            with self._wake:
-                call.awaited = future
-                given_up = call not in self._calls
-            if given_up:
-                self._cancel(future)
-        return future.result()
+        task: Task | None = getattr(self._current, "task", None)
+        if task is None or task.name:
+            result = function(*arguments, **named)
+            return self._await(result).result() if inspect.isawaitable(result) else result
+        with self._wake:
+            task.name, task.deadline = name, time.monotonic() + self._timeout
+            self._running[task] = None
+        try:
+            result = function(*arguments, **named)
+            if not inspect.isawaitable(result):
+                return result
+            task.awaited = self._await(result)
+            if task not in self._running:
+                task.awaited.cancel()
+            return task.awaited.result()
+        finally:
+            self._leave(task)
 
     def sweep(self, now: float) -> float:
-        """Gives up the calls that have taken too long by `now` (time.monotonic). Returns when to look again."""
+        """Gives up what has taken too long by `now` (time.monotonic). Returns when to look again."""
         while True:
             with self._wake:
-                call = next(iter(self._calls), None)
-            if call is None or call.deadline > now:
-                next_call = now + self._timeout if call is None else call.deadline
-                return min(next_call, self._loop.sweep(now))
-            message = f"{call.name} has not returned within {self._timeout:g} seconds (option.user_code_timeout)"
-            self._give_up(call, UserCodeError(message))
+                task = next(iter(self._running), None)
+                if task is None or task.deadline > now:
+                    return now + self._timeout if task is None else task.deadline
+                message = f"{task.name} has not returned within {self._timeout:g} seconds (option.user_code_timeout)"
+                tell = self._leave_behind(task, UserCodeError(message))
+            tell()
 
-    def give_up(self, owner: Owner, error: LmiError) -> bool:
-        """Abandons the work of `owner` if it is with a function of the user's just now."""
+    def give_up(self, task: Task, error: LmiError) -> None:
+        """Fails the task if it is within a function of the user's just now."""
         with self._wake:
-            calls = [call for call in self._calls if call.owner is owner]
-        given_up = [self._give_up(call, error) for call in calls]
-        return any(given_up)
+            tell = self._leave_behind(task, error) if task in self._running else None
+        if tell is not None:
+            tell()
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop of what is asynchronous in the user's code, if there is one."""
-        return self._loop.loop
+        """The loop of what is asynchronous in the user's code; None where none has been needed."""
+        return self._loop
 
     def close(self) -> None:
         """Lets the threads end when they have done what is queued."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-        self._loop.close()
+            self._drop_loop()
 
-    def _give_up(self, call: UserCall, error: LmiError) -> bool:
-        left: list[_Task] = []
+    def _leave_behind(self, task: Task, error: LmiError) -> Callable[[], None]:
+        """Counts its thread as one that hangs. Gives what is to be called then, without the lock."""
+        del self._running[task]
+        self._stuck += 1
+        left: list[Task] = []
+        if self._stuck >= self._most + MAX_STUCK:
+            left, self._queue = list(self._queue), deque()
+        elif self._queue:
+            self._grow()
+        log.error("%s hangs, its thread is left to itself; %d hang", task.name, self._stuck)
+        return partial(self._fail, task, error, left)
+
+    def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
+        task.fail(error)
+        for other in left:
+            other.fail(self._no_thread())
+        if (awaited := task.awaited) is not None:
+            # Lets the thread that waits for it go on.
+            awaited.cancel()
+            self._replace_blocked_loop()
+
+    def _leave(self, task: Task) -> None:
+        """The function has ended; raises Abandoned if nobody has waited for that."""
         with self._wake:
-            if call not in self._calls:
-                return False
-            del self._calls[call]
-            call.replaced = self._replaced < MOST_STUCK
-            if call.replaced:
-                self._replaced += 1
-                self._threads -= 1
-                if self._queue:
-                    self._grow()
-            else:
-                self._hanging += 1
-                if self._hanging >= self._most:
-                    left = [*self._queue]
-                    self._queue.clear()
-        log.error("%s hangs, its thread is left to itself; %d hang", call.name, self.stuck)
-        if call.awaited is not None:
-            self._cancel(call.awaited)
-        if call.owner is not None:
-            call.owner.abandon(error)
-        for task in left:
-            if task.owner is not None:
-                task.owner.abandon(self._no_thread())
-        return True
-
-    def _cancel(self, awaited: Future[Any]) -> None:
-        """Lets the thread that waits for it go on. Whether the loop does will show."""
-        awaited.cancel()
-        self._loop.suspect()
+            name, task.name, task.awaited = task.name, "", None
+            if task in self._running:
+                del self._running[task]
+                return
+            self._stuck -= 1
+        log.warning("%s has returned after all", name)
+        raise Abandoned
 
     def _no_thread(self) -> UserCodeError:
-        return UserCodeError(f"code of the user's is not called: {self.stuck} threads hang in it")
+        return UserCodeError(f"code of the user's is not called: {self._stuck} threads hang in it")
+
+    @property
+    def _room(self) -> int:
+        """How many threads there may be."""
+        return self._most + min(self._stuck, MAX_STUCK)
 
     def _grow(self) -> None:
         """Starts a thread, if there may be one more."""
-        if self._threads < self._most:
+        if self._threads < self._room:
             self._threads += 1
-            threading.Thread(target=self._run, name="lmi-user-code", daemon=True).start()
+            threading.Thread(target=self._work, name="lmi-user-code", daemon=True).start()
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while (task := self._next()) is not None:
             self._current.task = task
             try:
-                task.run()
-            except Abandoned as abandoned:
-                call = abandoned.args[0]
-                if call.replaced:
-                    return
+                task.work()
+            except Abandoned:
+                pass
             except BaseException:
                 log.exception("request %s: code of the user's failed where nobody expected it", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None
 
-    def _next(self) -> _Task | None:
+    def _next(self) -> Task | None:
+        """None where the thread is to end: it has been replaced, or there is nothing more to come."""
         with self._wake:
-            while not self._queue:
+            while self._threads <= self._room:
+                if self._queue:
+                    return self._queue.popleft()
                 if self._closed:
-                    return None
-                self._waiting += 1
+                    break
+                self._idle += 1
                 self._wake.wait()
-                self._waiting -= 1
-            return self._queue.popleft()
+                self._idle -= 1
+            self._threads -= 1
+            return None
+
+    def _await(self, awaitable: Awaitable[T]) -> Future[T]:
+        """Awaits on the loop."""
+
+        async def wait() -> T:
+            return await awaitable
+
+        with self._wake:
+            return asyncio.run_coroutine_threadsafe(wait(), self._loop or self._start_loop())
+
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=_serve, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
+        return self._loop
+
+    def _replace_blocked_loop(self) -> None:
+        """Has what comes later run on a new loop, if this one does not come round."""
+        came_round = threading.Event()
+        with self._wake:
+            loop = self._loop
+            if loop is None or self._blocked_loops >= MAX_STUCK:
+                return
+            loop.call_soon_threadsafe(came_round.set)
+        if came_round.wait(LOOP_TIMEOUT_S):
+            return
+        with self._wake:
+            if self._loop is loop:
+                self._blocked_loops += 1
+                log.error("the loop of the user's code is blocked and replaced; %d are", self._blocked_loops)
+                self._drop_loop()
+
+    def _drop_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
 
 
-@dataclass(slots=True)
-class _Asked:
-    """Somebody who waits for a future."""
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.run_until_complete(_end_all())
+    loop.close()
 
-    future: Future[Any] = field(default_factory=Future[Any])
 
-    def abandon(self, error: LmiError) -> None:
-        with contextlib.suppress(InvalidStateError):
-            self.future.set_exception(error)
+async def _end_all() -> None:
+    """Ends what the loop has left."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

@@ -36,7 +36,9 @@ wrong     another answer than in the quiet run, another's mark, not well formed
 accepted  an ill-formed request was served
 """
 
-LIMITS = ("option.max_queued_requests", "too many connections are open", "queue capacity exceeded", "Time out in")
+CROWDED = "Service Unavailable"
+"""What uvicorn says, and nothing more, on a connection that is one too many."""
+LIMITS = ("option.max_queued_requests", CROWDED, "queue capacity exceeded", "Time out in")
 """What is said of a request that is one too many: by us, and by DJL of its own limits."""
 PATIENCE = 180.0
 """Seconds a client waits for an answer's end."""
@@ -190,7 +192,9 @@ class Storm:
         return ("good", "") if seen == expected else ("wrong", f"expected {expected}, got {seen}")
 
     def _error_body(self, got: Got, result: Result) -> tuple[Result, str]:
-        """An answer with an error's status is one JSON document that says why."""
+        """An answer with an error's status is one JSON document that says why, unless it is uvicorn's own."""
+        if (got.status, got.body) == (503, CROWDED.encode()):
+            return result, CROWDED
         try:
             text = got.body.decode().removeprefix("event: error\n").removeprefix("data: ").split("\n\n")[0]
             said = error_in(json.loads(text))

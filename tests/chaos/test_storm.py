@@ -70,6 +70,8 @@ def test_statuses_and_ends() -> None:
     assert judged(b'{"error":{"message":"no","type":"x"}}', 400) == ("error", "no")
     assert judged(ERROR, 424) == ("error", "the engine is gone")
     assert judged(b"Internal Server Error", 500)[0] == "wrong"
+    assert judged(b"Service Unavailable", 503) == ("error", "Service Unavailable")
+    assert judged(b"Service Unavailable", 500)[0] == "wrong"
     assert judged(FIRST, end="cut") == ("cut", "")
     assert judged(FIRST, end="left") == ("left", "")
     assert judged(stream(OTHER), end="left")[0] == "wrong"

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from lmi.handler.server.app import LocalServer, application
+from lmi.handler.server.app import LocalServer
 from lmi.handler.server.bodies import Bodies
-from lmi.handler.server.http_protocol import HEAD_SECONDS, Door
+from lmi.handler.server.run import http_server
 from lmi.handler.service import Service
 from lmi.model.options import settings_of
 
@@ -36,29 +35,16 @@ def until(condition: Callable[[], Any]) -> None:
 class Running:
     """The local server on a thread."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        most: int = 100,
-        head_seconds: float = HEAD_SECONDS,
-        key: str | None = None,
-        **options: str,
-    ) -> None:
+    def __init__(self, folder: Path, *, most: int = 100, key: str | None = None, **options: str) -> None:
+        """`most`: connections that are served."""
         self.engine = ScriptedEngine()
-        self.door = Door(most, 4, head_seconds=head_seconds)
+        self.most = most
         self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
         self.service.start()
-        app = application(self.service, key)
+        self.uvicorn = http_server(self.service, "127.0.0.1", 0, api_key=key, grace=TIMEOUT)
+        self.uvicorn.config.limit_concurrency = most + 1
+        app: Any = self.uvicorn.config.app
         self.bodies: Bodies = _server_of(app).bodies
-        configuration = uvicorn.Config(
-            app,
-            port=0,
-            log_config=None,
-            http=self.door,  # type: ignore[arg-type]
-            ws="none",
-        )
-        self.uvicorn = uvicorn.Server(configuration)
         self.thread = threading.Thread(target=self.uvicorn.run)
         self.thread.start()
         until(lambda: self.uvicorn.started)

@@ -15,8 +15,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from lmi.handler.server.app import application
-
 from ..kit.djl.hosting import djl_python_path
 from .path import SEQUENCES, TOKENS, TokenPath, requests_of
 from .standin import numbers
@@ -199,27 +197,19 @@ class _Transport(asyncio.Transport):
 
 def local_server(path: TokenPath, kind: str) -> dict[str, float]:
     """Microseconds a token of the event loop, Starlette and uvicorn."""
-    import uvicorn
     from uvicorn.server import ServerState
 
-    made: Any
-    try:
-        from lmi.handler.server.http_protocol import Door
-
-        made = Door(SEQUENCES, SEQUENCES)
-    except ImportError:  # an older commit (compare.py)
-        from uvicorn.protocols.http import auto
-
-        made = auto.AutoHTTPProtocol
+    from lmi.handler.server.run import http_server
 
     async def serve() -> None:
-        app = application(path.service)
-        config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False)
+        config = http_server(path.service, "127.0.0.1", 0, api_key=None, grace=1.0).config
+        config.lifespan = "off"
         config.load()
+        app: Any = config.app
         async with _lifespan(app):
             transports: list[_Transport] = []
             for request in requests_of(kind, SEQUENCES, TOKENS):
-                protocol: Any = made(config=config, server_state=ServerState(), app_state={})
+                protocol: Any = config.http_protocol_class(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg]
                 transports.append(_Transport())
                 protocol.connection_made(transports[-1])
                 head = f"POST {request.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

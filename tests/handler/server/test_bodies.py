@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from lmi.handler.server import app as server_module
+from lmi.handler.server import bodies as bodies_module
 from lmi.handler.server.bodies import BODIES, SMALL, Bodies
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
@@ -237,7 +238,7 @@ def test_a_body_that_is_refused_is_not_read_for_ever(running: Make) -> None:
 
 
 def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "DISCARD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(bodies_module, "DISCARD_TIMEOUT_S", 0.3)
     server = running(max_body_bytes=str(MOST))
     with server.connect() as sock:
         sock.sendall(head(MOST + 1))
@@ -247,14 +248,16 @@ def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: 
 
 
 def test_a_small_body_of_a_refused_request_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read before the refusal; one that never comes holds a connection no longer than the rest of a large one."""
+    """It is read before the refusal; one that never comes is refused, as a large one, when its time is over."""
     monkeypatch.setattr(server_module, "DISCARD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(bodies_module, "DISCARD_TIMEOUT_S", 0.3)
     server = running(**ONE)
     body = body_of(1000)
     with server.connect() as first, server.connect() as second:
         first.sendall(head(len(body)) + body)
         until(lambda: len(server.engine.generations) == 1)
         second.sendall(head(10))
+        assert answer(second)[0] == 429
         assert ended(second)
         until(lambda: server.connections == 1)
 

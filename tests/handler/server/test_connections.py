@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from lmi.handler.server import app as server_module
+from lmi.handler.server import bodies as bodies_module
+from lmi.handler.server import run as run_module
 from lmi.model.events import Delta, Finish, Started
 
-from ...kit.local_server import Make, serving, until
+from ...kit.local_server import Make, answer, serving, until
 
 CHUNK = "x" * 100_000
 """Text of one event."""
@@ -25,6 +27,7 @@ STREAM = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(server_module, "ERROR_GRACE_S", 0.5)
+    monkeypatch.setattr(run_module, "LINGER_S", 0.3)
     with serving(tmp_path) as make:
         yield make
 
@@ -64,9 +67,8 @@ def test_a_client_that_never_reads_is_cut_off(running: Make, finishes: bool) -> 
         until(lambda: not server.connections)
 
 
-def test_a_client_that_never_reads_the_end_is_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_reads_the_end_is_cut_off(running: Make) -> None:
     """All has been written, and lies in the server's memory."""
-    monkeypatch.setattr(server_module, "ERROR_GRACE_S", -3599.0)
     server = running()
     server.uvicorn.config.timeout_keep_alive = 1
     with server.connect() as deaf:
@@ -83,11 +85,26 @@ def test_a_client_that_never_reads_the_end_is_cut_off(running: Make, monkeypatch
         until(lambda: not server.connections)
 
 
-def test_a_client_that_never_sends_its_body_is_cut_off(running: Make) -> None:
+def test_what_a_slow_client_has_yet_to_read_is_not_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has closed the connection; the client has its time to read."""
+    monkeypatch.setattr(run_module, "LINGER_S", 30.0)
+    server = running(max_body_bytes="1000")
+    with server.connect() as slow:
+        slow.sendall(b"POST /invocations HTTP/1.1\r\nHost: test\r\nContent-Length: 1001\r\n\r\n" + b" " * 1001)
+        time.sleep(1.0)
+        assert slow.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_client_that_never_sends_its_body_is_told_of_the_limit(
+    running: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies_module, "DISCARD_TIMEOUT_S", 0.2)
     server = running(request_timeout="0.2")
     with server.connect() as silent:
         server.ask(silent, {"inputs": "Hi"}, 500)
-        until(lambda: server.connections == 1)
+        status, headers, body = answer(silent)
+        assert (status, headers["connection"]) == (424, "close")
+        assert "the body has not come within 0.2 seconds (option.request_timeout)" in body.decode()
         assert silent.recv(100) == b""
     until(lambda: not server.connections)
     assert server.service.admission.open == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -265,12 +266,11 @@ def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
     made.pass_time(51)
     failed(exchange, UserCodeError)
     until(lambda: made.workers.stuck == 0)
-    made.pass_time(2)
     made.serve(0)
 
 
 def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_module, "MOST_STUCK", 1)
+    monkeypatch.setattr(workers_module, "MAX_STUCK", 1)
     made = place(content_filter="hangs:judge", user_code_threads="1")
     first = made.open(HANG)
     hangs()
@@ -296,7 +296,7 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
     """There is no thread for what the engine brings: its request ends, on the engine's thread."""
     made = place(content_filter="hangs:judge", user_code_threads="1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers_module, "MOST_STUCK", 0)
+        patch.setattr(workers_module, "MAX_STUCK", 0)
         running = made.open()
         until(lambda: made.engine.generations and not running._busy)  # type: ignore[attr-defined]
         hung = made.open(HANG)
@@ -377,15 +377,11 @@ def test_who_waits_for_a_future_is_told() -> None:
     began, go = threading.Event(), threading.Event()
 
     def slow() -> str:
-        call = workers.enter("slow code")
-        try:
-            began.set()
-            assert go.wait(TIMEOUT)
-            return "late"
-        finally:
-            workers.leave(call)
+        began.set()
+        assert go.wait(TIMEOUT)
+        return "late"
 
-    asked = workers.call(slow)
+    asked = workers.call(lambda: workers.run("slow code", slow))
     assert began.wait(TIMEOUT)
     assert workers.sweep(time.monotonic() + 49) < time.monotonic() + 51
     workers.sweep(time.monotonic() + 51)
@@ -406,3 +402,45 @@ def test_the_loop_goes_on_for_others(place: Make) -> None:
     failed(hung, UserCodeError)
     made.serve(1)
     assert not asyncio.iscoroutinefunction(sys.modules["hangs"].judge)
+
+
+def test_one_that_returns_after_all_is_one_too_many() -> None:
+    """Another one has its place."""
+    workers = Workers(1, 50.0)
+    go = threading.Event()
+    began = threading.Event()
+
+    def hang() -> None:
+        began.set()
+        assert go.wait(TIMEOUT)
+
+    hung = workers.call(lambda: workers.run("slow code", hang))
+    assert began.wait(TIMEOUT)
+    workers.sweep(time.monotonic() + 51)
+    with pytest.raises(UserCodeError):
+        hung.result(TIMEOUT)
+    other = workers.call(threading.get_ident).result(TIMEOUT)
+    go.set()
+    until(lambda: workers.stuck == 0 and workers._threads == 1)
+    assert workers.call(threading.get_ident).result(TIMEOUT) == other
+    workers.close()
+    until(lambda: not workers._threads)
+
+
+ENDS = """
+import asyncio, threading, time
+from lmi.handler.user_code.pool import Workers
+workers = Workers(2, 50.0)
+began = threading.Barrier(3)
+async def hang():
+    began.wait()
+    time.sleep(600)
+plain = workers.call(lambda: workers.run("plain", lambda: (began.wait(), time.sleep(600))))
+later = workers.call(lambda: workers.run("asynchronous", hang))
+began.wait()
+"""
+
+
+def test_what_hangs_does_not_keep_the_process_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], timeout=TIMEOUT, check=False)
+    assert done.returncode == 0

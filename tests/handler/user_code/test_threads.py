@@ -414,7 +414,7 @@ async def answer_of_a_loop() -> str:
 
 def test_coroutines_share_a_loop() -> None:
     workers = Workers(2)
-    names = {workers.call(lambda: workers.resolve(answer_of_a_loop())).result(TIMEOUT) for _ in range(3)}
+    names = {workers.call(lambda: workers.run("code", answer_of_a_loop)).result(TIMEOUT) for _ in range(3)}
     workers.close()
     assert names == {"lmi-user-loop"}
 
