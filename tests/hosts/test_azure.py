@@ -44,12 +44,20 @@ def chunks_of(response: httpx.Response) -> list[Any]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
+def documented(body: Any) -> Any:
+    """The shape of an answer without the reasoning, which Azure's document does not have: the host has a parser of
+    it."""
+    assert "reasoning_content" in body["choices"][0]["message"]
+    del body["choices"][0]["message"]["reasoning_content"]
+    return shape_of(body)
+
+
 def test_a_whole_answer(http: httpx.Client) -> None:
     answer = ask(http)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("application/json")
     body = answer.json()
-    assert shape_of(body) == shape_of(SAMPLE_RESPONSE)
+    assert documented(body) == shape_of(SAMPLE_RESPONSE)
     assert body["choices"][0]["message"]["content"] == ASKED.answer
     assert body["choices"][0]["finish_reason"] == "stop"
 
@@ -69,7 +77,7 @@ def test_a_call(http: httpx.Client) -> None:
     named = {"type": "function", "function": {"name": "pick"}}
     answer = ask(http, tools=[tool], tool_choice=named, max_tokens=40)
     choice = answer.json()["choices"][0]
-    assert list(choice["message"]) == ["role", "content", "tool_calls"]
+    assert list(choice["message"]) == ["role", "content", "tool_calls", "reasoning_content"]
     (call,) = choice["message"]["tool_calls"]
     assert (list(call), call["type"]) == (["id", "function", "type"], "function")
     assert call["function"]["name"] == "pick"
@@ -128,7 +136,7 @@ def test_headers_as_attributes(http: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/invocations", "/predictions/model"])
 def test_the_query_tells_the_dialect(http: httpx.Client, path: str) -> None:
     answer = http.post(path, params=VERSION, json={"messages": [USER], "temperature": 0})
-    assert shape_of(answer.json()) == shape_of(SAMPLE_RESPONSE)
+    assert documented(answer.json()) == shape_of(SAMPLE_RESPONSE)
     for content, version in [(b"{", VERSION), (b'{"messages": []}', {"api-version": "soon"})]:
         refused = http.post(path, params=version, content=content, headers={"content-type": "application/json"})
         assert refused.status_code == 400
@@ -146,7 +154,7 @@ def test_a_rolling_batch_does_not_see_the_query(http: httpx.Client) -> None:
 def test_azures_routes(http: httpx.Client) -> None:
     body = {"messages": [USER], "temperature": 0}
     answer = http.post("/chat/completions", params=VERSION, json=body)
-    assert shape_of(answer.json()) == shape_of(SAMPLE_RESPONSE)
+    assert documented(answer.json()) == shape_of(SAMPLE_RESPONSE)
     chunks = chunks_of(http.post("/chat/completions", params=VERSION, json={**body, "stream": True}))
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
     info = http.get("/info", params=VERSION).json()
