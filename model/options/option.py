@@ -82,24 +82,25 @@ class Option:
             raise ValueError(f"{self.expected} (this version does not support {self.unsupported_values[lower]})")
         if self.convert:
             return self.convert(text)
-        if self.kind in {"choice", "reference"} and lower in self.choices:
-            return lower
-        if self.kind == "reference" and (match := _REFERENCE.fullmatch(text)) and (match[1] or self.choices):
-            # Whether there is such an object shows when it is imported.
-            return text
-        # Java reads only "true" as true: "1" or "yes" would mean one thing to the host and another to us.
-        if self.kind == "bool" and lower in {"true", "false"}:
-            return lower == "true"
-        if self.kind in {"bool", "choice", "reference"}:
-            raise ValueError(self.expected)
-        if self.kind in {"int", "float"}:
-            return self._number(text)
-        if self.kind == "list":
-            return items(text)
-        none = lower in {"none", "null"}
-        if self.kind == "json" and not none and not isinstance(_decoded(text, Any, self.expected), dict):
-            raise ValueError(self.expected)
-        return text
+        match self.kind:
+            case "bool" if lower in {"true", "false"}:
+                # Java reads only "true" as true: "1" or "yes" would mean one thing to the host and another to us.
+                return lower == "true"
+            case "choice" | "reference" if lower in self.choices:
+                return lower
+            case "reference" if (found := _REFERENCE.fullmatch(text)) and (found[1] or self.choices):
+                # Whether there is such an object shows when it is imported.
+                return text
+            case "int" | "float":
+                return self._number(text)
+            case "list":
+                return items(text)
+            case "json" if lower in {"none", "null"} or isinstance(_decoded(text, Any, self.expected), dict):
+                return text
+            case "str" | "engine":
+                return text
+            case _:
+                raise ValueError(self.expected)
 
     def _number(self, text: str) -> int | float:
         try:

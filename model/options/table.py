@@ -13,10 +13,12 @@ from .settings import Limits, Settings
 __all__ = ["OPTIONS", "option_named", "options_table"]
 
 
-def _engine(name: str, kind: Kind, help: str, default: str = "vLLM's", alias: str = "") -> Option:
+def _engine(
+    name: str, kind: Kind, help: str, default: str = "vLLM's", alias: str = "", ge: float | None = None
+) -> Option:
     """An argument that is documented here because many set it; the engine judges it. `alias` is vLLM's name."""
     aliases = (alias,) if alias else ()
-    return Option(help, name, kind, default, aliases, ge=0 if kind == "float" else None, argument=alias or name)
+    return Option(help, name, kind, default, aliases, ge=ge, owner="engine", argument=alias or name)
 
 
 def _unsupported(what: str, **defaults: str) -> tuple[Option, ...]:
@@ -24,8 +26,8 @@ def _unsupported(what: str, **defaults: str) -> tuple[Option, ...]:
     return tuple(Option(what, name, default=default, unsupported=what) for name, default in defaults.items())
 
 
-def _no_effect(name: str, help: str, kind: Kind = "str") -> Option:
-    return Option(help, name, kind, owner="nobody")
+def _no_effect(name: str, why: str) -> Option:
+    return Option(why, name, owner="nobody")
 
 
 def _djl(name: str, help: str, *aliases: str) -> Option:
@@ -45,7 +47,7 @@ OPTIONS: tuple[Option, ...] = (
     _engine("max_rolling_batch_prefill_tokens", "engine",
             "How many tokens, prompts included, one step computes at most.", alias="max_num_batched_tokens"),
     _engine("cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.", "0",
-            "cpu_offload_gb"),
+            "cpu_offload_gb", ge=0),
     _engine("max_model_len", "engine", "Longest prompt plus answer, in tokens; `32k` is 32,000.", "the model's"),
     _engine("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
     _engine("kv_cache_memory_bytes", "engine", "Bytes of KV cache on each device; at most 2 GiB on CPU unless set."),
@@ -78,13 +80,13 @@ OPTIONS: tuple[Option, ...] = (
     *_unsupported("data parallelism within a worker", data_parallel_size="1"),
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
     # Upstream's default of the first is true, so that configurations may well write it.
-    _no_effect("enable_stateful_sessions", "Sessions.", "bool"),
+    _no_effect("enable_stateful_sessions", "Sessions."),
     _no_effect("waiting_steps", "For a scheduler that is no more."),
     _no_effect("device", "vLLM finds the device."),
     # DJL Serving itself sets it for rolling_batch=trtllm.
     _no_effect("max_num_tokens", "TensorRT-LLM's."),
     _no_effect("disable_flash_attn", "vLLM chooses the kernel."),
-    _no_effect("low_cpu_mem_usage", "transformers always loads so.", "bool"),
+    _no_effect("low_cpu_mem_usage", "transformers always loads so."),
     _djl("engine", "DJL's engine: Python."),
     _djl("entryPoint", "Module or file of the handler: lmi.handler."),
     _djl("handler", "Function of the entry point: handle."),
@@ -132,7 +134,7 @@ def _row(option: Option) -> str:
 
 def options_table() -> str:
     """The table for the documentation, in Markdown."""
-    ours = [option for option in OPTIONS if option.owner == "handler" and not option.unsupported]
+    documented = [option for option in OPTIONS if option.owner in {"handler", "engine"} and not option.unsupported]
     refused: dict[str, list[str]] = {}
     for option in OPTIONS:
         if option.unsupported:
@@ -149,7 +151,7 @@ def options_table() -> str:
         [
             "| option | default | values | meaning |",
             "| --- | --- | --- | --- |",
-            *(_row(option) for option in sorted(ours, key=lambda option: option.name)),
+            *(_row(option) for option in sorted(documented, key=lambda option: option.name)),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
             "The transformers engine has few of them and refuses the others by name.",
