@@ -1,13 +1,16 @@
-"""Which engine and which model the options choose, and what the host says of devices."""
+"""Which engine, task, mode and draft model the options choose together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
 from pathlib import Path
+from typing import Any
 
-from .faults import shown
+from .given import Given
+from .reading import OptionReader
+from .settings import Settings
 
-__all__ = ["FOR_TRANSFORMERS", "ON_TRANSFORMERS", "ON_VLLM", "check_mpi", "engine_of", "host_number", "model_of"]
+__all__ = ["FOR_TRANSFORMERS", "batching_of", "check_mpi", "engine_of", "path_or_id", "speculative_config", "task_of"]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
 """Values of `rolling_batch` that choose transformers."""
@@ -21,62 +24,105 @@ ON_VLLM = {
 FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 """Settings that vLLM knows nothing of."""
 
+EMBEDDING = {"text-embedding", "feature-extraction", "embed"}
+"""Of the values of `option.task`; LMI's embedding user guide has the first, djl_python's handler the second too."""
 
-def engine_of(values: Mapping[str, object], task: str, fault: Callable[[str, str], None]) -> str:
-    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses. Embeddings have one.
+PROMPT_LOOKUP = {"ngram", "[ngram]"}
+"""No draft model: what followed the same tokens earlier in the prompt or the answer is the draft."""
 
-    Calls `fault` with the name of an option that contradicts it and with what is wrong.
-    """
-    backend = values.get("backend")
-    batching = str(values.get("rolling_batch", "auto"))
-    engine = str(backend or ("transformers" if batching in ON_TRANSFORMERS else "vllm"))
-    if backend and batching in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
-        fault("backend", f"{engine!r} contradicts option.rolling_batch={batching}")
+
+def batching_of(given: Given, settings: Settings, reader: OptionReader) -> str:
+    """`rolling_batch` as it is in force: a name of its values that batches, or disable."""
+    # DJL Serving itself turns rolling batch off where dynamic batches are asked for.
+    sizes = [reader.host.get(name, "") for name in ("batch_size", "max_dynamic_batch_size")]
+    dynamic = any(size.isdecimal() and int(size) > 1 for size in sizes)
+    if settings.async_mode:
+        if given.rolling_batch not in {"auto", "disable"}:
+            reader.fault("async_mode", f"expected option.rolling_batch=disable with it, got {given.rolling_batch!r}")
+        return "disable"
+    if given.rolling_batch == "disable" or (dynamic and given.rolling_batch == "auto"):
+        if dynamic and given.enable_streaming != "false":
+            reader.notes.append("option.enable_streaming with batch_size > 1: only a batch of one is streamed")
+        return "disable"
+    if dynamic:
+        reader.fault("rolling_batch", f"expected disable with batch_size > 1, got {given.rolling_batch!r}")
+    if given.rolling_batch in ON_VLLM:
+        reader.notes.append(f"option.rolling_batch={given.rolling_batch} runs on vLLM, {ON_VLLM[given.rolling_batch]}")
+    if given.rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS}:
+        return given.rolling_batch
+    return "scheduler" if given.backend == "transformers" else "vllm"
+
+
+def task_of(given: Given, settings: Settings, reader: OptionReader) -> str:
+    """auto, generate or embed, by `option.task` or, in vLLM's own terms, by `option.runner` and `option.convert`."""
+    embeds = given.task in EMBEDDING
+    named = f"option.task={given.task}" if embeds else "option.convert=embed" if given.convert == "embed" else None
+    if named and given.runner == "generate":
+        reader.fault("runner", f"expected pooling with {named}, got 'generate'")
+    pooled = named or ("option.runner=pooling" if given.runner == "pooling" else None)
+    if pooled and not embeds and given.task != "auto":
+        reader.fault("task", f"expected text-embedding with {pooled}, got {given.task!r}")
+    if pooled:
+        for name in ("speculative_config", "speculative_draft_model"):
+            if name in reader.values:
+                reader.fault(name, "expected no such option with task=text-embedding: nothing is generated")
+        return "embed"
+    if settings.normalize is False:
+        reader.notes.append("option.normalize=false has no effect without option.task=text-embedding")
+    return "auto" if given.task == "auto" else "generate"
+
+
+def engine_of(given: Given, settings: Settings, task: str, reader: OptionReader) -> str:
+    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses. Embeddings have one."""
+    engine = given.backend or ("transformers" if given.rolling_batch in ON_TRANSFORMERS else "vllm")
+    if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
+        reader.fault("backend", f"{engine!r} contradicts option.rolling_batch={given.rolling_batch}")
     if engine == "vllm":
         for name in FOR_TRANSFORMERS:
-            if values.get(name):
-                fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
+            if getattr(settings, name):
+                reader.fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
     if task == "embed":
         if engine == "transformers":
-            name = "backend" if backend else "rolling_batch"
-            fault(name, f"expected vLLM with option.task=text-embedding, got {backend or batching!r}")
+            name = "backend" if given.backend else "rolling_batch"
+            asked = given.backend or given.rolling_batch
+            reader.fault(name, f"expected vLLM with option.task=text-embedding, got {asked!r}")
         return "vllm-embedding"
     return engine
 
 
-def check_mpi(values: Mapping[str, object], fault: Callable[[str, str], None]) -> None:
+def check_mpi(given: Given, settings: Settings, reader: OptionReader) -> None:
     """MPI mode starts a worker for each device, where one is to use them all: with one device it is as good as off.
 
     DJL Serving turns it on for rolling_batch=trtllm, whatever the user says (LmiConfigRecommender).
     """
-    degrees = (values.get("tensor_parallel_degree"), values.get("pipeline_parallel_degree", 1))
-    if not values.get("mpi_mode") or degrees == (1, 1):
+    if not given.mpi_mode or (settings.tensor_parallel_degree, settings.pipeline_parallel_degree) == (1, 1):
         return
     message = "MPI mode is not supported, one worker uses all devices: set engine=Python"
-    if values.get("rolling_batch") == "trtllm":
+    if given.rolling_batch == "trtllm":
         message = (
             "DJL Serving turns it on for option.rolling_batch=trtllm, a worker for each device; for one "
             "device set option.tensor_parallel_degree=1, for more option.rolling_batch=vllm and "
             "option.parameter_schema=trtllm"
         )
-    fault("mpi_mode", message)
+    reader.fault("mpi_mode", message)
 
 
-def model_of(given: str | None, directory: str) -> str:
-    """The hub id, or the absolute path; a relative path counts from the model directory, if it is there."""
-    if not given:
-        return directory
-    inside = Path(directory, given)
-    return str(inside.absolute()) if inside.exists() else given
+def path_or_id(model: str, directory: str) -> str:
+    """The absolute path, if that is there; a relative one counts from the model directory. Else the hub id."""
+    inside = Path(directory, model)
+    return str(inside.absolute()) if inside.exists() else model
 
 
-def host_number(host: Mapping[str, str], name: str, default: int, fault: Callable[[str, str], None]) -> int:
-    """An integer that DJL Serving itself sets."""
-    text = host.get(name, "")
-    if not text:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        fault(name, f"expected an integer, got {shown(text)}")
-        return default
+def speculative_config(given: Given, directory: str) -> str | None:
+    """vLLM's `speculative_config`, as JSON, of lmi-dist's three options (djl-contract, 8).
+
+    None where no draft model is named, without which the others mean nothing.
+    """
+    model = given.speculative_draft_model
+    if model is None:
+        return None
+    config: dict[str, Any] = {"num_speculative_tokens": given.speculative_length}
+    if model in PROMPT_LOOKUP:
+        return json.dumps({"method": "ngram", **config})
+    draft = {"model": path_or_id(model, directory), "method": "draft_model"}
+    return json.dumps({**draft, **config, "draft_tensor_parallel_size": given.draft_model_tp_size})

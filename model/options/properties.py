@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import OptionError
 
-__all__ = ["bare_names", "gather", "read_properties"]
+__all__ = ["gather", "read_properties", "unprefixed_names"]
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -72,7 +72,7 @@ def _entries(model_dir: Path) -> dict[str, str]:
     return read_properties(path.read_bytes().decode("latin-1")) if path.is_file() else {}
 
 
-def bare_names(model_dir: Path) -> set[str]:
+def unprefixed_names(model_dir: Path) -> set[str]:
     """The names that stand in serving.properties without `option.` only."""
     entries = _entries(model_dir)
     return {name for name in entries if not name.startswith("option.") and f"option.{name}" not in entries}

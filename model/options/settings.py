@@ -1,20 +1,78 @@
-"""What a model directory's configuration says, once it is read (model/options/__init__.py)."""
+"""What a model directory's configuration says, once it is read. Fields with an Option declare what is kept as given.
+
+A field without one is resolved from several options, or is what DJL Serving says (model/options/resolve.py).
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from .image_rules import ImageRules
-from .limits import Limits
+from .option import Option
 
-__all__ = ["Settings"]
+__all__ = ["Limits", "OutputFormat", "Settings"]
+
+OutputFormat = Literal["json", "jsonlines", "sse"]
+
+_DTYPES = {
+    "auto": "auto", "fp32": "float32", "float32": "float32", "float": "float32", "fp16": "float16",
+    "float16": "float16", "half": "float16", "bf16": "bfloat16", "bfloat16": "bfloat16",
+}  # fmt: skip
+
+
+def _dtype(text: str) -> str:
+    if text.lower() in _DTYPES:
+        return _DTYPES[text.lower()]
+    hint = " (for 8-bit weights set option.quantize instead)" if text.lower() == "int8" else ""
+    raise ValueError(f"one of {', '.join(_DTYPES)}{hint}")
+
+
+def _degree(text: str) -> int | None:
+    if text.lower() == "max":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("a number of at least 1, or max")
+    return int(text)
+
+
+# fmt: off
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken on at most; None does not limit.
+
+    What is beyond a limit is refused at once, or ended with an error: nothing waits or grows for ever.
+    """
+
+    max_queued_requests: Annotated[int, Option(
+        "How many requests may be open beyond max_rolling_batch_size; further ones are refused at once (429).", ge=0,
+    )] = 1000
+    max_prompt_tokens: Annotated[int | None, Option(
+        "Longest prompt, in tokens, with what its template adds.", default="the context's", ge=1,
+    )] = None
+    max_tokens_in_flight: Annotated[int | None, Option(
+        "Tokens of all running sequences together: their prompts and what they may generate. Requests beyond are "
+        "refused at once (429).", ge=1,
+    )] = None
+    max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 72 << 20
+    """Room for images of max_image_bytes in base64."""
+    max_unsent_bytes: Annotated[int, Option(
+        "Bytes of one unfinished answer that may wait for its client to read them; then the request is ended.", ge=1,
+    )] = 8 << 20
+    max_answer_bytes: Annotated[int, Option(
+        "Longest answer that is not streamed; the request that comes to more is ended. A token that is shown by itself "
+        "counts 128, and so does each likely token beside it.", ge=1,
+    )] = 128 << 20
+    request_timeout: Annotated[float, Option(
+        "Seconds from a request's arrival to the end of its answer (else 504).", ge=0.001,
+    )] = 3600.0
+    user_code_timeout: Annotated[float, Option("Seconds that one call of your own code may take.", ge=0.001)] = 60.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory's configuration says. It travels to the engine's process as msgpack."""
 
+    # The model.
     model_dir: str
     """The model directory, where serving.properties lies; absolute."""
     model_id: str
@@ -23,59 +81,102 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
     engine: str = "vllm"
     """A name of the ENGINES table: vllm, transformers, or auto, which finds out at start."""
-    revision: str | None = None
-    trust_remote_code: bool = False
-    rolling_batch: str = "vllm"
-    """Resolved: never auto, and disable in async mode and for dynamic batches."""
-    async_mode: bool = False
-    max_rolling_batch_size: int = 256
-    """How many sequences run at once at most; more wait."""
-    tensor_parallel_degree: int | None = None
-    """None: every device that there is (`max`)."""
-    pipeline_parallel_degree: int = 1
-    dtype: str = "auto"
-    """auto, float32, float16 or bfloat16."""
-    output_formatter: Literal["json", "jsonlines", "sse"] | None = None
-    custom_formatter: str | None = None
-    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
-    input_formatter: str | None = None
-    content_filter: str | None = None
-    user_code_threads: int | None = None
-    """None is max_rolling_batch_size."""
-    dialect: str | None = None
-    """In lower case; whether there is such a dialect, formatters know."""
-    tgi_compat: bool = False
-    """Whether a body with `inputs` is TGI's rather than LMI's."""
-    enable_streaming: bool = False
     task: str = "auto"
     """auto, generate (which auto is too), or embed."""
-    normalize: bool | None = None
-    """Whether vectors have length 1 where a request does not say; None: as the model's pooler is configured."""
-    unknown_parameters: Literal["ignore", "error"] = "ignore"
-    engine_stall_timeout: float = 300.0
-    """Seconds without a step, with requests in flight, after which the engine is taken for dead; 0: never."""
-    enable_typical_p: Literal["auto", "true", "false"] = "auto"
-    parameter_schema: Literal["common", "trtllm"] | None = None
-    """None: that of `rolling_batch`."""
-    chat_template: str | None = None
-    """A file, relative to the model directory or not, or Jinja text."""
-    chat_template_content_format: Literal["auto", "string", "openai"] = "auto"
-    tool_call_parser: str | None = None
-    """None: no call is taken out of the text unless a request forces it."""
-    reasoning_parser: str | None = None
-    log_requests: Literal["false", "summary", "true"] = "false"
-    metrics_interval: float = 60.0
-    """Seconds between lines with metrics in the log of DJL's worker; 0: none."""
-    merge_records: bool = False
-    device_map: str | None = None
-    """The transformers engine's: where the model goes; None is one device, or all where several are to be used."""
-    load_in_8bit: bool = False
-    load_in_4bit: bool = False
-    images: ImageRules = ImageRules()
+    revision: Annotated[str | None, Option("Branch, tag or commit of a hub id.", argument="revision")] = None
+    trust_remote_code: Annotated[bool, Option(
+        "Run Python code that comes with the model.", argument="trust_remote_code",
+    )] = False
+    dtype: Annotated[str, Option(
+        "Type of the weights.", choices=tuple(_DTYPES), convert=_dtype, argument="dtype",
+    )] = "auto"
+    """auto, float32, float16 or bfloat16."""
+    normalize: Annotated[bool | None, Option(
+        "Whether the vectors of `task=text-embedding` have length 1; a request may say otherwise.", default="true",
+    )] = None
+    """None: as the model's pooler is configured."""
+
+    # Batching and devices.
+    rolling_batch: str = "vllm"
+    """Resolved: never auto, and disable in async mode and for dynamic batches."""
+    async_mode: Annotated[bool, Option("DJL's asynchronous mode; excludes rolling batch.")] = False
+    max_rolling_batch_size: int = 256
+    """How many sequences run at once at most; more wait."""
+    tensor_parallel_degree: Annotated[int | None, Option(
+        "How many devices share each layer: a number, or `max` for all of them.", default="max", convert=_degree,
+        aliases=("tensor_parallel_size",), argument="tensor_parallel_size", set_by_djl=True,
+    )] = None
+    pipeline_parallel_degree: Annotated[int, Option(
+        "How many stages the layers are spread over.", ge=1,
+        aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", set_by_djl=True,
+    )] = 1
+    device_map: Annotated[str | None, Option(
+        "Where transformers puts the model, as `auto`. It needs accelerate.", default="one device",
+    )] = None
+    load_in_8bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes8`.")] = False
+    load_in_4bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes4`.")] = False
+    engine_stall_timeout: Annotated[float, Option(
+        "Seconds without a step, with requests in flight, after which the engine is killed and rebuilt; 0: never. "
+        "A step may compute a long prompt.", ge=0,
+    )] = 300.0
+
+    # Requests and answers.
+    dialect: Annotated[str | None, Option(
+        "Wire dialect of every request.", default="by the request", convert=str.lower,
+    )] = None
+    """In lower case; whether there is such a dialect, formatters know."""
+    tgi_compat: Annotated[bool, Option("Answer requests with `inputs` as Hugging Face's TGI does.")] = False
+    output_formatter: OutputFormat | None = None
+    custom_formatter: str | None = None
+    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    input_formatter: Annotated[str | None, Option(
+        "A function of your own that makes the payload of each request.", kind="reference", default="model.py's",
+    )] = None
+    content_filter: Annotated[str | None, Option(
+        "A function of your own that judges prompts and generated text.", kind="reference",
+    )] = None
+    user_code_threads: Annotated[int | None, Option(
+        "How many threads run your own code at most.", default="max_rolling_batch_size", ge=1,
+    )] = None
+    unknown_parameters: Annotated[Literal["ignore", "error"], Option(
+        "What to do with generation parameters that nobody knows.",
+    )] = "ignore"
+    parameter_schema: Annotated[Literal["common", "trtllm"] | None, Option(
+        "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of all others.", default="by rolling_batch",
+    )] = None
+    enable_typical_p: Annotated[Literal["auto", "true", "false"], Option(
+        "Take typical_p on vLLM; `auto`: unless it costs other requests speed.",
+    )] = "auto"
+    enable_streaming: bool = False
+    merge_records: Annotated[bool, Option("Whether one chunk of a stream may carry several records.")] = False
+    log_requests: Annotated[Literal["false", "summary", "true"], Option(
+        "Log a line for each request, with `true` also what it asks and is answered.",
+    )] = "false"
+    metrics_interval: Annotated[float, Option(
+        "Seconds between the log's lines with metrics behind DJL Serving; 0: none.", ge=0,
+    )] = 60.0
     limits: Limits = Limits()
+    images: ImageRules = ImageRules()
+
+    # Conversations.
+    chat_template: Annotated[str | None, Option(
+        "Chat template: a file, or Jinja text.", default="the model's",
+    )] = None
+    """A file's path may be relative to the model directory."""
+    chat_template_content_format: Annotated[Literal["auto", "string", "openai"], Option(
+        "How the template takes a message's content.",
+    )] = "auto"
+    tool_call_parser: Annotated[str | None, Option(
+        "How the model writes tool calls: one of vLLM's tool parsers.",
+    )] = None
+    """None, also with enable_auto_tool_choice=false: no call is taken out of the text unless a request forces it."""
+    reasoning_parser: Annotated[str | None, Option(
+        "How the model sets its reasoning apart: one of vLLM's reasoning parsers.", argument="reasoning_parser",
+    )] = None
+
+    # The engine and the host.
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""
-    cluster_size: int = 1
     engine_arguments: dict[str, str] = {}
     """The engine's own arguments by its own names, values as they were given: what was set, and model, dtype and
     max_num_seqs always. tensor_parallel_size is missing for `max`."""
@@ -96,3 +197,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def dynamic_batch(self) -> bool:
         """Whether the host hands over whole batches and waits for all of their answers."""
         return self.rolling_batch == "disable" and not self.async_mode
+# fmt: on

@@ -12,7 +12,7 @@ import pytest
 
 from lmi.model.errors import OptionError
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
-from lmi.model.options.table import OPTIONS, find, options_table
+from lmi.model.options.table import OPTIONS, option_named, options_table
 
 from ...kit.paths import ROOT
 
@@ -91,7 +91,6 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("normalize", "True", "normalize", True),
     ("device_id", "-1", "device_id", None),
     ("device_id", "1", "device_id", 1),
-    ("cluster_size", "2", "cluster_size", 2),
     ("rolling_batch", "vllm", "rolling_batch", "vllm"),
     ("rolling_batch", " vllm ", "rolling_batch", "vllm"),
     ("rolling_batch", "lmi-dist", "rolling_batch", "lmi-dist"),
@@ -404,8 +403,15 @@ def test_init_call_of_the_real_host(tmp_path: Path) -> None:
     tmp_path.joinpath("serving.properties").write_text("mine=3\njob_queue_size=7\noption.dtype=bf16\n")
     properties = {**cast("dict[str, str]", INIT), "model_dir": str(tmp_path)}
     taken = settings_of(properties, model_dir=str(tmp_path))
-    assert (taken.dtype, taken.async_mode, taken.device_id, taken.cluster_size) == ("bfloat16", True, None, 1)
+    assert (taken.dtype, taken.async_mode, taken.device_id, taken.notes) == ("bfloat16", True, None, ())
+    assert taken.host["cluster_size"] == "1"
     assert taken.unprefixed == ("mine",)
+
+
+def test_more_machines_than_the_engine_uses_are_told() -> None:
+    assert settings(cluster_size="2").notes == ("cluster_size=2: the engine uses the devices of this machine only",)
+    assert settings(cluster_size="1").notes == ()
+    assert "option.cluster_size: expected an integer, got 'two'" in refused(cluster_size="two")
 
 
 def test_settings_travel() -> None:
@@ -501,16 +507,16 @@ def test_shipped_configuration() -> None:
     assert taken.notes == ()
     text = ROOT.joinpath("serving.properties").read_text()
     shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
-    assert {name for name in shown if find(name) is None} <= {"max_logprobs"}
+    assert {name for name in shown if option_named(name) is None} <= {"max_logprobs"}
 
 
-def test_readme_has_the_table() -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text() if readme.is_file() else ""
-    match = re.search(r"<!-- options -->\n(.*?)<!-- /options -->", text, re.DOTALL)
-    if match is None:
-        pytest.skip("README.md has no table of options")
-    assert match[1].strip() == options_table().strip()
+def test_the_documentation_has_the_table() -> None:
+    """Some page has it; wherever it stands, it is the one that the declarations make."""
+    pages = [path.read_text() for path in (ROOT / "docs" / "options.md", ROOT / "README.md") if path.is_file()]
+    tables = [
+        table for page in pages for table in re.findall(r"<!-- options -->\n(.*?)<!-- /options -->", page, re.DOTALL)
+    ]
+    assert [table.strip() for table in tables] == [options_table().strip()]
 
 
 def test_trtllm_as_djl_serving_starts_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from lmi.model.errors import OptionError
 from lmi.model.options import Settings, load_settings, settings_of
-from lmi.model.options.table import OPTIONS, find
+from lmi.model.options.table import OPTIONS, option_named
 
 pytestmark = pytest.mark.engine
 
@@ -36,7 +36,7 @@ def test_no_argument_is_taken_for_a_misspelling() -> None:
     from vllm import EngineArgs
 
     for field in dataclasses.fields(EngineArgs):
-        if find(field.name) is None:
+        if option_named(field.name) is None:
             assert settings(**{field.name: "some value"}).engine_arguments[field.name] == "some value"
 
 

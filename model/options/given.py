@@ -1,0 +1,86 @@
+"""The options that are not kept as given: together they decide fields of Settings (model/options/resolve.py)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from .option import Option
+from .settings import OutputFormat
+
+__all__ = ["CLASSIFICATION", "Given"]
+
+CLASSIFICATION = "classification"
+
+
+def _model(text: str) -> str:
+    if text.startswith("s3://"):
+        raise ValueError("a hub id or a path (only DJL Serving downloads s3://, before the handler starts)")
+    return text
+
+
+# fmt: off
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """Their values."""
+
+    model_id: Annotated[str | None, Option(
+        "The model: a hub id or a path. A relative path is looked for in the model directory.",
+        default="the model directory", aliases=("model",), convert=_model, argument="model",
+    )] = None
+    served_model_name: Annotated[str | None, Option(
+        "Name of the model in answers.", default="the model directory",
+    )] = None
+    backend: Annotated[Literal["auto", "vllm", "transformers"] | None, Option(
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
+        default="by rolling_batch",
+    )] = None
+    rolling_batch: Annotated[
+        Literal["auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"],
+        Option(
+            "How requests are batched; `auto` is `vllm`. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
+            "`hf-accelerate` on transformers.",
+        ),
+    ] = "auto"
+    max_rolling_batch_size: Annotated[int | None, Option(
+        "How many sequences are generated at once at most; more wait.", default="256, on transformers 32", ge=1,
+        aliases=("max_num_seqs",), argument="max_num_seqs", set_by_djl=True,
+    )] = None
+    mpi_mode: Annotated[bool, Option(
+        "A worker of DJL's for each device: only for one. DJL itself sets it for `trtllm`.",
+    )] = False
+    task: Annotated[
+        Literal["auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed"],
+        Option(
+            "What the model does: it generates text (`auto` too), or makes vectors of texts.",
+            unsupported_values={"classify": CLASSIFICATION},
+        ),
+    ] = "auto"
+    runner: Annotated[Literal["auto", "generate", "pooling"], Option(
+        "How vLLM runs the model; `pooling` is for embeddings.", default="by the task",
+        argument="runner", unsupported_values={"draft": "draft models on their own"},
+    )] = "auto"
+    convert: Annotated[Literal["auto", "none", "embed"], Option(
+        "What vLLM turns the model into.", default="by the task",
+        argument="convert", unsupported_values={"classify": CLASSIFICATION},
+    )] = "auto"
+    output_formatter: Annotated[str | None, Option(
+        "Form of LMI answers: one document, or a stream of lines or of events (SSE). `module:name` is a dialect or "
+        "formatter of your own.", kind="reference", choices=get_args(OutputFormat), default="by the request",
+    )] = None
+    enable_streaming: Annotated[Literal["false", "true", "huggingface"], Option(
+        "Streaming in dynamic batches; in the other modes requests decide.",
+    )] = "false"
+    enable_auto_tool_choice: Annotated[bool | None, Option(
+        "Whether the model may choose to call tools.", default="true with a tool_call_parser",
+    )] = None
+    enable_reasoning: Annotated[bool, Option(
+        "An older switch for reasoning_parser.", default="by reasoning_parser",
+    )] = False
+    speculative_draft_model: Annotated[str | None, Option(
+        "Draft model of speculative decoding: a hub id, a path, or `ngram` for none.",
+    )] = None
+    speculative_length: Annotated[int, Option("Tokens that are drafted at once.", ge=1)] = 4
+    """lmi-dist's default."""
+    draft_model_tp_size: Annotated[int, Option("How many devices share each layer of the draft model.", ge=1)] = 1
+# fmt: on

@@ -1,0 +1,94 @@
+"""Properties, text by text, as typed values: what the table of options alone can judge."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from .faults import shown
+from .option import Option, declared
+from .table import OPTIONS, option_named
+
+__all__ = ["OptionReader"]
+
+SIMILAR_NAME_RATIO = 0.93
+SIMILAR_NAME_LETTERS = 14
+"""How alike (difflib's ratio) an unknown name of at least so many letters is to one of the table's to be taken for a
+misspelling of it. No argument of vLLM 0.23 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
+not refused here is left to the engine's side, which knows all names."""
+
+_NAMES = [name for option in OPTIONS for name in option.names]
+
+
+class OptionReader:
+    """One pass over the properties. What is wrong is gathered, to be told at once."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        """By canonical name; what was not given, or is wrong, is missing."""
+        self.arguments: dict[str, str] = {}
+        """Texts of engine arguments, by the engine's names."""
+        self.host: dict[str, str] = {}
+        self.faults: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+        self._given: dict[str, tuple[str, str]] = {}
+
+    def fault(self, name: str, message: str) -> None:
+        """Something is wrong with option `name`."""
+        self.faults.append((name, f"option.{name}: {message}"))
+
+    def fields(self, struct: type[msgspec.Struct]) -> dict[str, Any]:
+        """Values for the fields of `struct` that declare options which were given."""
+        options = declared(struct).items()
+        return {field: self.values[option.name] for field, option in options if option.name in self.values}
+
+    def host_number(self, name: str, default: int) -> int:
+        """An integer that DJL Serving itself sets."""
+        try:
+            return int(self.host.get(name) or default)
+        except ValueError:
+            self.fault(name, f"expected an integer, got {shown(self.host[name])}")
+            return default
+
+    def read(self, name: str, text: str) -> None:
+        """One property; `name` comes without `option.`."""
+        option = option_named(name)
+        if option is None:
+            self._read_unknown(name, text)
+        elif option.owner == "djl":
+            # DJL keeps `env` to itself: it may hold secrets.
+            self.host |= {name: text} if name != "env" else {}
+        elif option.unsupported:
+            if text.lower() not in {"", option.default}:
+                self.fault(name, f"{shown(text)} asks for what this version does not support: {option.unsupported}")
+        elif text and option.owner != "nobody":
+            self._read_known(option, name, text)
+
+    def _read_known(self, option: Option, name: str, text: str) -> None:
+        before = self._given.get(option.name)
+        if before and before[1] != text:
+            if not option.set_by_djl:
+                self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, the same by another name")
+                return
+            # DJL Serving writes the first name of these where the user wrote none, so the user's word is the alias.
+            if name == option.name:
+                name, text, before = before[0], before[1], (name, text)
+            self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
+        self._given[option.name] = (name, text)
+        try:
+            self.values[option.name] = option.value(text)
+        except ValueError as error:
+            self.fault(name, f"expected {error}, got {shown(text)}")
+            return
+        if option.argument:
+            self.arguments[option.argument] = text
+
+    def _read_unknown(self, name: str, text: str) -> None:
+        long = len(name) >= SIMILAR_NAME_LETTERS
+        near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=SIMILAR_NAME_RATIO) if long else []
+        if near:
+            self.fault(name, f"there is no such option; did you mean option.{near[0]}?")
+        elif text:
+            self.arguments[name] = text

@@ -1,0 +1,106 @@
+"""Settings, of the properties of a model directory or of DJL's init call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from .engine import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
+from .faults import refuse
+from .given import Given
+from .image_rules import ImageRules
+from .properties import gather, unprefixed_names
+from .reading import OptionReader
+from .settings import Limits, Settings
+from .table import option_named
+
+__all__ = ["load_settings", "settings_of"]
+
+log = logging.getLogger(__name__)
+
+TRANSFORMERS_BATCH = 32
+"""The transformers engine's default of max_rolling_batch_size."""
+
+
+def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
+    """The settings that `properties` mean, given without `option.`, as DJL's init call delivers them.
+
+    Raises OptionError, naming every option that is wrong, what was given and what was expected. Logs `Settings.notes`.
+    """
+    reader = OptionReader()
+    for name, text in properties.items():
+        # djl_python's worker puts cluster_size in as a number.
+        reader.read(name, str(text).strip())
+    given = Given(**reader.fields(Given))
+    directory = str(Path(model_dir).absolute())
+    settings = Settings(
+        model_dir=directory,
+        model_id=path_or_id(given.model_id, directory) if given.model_id else directory,
+        model_name=given.served_model_name or model_dir,
+        limits=Limits(**reader.fields(Limits)),
+        images=ImageRules(**reader.fields(ImageRules)),
+        **reader.fields(Settings),
+    )
+    rolling_batch = batching_of(given, settings, reader)
+    task = task_of(given, settings, reader)
+    engine = engine_of(given, settings, task, reader)
+    streaming = given.enable_streaming != "false"
+    if streaming and (rolling_batch != "disable" or settings.async_mode):
+        reader.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
+    if given.enable_auto_tool_choice and not settings.tool_call_parser:
+        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
+    if given.enable_reasoning and not settings.reasoning_parser:
+        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    check_mpi(given, settings, reader)
+    draft = speculative_config(given, directory)
+    if draft and "speculative_config" in reader.arguments:
+        reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
+    device = reader.host_number("device_id", -1)
+    machines = reader.host_number("cluster_size", 1)
+    if machines > 1:
+        reader.notes.append(f"cluster_size={machines}: the engine uses the devices of this machine only")
+    refuse(reader.faults)
+    for note in reader.notes:
+        log.warning("%s", note)
+    own = TRANSFORMERS_BATCH if engine == "transformers" else settings.max_rolling_batch_size
+    size = given.max_rolling_batch_size or own
+    arguments = reader.arguments | {"model": settings.model_id, "dtype": settings.dtype, "max_num_seqs": str(size)}
+    if settings.tensor_parallel_degree is None:
+        arguments.pop("tensor_parallel_size", None)
+    if draft:
+        arguments["speculative_config"] = draft
+    custom = given.output_formatter not in (None, "json", "jsonlines", "sse")
+    return msgspec.structs.replace(
+        settings,
+        engine=engine,
+        task=task,
+        rolling_batch=rolling_batch,
+        max_rolling_batch_size=size,
+        enable_streaming=streaming,
+        output_formatter=None if custom else given.output_formatter,
+        custom_formatter=given.output_formatter if custom else None,
+        tool_call_parser=None if given.enable_auto_tool_choice is False else settings.tool_call_parser,
+        device_id=None if device < 0 else device,
+        engine_arguments=arguments,
+        unprefixed=tuple(sorted(unprefixed_names(Path(directory)) & arguments.keys())),
+        host=reader.host,
+        notes=tuple(reader.notes),
+    )
+
+
+def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
+    """The settings of a model directory as DJL Serving would deliver them, with `overrides` on top (`option.x` or `x`).
+
+    Raises OptionError as `settings_of` does.
+    """
+    properties = gather(model_dir, environment)
+    for given, text in overrides.items():
+        name = given.removeprefix("option.")
+        option = option_named(name)
+        for other in option.names if option else (name,):
+            properties.pop(other, None)
+        properties[name] = text
+    return settings_of(properties, model_dir=str(model_dir))
