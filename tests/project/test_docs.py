@@ -16,8 +16,8 @@ from ..kit.paths import DOCS, README, ROOT
 ALL_BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 LANGUAGES = {"bash", "console", "dockerfile", "json", "properties", "python", ""}
 WITH_PYTHON = {
-    "README.md": "test_docs_examples.py",
-    "clients.md": "test_docs_examples.py",
+    "README.md": "test_docs_clients.py",
+    "clients.md": "test_docs_clients.py",
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",
     "migrating.md": "test_examples.py",
@@ -83,7 +83,8 @@ def test_where_answers_with_files() -> None:
 
 def test_commands_of_make_are_told() -> None:
     """Every target of the Makefile is on a page. Whether those in blocks are targets, test_docs_examples.py tries."""
-    phony = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    phony = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     assert phony
     told = {name for page in PAGES for name in re.findall(r"`?make ([a-z-]+)", page.read_text(encoding="utf-8"))}
     assert set(" ".join(phony).split()) <= told

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+# pyright: reportAttributeAccessIssue=false
 # haiku.py, in the model directory, with option.output_formatter=haiku:Haiku
 from lmi.formatters import Answer, Call, Route
 from lmi.formatters.base import JSON, encode

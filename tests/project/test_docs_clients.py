@@ -1,0 +1,49 @@
+"""The clients in README and docs/clients.md, run as they stand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ..demo.model import QUESTIONS
+from ..kit.bridge import Bridge, serving
+from ..kit.hosts import Host
+from ..kit.pages import Block, blocks_of
+from ..kit.paths import DOCS, README
+from ..kit.scripts import OURS, run_python, theirs
+
+pytestmark = pytest.mark.engine
+
+SERVER = "http://127.0.0.1:8080"
+"""Where the examples look for the local server."""
+
+
+def library(code: str) -> str:
+    """What an example is about: the first module that it imports and that is not Python's own."""
+    imported: list[str] = re.findall(r"^(?:from|import) ([a-z0-9_]+)", code, re.MULTILINE)
+    return next(name for name in imported if name != "json")
+
+
+EXAMPLES = [block for page in (README, DOCS / "clients.md") for block in blocks_of(page) if block.language == "python"]
+
+
+def test_the_examples_are_found() -> None:
+    assert {library(block.text) for block in EXAMPLES} == {"azure", "boto3", "huggingface_hub", "openai"}
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def test_an_example_prints_the_answer(block: Block, chat_server: Host) -> None:
+    code = block.text
+    assert (SERVER in code) == (library(code) != "boto3")
+    (asked,) = [one for one in QUESTIONS if one.prompt in code]
+    python = theirs() if library(code) == "azure" else OURS
+    with serving(Bridge(chat_server.url, seed=5).app) as url:
+        variables = {
+            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        printed = run_python(python, ["-c", code.replace(SERVER, chat_server.url)], variables)
+    assert printed == asked.answer + "\n"
