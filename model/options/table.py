@@ -262,7 +262,7 @@ def _row(option: Option) -> str:
 
 
 def options_table() -> str:
-    """The table for docs/options.md, in Markdown."""
+    """The table for the README, in Markdown."""
     refused: dict[str, list[str]] = {}
     for option in OPTIONS:
         if option.unsupported:

@@ -14,7 +14,7 @@ from lmi.model.errors import OptionError
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
 from lmi.model.options.table import OPTIONS, find, options_table
 
-from ...kit.paths import DOCS, ROOT
+from ...kit.paths import ROOT
 
 
 def settings(**properties: str) -> Settings:
@@ -504,11 +504,13 @@ def test_shipped_configuration() -> None:
     assert {name for name in shown if find(name) is None} <= {"max_logprobs"}
 
 
-def test_the_page_has_the_table() -> None:
-    text = (DOCS / "options.md").read_text()
-    match = re.search(r"<!-- options -->\n(.*?)<!-- /options -->", text, re.DOTALL)
-    assert match
-    assert match[1].strip() == options_table().strip()
+def test_the_documentation_has_the_table() -> None:
+    """Some page has it; wherever it stands, it is the one that the declarations make."""
+    pages = [path.read_text() for path in (ROOT / "docs" / "options.md", ROOT / "README.md") if path.is_file()]
+    tables = [
+        table for page in pages for table in re.findall(r"<!-- options -->\n(.*?)<!-- /options -->", page, re.DOTALL)
+    ]
+    assert [table.strip() for table in tables] == [options_table().strip()]
 
 
 def test_trtllm_as_djl_serving_starts_it() -> None:
