@@ -41,7 +41,7 @@ class Exposition:
         return encode(self._registry), content_type
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics; their names and units are described in README.md, section Metrics."""
+        """The metrics; their names and units are described in docs/operations.md."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
         service = self._service

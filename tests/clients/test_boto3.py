@@ -75,7 +75,7 @@ def endpoint(host: Host) -> Iterator[Endpoint]:
 
 
 def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream that was cut anywhere: as README tells callers to read it."""
+    """The lines of a stream that was cut anywhere: as docs/clients.md tells callers to read it."""
     rest = b""
     for part in parts:
         *complete, rest = (rest + part).split(b"\n")

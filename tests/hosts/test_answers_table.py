@@ -1,4 +1,4 @@
-"""README's table of what each dialect's answers are on each host, compared with what the hosts really send."""
+"""docs/clients.md's table of each dialect's responses on each host, compared with what the hosts really send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from lmi.formatters import DIALECTS
 
 from ..kit.hosts import Host, Server
-from ..kit.paths import ROOT
+from ..kit.paths import DOCS
 from ..kit.spoken import SPOKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
@@ -29,10 +29,10 @@ COLUMNS = (
 
 
 def table() -> dict[str, dict[str, str]]:
-    """README's rows by dialect."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Its rows by dialect."""
+    text = (DOCS / "clients.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- answers -->\n(.*?)<!-- /answers -->", text, re.DOTALL)
-    assert found, "README has no table between <!-- answers --> and <!-- /answers -->"
+    assert found, "docs/clients.md has no table between <!-- answers --> and <!-- /answers -->"
     heads, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].strip().splitlines()]
     assert tuple(heads) == COLUMNS
     return {row[0]: dict(zip(heads, row, strict=True)) for row in rows}

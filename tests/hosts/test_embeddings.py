@@ -17,6 +17,9 @@ import pytest
 from ..kit.djl import hosting
 from ..kit.hosts import Host, client, model_directory, start
 from ..kit.models.embedding import CONTEXT, Reference, build_bert
+from ..kit.pages import blocks_of
+from ..kit.paths import DOCS
+from ..kit.scripts import OURS, run_python
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 
@@ -163,6 +166,14 @@ def test_errors_of_input(
         return
     assert error["message"].startswith(message)
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
+
+
+def test_the_documented_example(host: Host, request: pytest.FixtureRequest) -> None:
+    if kind_of(request) != "server":
+        pytest.skip("OpenAI's paths are the local server's")
+    (code,) = [block.text for block in blocks_of(DOCS / "embeddings.md") if block.language == "python"]
+    shown = code.replace("http://127.0.0.1:8080", host.url) + "print(len(vector))"
+    assert run_python(OURS, ["-c", shown]) == f"{WIDTH}\n"
 
 
 def test_openais_client(host: Host, request: pytest.FixtureRequest, reference: Reference) -> None:

@@ -1,4 +1,4 @@
-"""Other people's clients, run as processes: tests/clients/*.py, and examples of README.
+"""Other people's clients, run as processes: tests/clients/*.py, and examples of README and docs/.
 
 Those that clash with what the engine needs have an environment of their own, `.venv-clients`: `make clients` builds it,
 and `make test` and `make test-newest` do so first.

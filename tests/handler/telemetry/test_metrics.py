@@ -26,7 +26,7 @@ from lmi.model.options import settings_of
 
 from ...demo.model import question
 from ...kit.hosts import Client, Server, client, engine_process, eventually, model_directory
-from ...kit.paths import README
+from ...kit.paths import DOCS
 from ...kit.user_code.engine import ScriptedEngine
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -193,13 +193,13 @@ def test_the_exposition(bench: Bench) -> None:
     assert samples["process_open_fds", ()] > 0
 
 
-def test_each_metric_is_in_the_readme(bench: Bench) -> None:
+def test_each_metric_is_documented(bench: Bench) -> None:
     """With its kind, as Prometheus' text form tells it."""
     bench.service.open(Request(b"{"))
     text = Exposition(bench.service).render("")[0].decode()
     kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE lmi_"))
-    readme = README.read_text(encoding="utf-8")
-    rows = [line.split(" | ") for line in readme.splitlines() if line.startswith("| `lmi_")]
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `lmi_")]
     assert {row[0].strip("| ").split("`")[1]: row[1] for row in rows} == kinds
 
 

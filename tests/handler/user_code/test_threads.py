@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
 
-from ...kit.paths import README, USER_CODE
+from ...kit.paths import USER_CODE
 from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
@@ -256,29 +254,6 @@ def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -
     assert b"inputs: flagged by the content filter: stop" in flagged.body
     assert good.status == 200
     assert min(wrong.status, flagged.status) >= 400
-
-
-def test_the_readmes_examples_work(place: Callable[..., Place]) -> None:
-    readme = README.read_text("utf-8")
-    section = readme.partition("## Your own code")[2].partition("\n## ")[0]
-    blocks = [block.partition("```")[0] for block in section.split("```python\n")[1:]]
-    files = {block[2:].partition(".py")[0] + ".py": block for block in blocks}
-    assert set(files) == {"haiku.py", "guard.py"}
-    made = place(files, output_formatter="haiku:Haiku", content_filter="guard:judge")
-    exchange = made.open(b'{"about": "rain"}')
-    made.submitted(1)
-    assert made.engine.generations[0].prompt == "Write a haiku about rain."
-    made.engine.say(0, Started(1), delta("Drops ", None), delta("fall.", END))
-    made.wait(lambda: exchange.finished)
-    assert exchange.records[0] == b'{"haiku":"Drops fall.","why_it_ended":"eos"}'
-    for body, message in (
-        (b'{"about": 5}', "about: expected a string, got 5"),
-        (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
-    ):
-        refused = made.open(body)
-        made.wait(partial(getattr, refused, "finished"))
-        assert json.loads(refused.records[0]) == {"problem": message}
-        assert refused.call.reply.status == 400
 
 
 def test_more_slow_requests_than_threads_wait_for_each_other_only(place: Callable[..., Place]) -> None:

@@ -1,29 +1,22 @@
-"""The examples in README's section on calling an endpoint, run as they stand."""
+"""The clients in README and docs/clients.md, run as they stand."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from ..demo.model import QUESTIONS
 from ..kit.bridge import Bridge, serving
 from ..kit.hosts import Host
-from ..kit.paths import ROOT
+from ..kit.pages import Block, blocks_of
+from ..kit.paths import DOCS, README
 from ..kit.scripts import OURS, run_python, theirs
 
 pytestmark = [pytest.mark.engine, pytest.mark.hosts]
 
 SERVER = "http://127.0.0.1:8080"
-"""Where README's examples look for the local server."""
-
-
-def examples() -> Iterator[str]:
-    """The Python code of the section."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("\n## Calling an endpoint\n")[2].partition("\n## ")[0]
-    yield from re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+"""Where the examples look for the local server."""
 
 
 def library(code: str) -> str:
@@ -32,15 +25,16 @@ def library(code: str) -> str:
     return next(name for name in imported if name != "json")
 
 
-EXAMPLES = list(examples())
+EXAMPLES = [block for page in (README, DOCS / "clients.md") for block in blocks_of(page) if block.language == "python"]
 
 
 def test_the_examples_are_found() -> None:
-    assert {library(code) for code in EXAMPLES} == {"azure", "boto3", "huggingface_hub", "openai"}
+    assert {library(block.text) for block in EXAMPLES} == {"azure", "boto3", "huggingface_hub", "openai"}
 
 
-@pytest.mark.parametrize("code", EXAMPLES, ids=library)
-def test_an_example_prints_the_answer(chat_server: Host, code: str) -> None:
+@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def test_an_example_prints_the_answer(block: Block, chat_server: Host) -> None:
+    code = block.text
     assert (SERVER in code) == (library(code) != "boto3")
     (asked,) = [one for one in QUESTIONS if one.prompt in code]
     python = theirs() if library(code) == "azure" else OURS

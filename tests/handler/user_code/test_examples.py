@@ -1,0 +1,126 @@
+"""Code as docs/ shows it, and as README showed it before names changed: both are run as they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lmi.handler
+from lmi.handler.exchange import Exchange
+from lmi.model.events import Delta, Finish, Started
+
+from ...kit.pages import blocks_of
+from ...kit.paths import DOCS, USER_CODE
+from ...kit.user_code.service import ScriptedService
+
+TIMEOUT = 30.0
+FORMER = USER_CODE / "former"
+
+
+def python_of(page: str) -> list[str]:
+    """The Python of a page, block by block."""
+    return [block.text for block in blocks_of(DOCS / page) if block.language == "python"]
+
+
+def name_of(code: str) -> str:
+    """The file that a block is for: its first line says so."""
+    return code.removeprefix("# ").partition(".py")[0] + ".py"
+
+
+FILES = {
+    "today": {name_of(code): code for code in python_of("custom-code.md")},
+    "former": {name: (FORMER / name).read_text("utf-8") for name in ("haiku.py", "guard.py")},
+}
+MODELS = {
+    **{f"today {number}": code for number, code in enumerate(python_of("migrating.md"))},
+    **{name: (FORMER / name).read_text("utf-8") for name in ("model.py", "model_rolling.py", "model_async.py")},
+}
+
+
+@pytest.fixture
+def forgetting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A model directory whose modules are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def finished(exchange: Exchange) -> dict[str, Any]:
+    """The body of a whole response, once it is there."""
+    until(lambda: exchange.finished)
+    body: dict[str, Any] = json.loads(exchange.take_all())
+    return body
+
+
+@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
+def test_a_dialect_and_a_content_filter(files: dict[str, str], forgetting: Path) -> None:
+    assert set(files) == {"haiku.py", "guard.py"}
+    options = {"output_formatter": "haiku:Haiku", "content_filter": "guard:judge"}
+    made = ScriptedService(forgetting, files, options)
+    try:
+        exchange = made.open(b'{"about": "rain"}')
+        until(lambda: made.engine.generations)
+        assert made.engine.generations[0].prompt == "Write a haiku about rain."
+        made.engine.say(0, Started(1), Delta(0, "Drops "), Delta(0, "fall.", finish=Finish("eos", generated_tokens=3)))
+        assert finished(exchange) == {"haiku": "Drops fall.", "why_it_ended": "eos"}
+        for body, message in (
+            (b'{"about": 5}', "about: expected a string, got 5"),
+            (b'{"about": "a volcano"}', "prompt: flagged by the content filter: about volcanoes"),
+        ):
+            refused = made.open(body)
+            assert finished(refused) == {"problem": message}
+            assert refused.call.reply.status == 400
+    finally:
+        made.service.close()
+
+
+def test_names_of_the_examples() -> None:
+    """The page imports from the one module whose names stay, the former files from where the names were."""
+    assert "from lmi.handler.api import" in FILES["today"]["haiku.py"]
+    assert "MARK" not in FILES["today"]["haiku.py"]
+    assert "from lmi.formatters import Answer, Call, Route" in FILES["former"]["haiku.py"]
+    assert "MARK" in FILES["former"]["haiku.py"]
+
+
+class Answering:
+    """A worker that gives back what it is called with: where there is an event loop, as an awaitable."""
+
+    def handle(self, inputs: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return inputs
+        return asyncio.sleep(0, inputs)
+
+
+@pytest.mark.parametrize("code", MODELS.values(), ids=MODELS)
+def test_a_model_py(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its `handle` passes calls on, in rolling batch and in async mode."""
+    monkeypatch.setattr(lmi.handler, "_worker", Answering())
+    names: dict[str, Any] = {}
+    exec(compile(code, "model.py", "exec"), names)  # as DJL's worker imports it
+    handle = names["handle"]
+
+    async def awaited() -> Any:
+        return await handle("called")
+
+    assert asyncio.run(awaited()) == "called"
+    if "async def" not in code:
+        assert handle("called") == "called"

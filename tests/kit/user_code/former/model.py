@@ -1,0 +1,2 @@
+# mypy: ignore-errors
+from lmi.handler import handle  # noqa: F401

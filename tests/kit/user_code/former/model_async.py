@@ -1,0 +1,6 @@
+# mypy: ignore-errors
+from lmi.handler import handle as serve
+
+
+async def handle(inputs):
+    return await serve(inputs)

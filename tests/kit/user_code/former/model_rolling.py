@@ -1,0 +1,6 @@
+# mypy: ignore-errors
+from lmi.handler import handle as serve
+
+
+def handle(inputs):
+    return serve(inputs)
