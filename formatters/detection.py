@@ -42,42 +42,42 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-def explicit_dialect(request: Request, settings: Settings, own: Sequence[Dialect] = ()) -> Dialect | None:
+def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect | None:
     """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
     name = request.attributes.get("dialect") or settings.dialect
     if not name:
-        found = route_of(request, own)
+        found = route_of(request, user_dialects)
         return found[0] if found else None
-    known = (*own, *DIALECTS)
+    known = (*user_dialects, *DIALECTS)
     for candidate in known:
         if name == candidate.NAME:
             return candidate
     raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known))
 
 
-def route_of(request: Request, own: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
+def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
     """The dialect that has a route of its own for the request, and the route."""
-    taking = [(known, route) for known in (*own, *DIALECTS) for route in known.ROUTES if route.takes(request)]
+    taking = [(known, route) for known in (*user_dialects, *DIALECTS) for route in known.ROUTES if route.takes(request)]
     return min(taking, key=lambda found: found[1].query is None, default=None)
 
 
-def check_dialect(settings: Settings, own: Sequence[Dialect] = ()) -> None:
+def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> None:
     """Raises OptionError if `option.dialect` names no dialect."""
-    names = [known.NAME for known in (*own, *DIALECTS)]
+    names = [known.NAME for known in (*user_dialects, *DIALECTS)]
     if settings.dialect and settings.dialect not in names:
         expected = ", ".join(names)
         raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
 
 
-def detect(payload: Payload, request: Request, settings: Settings, own: Sequence[Dialect] = ()) -> Dialect:
+def detect(payload: Payload, request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect:
     """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
 
     Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
     """
-    explicit = explicit_dialect(request, settings, own)
+    explicit = explicit_dialect(request, settings, user_dialects)
     if explicit is not None:
         return explicit
-    known = (*own, *DIALECTS)
+    known = (*user_dialects, *DIALECTS)
     for candidate in known:
         if candidate.matches(payload, request, settings):
             return candidate
@@ -107,9 +107,9 @@ def _check_task(call: ParsedRequest, settings: Settings) -> None:
         raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
 
 
-def _check_query(request: Request, own: Sequence[Dialect] = ()) -> None:
+def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> None:
     """A GET has its body in the query."""
-    found = route_of(request, own)
+    found = route_of(request, user_dialects)
     if request.method == "GET" and not request.body and found and found[1].body:
         name = found[1].body
         raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
@@ -139,17 +139,17 @@ PLAIN = Hooks()
 
 
 def receive(
-    request: Request, settings: Settings, own: Sequence[Dialect] = (), hooks: Hooks = PLAIN
+    request: Request, settings: Settings, user_dialects: Sequence[Dialect] = (), hooks: Hooks = PLAIN
 ) -> ParsedRequest | Response:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect tells in its own form that it cannot be.
-        dialect = explicit_dialect(request, settings, own) or dialect
-        _check_query(request, own)
+        dialect = explicit_dialect(request, settings, user_dialects) or dialect
+        _check_query(request, user_dialects)
         payload = hooks.read(request)
-        dialect = detect(payload, request, settings, own)
+        dialect = detect(payload, request, settings, user_dialects)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
         call = hooks.ready(call, dialect, payload, request, settings)

@@ -19,6 +19,7 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import handle_unknown_field, refuse_headers
 from . import embeddings as lmi_embeddings
+from .completion import for_formatters
 from .openapi import LMI, VECTORS
 from .parameters import Parameters, read_parameters
 from .reply import (
@@ -40,6 +41,7 @@ __all__ = [
     "NAME",
     "OPENAPI",
     "ROUTES",
+    "for_formatters",
     "framing_of",
     "inputs_of",
     "matches",

@@ -22,6 +22,7 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route, encode
 from ..lmi import framing_of, inputs_of, parameters_of, refuse_unsupported, stream_of
+from ..lmi.completion import for_formatters
 from ..lmi.reply import EVENTS, Framing
 from .bodies import error_body
 from .info import info_page
@@ -29,7 +30,7 @@ from .openapi import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
 from .parameters import BEST_OF, read_parameters
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "for_formatters", "matches", "parse", "refuse"]
 
 NAME: str = "tgi"
 BODY_FIELD: str = "inputs"

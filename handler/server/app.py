@@ -40,7 +40,7 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import DIALECTS, Dialect, Request, Response, Route, openai, refusal, route_of
+from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal, route_of
 from ...formatters.base import Page
 from ...model.errors import LmiError, OverloadedError, TooLargeError, UnauthorizedError, UnavailableError
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
@@ -147,14 +147,14 @@ class LocalServer:
     async def metrics(self, http: HttpRequest) -> HttpResponse:
         """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
         if not self._admitted(http):
-            return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
+            return _unauthorized()
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
         return HttpResponse(text, headers={"content-type": content_type})
 
     async def openapi(self, http: HttpRequest) -> HttpResponse:
         """What the routes take and give (OpenAPI 3.1)."""
         if not self._admitted(http):
-            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+            return _unauthorized()
         if self._document is None:
             service = self._service
             # The schemas of the user's own dialects are code of the user's.
@@ -263,6 +263,11 @@ def _path(path: str) -> str:
 
 
 UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
+
+
+def _unauthorized() -> HttpResponse:
+    """Without the key, in the form of the host's own routes."""
+    return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
 
 
 def _answer(answer: Response) -> HttpResponse:

@@ -21,7 +21,7 @@ from ...formatters import (
     Response,
     check_dialect,
     explicit_dialect,
-    lmi,
+    fallback,
     read_body,
     receive,
 )
@@ -89,7 +89,7 @@ class Extensions:
         except Exception as error:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
-            return lmi.refuse(failure, None, request, self.settings)
+            return fallback(self.settings).refuse(failure, None, request, self.settings)
         return call if isinstance(call, Response) else Prepared(call, hooks.guarded, hooks.cut)
 
 
