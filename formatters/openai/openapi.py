@@ -6,15 +6,16 @@ far as a schema can tell them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi
-from ..common.fields import LARGEST_ID, TEXTS, TEXTS_LENGTH, Parameter
+from ..common.kinds import (LARGEST_ID, TEXTS, TEXTS_LENGTH)
 from ..common.images import DETAILS
-from ..common.schemas import FILLED, STRING, array, fields_schema, nullable, objects, one_of
+from ..common.fields import fields_schema
+from ..common.schemas import FILLED, STRING, array, nullable, objects, one_of
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
 from .chat import DOCUMENTS
 from .completions import CHOICES
@@ -119,12 +120,11 @@ def messages_schema(roles: Iterable[str] = tuple(PARTS), part: JsonSchema | None
     return array(one_of(*listed), 1, MAX_MESSAGES)
 
 
-def chat_schema(
-    settings: Settings, messages: JsonSchema | None = None, rows: Iterable[Parameter] = CHAT_TABLE
-) -> JsonSchema:
-    """The body of a chat request."""
+def chat_schema(settings: Settings, messages: JsonSchema | None = None, refused: Collection[str] = ()) -> JsonSchema:
+    """The body of a chat request, without the fields that a dialect of its own answers refuses."""
     more = {name: nullable(schema) for name, schema in {**FORMS, **_guides()}.items()}
-    properties = {"messages": messages or messages_schema(), **fields_schema(rows), **more}
+    told = {"messages": messages or messages_schema(), **fields_schema(CHAT_TABLE), **more}
+    properties = {name: schema for name, schema in told.items() if name not in refused}
     return {"type": "object", "properties": properties, "required": ["messages"]}
 
 
