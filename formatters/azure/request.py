@@ -20,7 +20,7 @@ from typing import Any
 from ...model.errors import NotFoundError, ParameterError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
-from ..common.kinds import (Text)
+from ..common.kinds import Text
 from ..openai.messages import check_number
 from ..openai.subset import TEXT_FIELDS, refuse_others
 

@@ -17,7 +17,7 @@ from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import refuse_headers
-from ..common.kinds import (Boolean, Text)
+from ..common.kinds import Boolean, Text
 from ..common.schemas import FILLED
 from ..openai.chat import read_chat
 from ..openai.messages import check_number

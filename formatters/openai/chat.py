@@ -16,7 +16,7 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
-from ..common.fields import Text, Tree
+from ..common.kinds import Text, Tree
 from .chat_reply import ChatOptions, chat_encoder
 from .guides import read_guide
 from .messages import read_messages

@@ -15,7 +15,7 @@ from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
-from ..common.fields import read_ids
+from ..common.kinds import read_ids
 from .guides import read_guide
 from .parameters import read_fields, read_streaming, sampling_of
 from .text_reply import TextOptions, text_encoder

@@ -16,7 +16,8 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import Payload, encode
-from ..common.fields import Object, Text, Texts, Tree, handle_unknown_field
+from ..common.fields import handle_unknown_field
+from ..common.kinds import Object, Text, Texts, Tree
 
 __all__ = ["json_guide", "read_guide", "regex_guide"]
 

@@ -15,8 +15,9 @@ import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..common.fields import Object, Text, handle_unknown_field
+from ..common.fields import handle_unknown_field
 from ..common.images import is_image_part, read_image_part
+from ..common.kinds import Object, Text
 
 __all__ = ["MAX_MESSAGES", "PARTS", "check_number", "read_messages"]
 

@@ -12,9 +12,9 @@ import msgspec
 
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi
-from ..common.kinds import (LARGEST_ID, TEXTS, TEXTS_LENGTH)
-from ..common.images import DETAILS
 from ..common.fields import fields_schema
+from ..common.images import DETAILS
+from ..common.kinds import LARGEST_ID, TEXTS, TEXTS_LENGTH
 from ..common.schemas import FILLED, STRING, array, nullable, objects, one_of
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
 from .chat import DOCUMENTS

@@ -18,21 +18,8 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Sampling
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
-from ..common.fields import (
-    LARGEST,
-    LARGEST_ID,
-    Anything,
-    Boolean,
-    Ids,
-    Integer,
-    Number,
-    Object,
-    Parameter,
-    Text,
-    Texts,
-    Tree,
-    handle_unknown_field,
-)
+from ..common.fields import Parameter, handle_unknown_field
+from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Object, Text, Texts, Tree
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
 
@@ -56,6 +43,11 @@ class Biases:
             "additionalProperties": False,
             "maxProperties": BIASES,
         }
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
 
     def read(self, name: str, given: Any) -> dict[int, float]:
         biases: dict[int, float] = {}

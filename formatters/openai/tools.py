@@ -14,7 +14,8 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import Payload
-from ..common.fields import Object, Text, Tree, handle_unknown_field
+from ..common.fields import handle_unknown_field
+from ..common.kinds import Object, Text, Tree
 
 __all__ = ["TOOLS", "Tools", "read_tools"]
 
