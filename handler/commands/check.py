@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
+from ...model.options.engine import is_users
 from ...model.options.model_dir import check_model
 from ..preflight import require_directory
 from ..user_code.extensions import load_extensions
@@ -105,6 +106,8 @@ def _importing_from(directory: Path) -> Iterator[None]:
 
 
 def _arguments(settings: Settings) -> list[str]:
+    if is_users(settings.engine):
+        return [f"engine {settings.engine}: your own, which is loaded when it starts"]
     lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
     return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
 

@@ -7,7 +7,16 @@ from pathlib import Path
 
 from .faults import shown
 
-__all__ = ["FOR_TRANSFORMERS", "ON_TRANSFORMERS", "ON_VLLM", "check_mpi", "engine_of", "host_number", "model_of"]
+__all__ = [
+    "FOR_TRANSFORMERS",
+    "ON_TRANSFORMERS",
+    "ON_VLLM",
+    "check_mpi",
+    "engine_of",
+    "host_number",
+    "is_users",
+    "model_of",
+]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
 """Values of `rolling_batch` that choose transformers."""
@@ -22,14 +31,28 @@ FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 """Settings that vLLM knows nothing of."""
 
 
+OURS = ("auto", "vllm", "transformers")
+"""Values of `backend` that are engines of ours."""
+
+
+def is_users(engine: str) -> bool:
+    """Whether an engine is code of the user's, `module:name`."""
+    return ":" in engine
+
+
 def engine_of(values: Mapping[str, object], task: str, fault: Callable[[str, str], None]) -> str:
-    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses. Embeddings have one.
+    """A name of the ENGINES table, or the user's own as `module:name`: `backend` if it is given, else what
+    `rolling_batch` chooses. Embeddings have one.
 
     Calls `fault` with the name of an option that contradicts it and with what is wrong.
     """
     backend = values.get("backend")
     batching = str(values.get("rolling_batch", "auto"))
     engine = str(backend or ("transformers" if batching in ON_TRANSFORMERS else "vllm"))
+    if is_users(engine):
+        return engine
+    if engine not in OURS:
+        fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {engine!r}")
     if backend and batching in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
         fault("backend", f"{engine!r} contradicts option.rolling_batch={batching}")
     if engine == "vllm":

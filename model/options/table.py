@@ -208,8 +208,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _vllm("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     Option(
-        "backend", "choice",
-        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
+        "backend", "reference",
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support. "
+        "Or an engine of yours, as `module:name`.",
         default="by rolling_batch", choices=("auto", "vllm", "transformers"),
     ),
     # The transformers engine's.
