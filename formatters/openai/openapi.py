@@ -13,8 +13,9 @@ import msgspec
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi
 from ..common.fields import fields_schema
+from ..common.guides import GUIDES
 from ..common.images import DETAILS
-from ..common.kinds import LARGEST_ID, TEXTS, TEXTS_LENGTH
+from ..common.kinds import LARGEST_ID
 from ..common.schemas import FILLED, STRING, array, nullable, objects, one_of
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
 from .chat import DOCUMENTS
@@ -23,11 +24,12 @@ from .embeddings import INPUTS, EmbeddingUsage, Entry
 from .embeddings import TABLE as EMBEDDING_TABLE
 from .messages import MAX_MESSAGES, PARTS
 from .models import ModelList
-from .parameters import CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
+from .parameters import CHAT_TABLE, TEXT_TABLE
 from .tools import TOOLS
 
 __all__ = ["CHAT", "EMBEDDINGS", "MODELS", "TEXT", "chat_schema", "messages_schema"]
 
+GUIDES_SCHEMA = {name: nullable(guide.schema) for name, guide in GUIDES.items()}
 ANY_OBJECT: JsonSchema = {"type": "object"}
 IDS: JsonSchema = array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, 1)
 
@@ -49,31 +51,6 @@ def _choice(words: Iterable[str], named: JsonSchema) -> JsonSchema:
 
 
 NAMED = objects(["name"], name=FILLED)
-
-SCHEMA = one_of({**ANY_OBJECT, "minProperties": 1}, FILLED)
-"""A JSON schema, as an object or as text."""
-
-FORMATS: JsonSchema = one_of(
-    objects(["type"], type={"enum": ["text", "json_object"]}),
-    objects(
-        ["type", "json_schema"],
-        type={"const": "json_schema"},
-        json_schema=objects(["schema"], schema=SCHEMA, name=STRING, description=STRING, strict={"type": "boolean"}),
-    ),
-)
-CHOICE = array({**FILLED, "maxLength": TEXTS_LENGTH}, 1, TEXTS)
-
-GUIDES: Mapping[str, JsonSchema] = {
-    "response_format": FORMATS,
-    "structured_outputs": ANY_OBJECT,
-    "guided_json": SCHEMA,
-    "guided_json_object": {"const": True},
-    "guided_regex": FILLED,
-    "guided_choice": CHOICE,
-    "guided_grammar": FILLED,
-    "guided_whitespace_pattern": {"type": "null"},
-}
-"""Of GUIDE_FORMS."""
 
 FORMS: Mapping[str, JsonSchema] = {
     "tools": array(TOOL, most=TOOLS),
@@ -122,21 +99,16 @@ def messages_schema(roles: Iterable[str] = tuple(PARTS), part: JsonSchema | None
 
 def chat_schema(settings: Settings, messages: JsonSchema | None = None, refused: Collection[str] = ()) -> JsonSchema:
     """The body of a chat request, without the fields that a dialect of its own answers refuses."""
-    more = {name: nullable(schema) for name, schema in {**FORMS, **_guides()}.items()}
-    told = {"messages": messages or messages_schema(), **fields_schema(CHAT_TABLE), **more}
+    more = {name: nullable(schema) for name, schema in FORMS.items()}
+    told = {"messages": messages or messages_schema(), **fields_schema(CHAT_TABLE), **more, **GUIDES_SCHEMA}
     properties = {name: schema for name, schema in told.items() if name not in refused}
     return {"type": "object", "properties": properties, "required": ["messages"]}
-
-
-def _guides() -> dict[str, JsonSchema]:
-    return {name: GUIDES.get(name, {}) for name in GUIDE_FORMS}
 
 
 def text_schema(settings: Settings) -> JsonSchema:
     """The body of a request for text completions."""
     prompt = one_of(STRING, array(STRING, 1, CHOICES), IDS, array(IDS, 1, CHOICES))
-    guides = {name: nullable(schema) for name, schema in _guides().items()}
-    properties = {"prompt": prompt, **fields_schema(TEXT_TABLE), **guides}
+    properties = {"prompt": prompt, **fields_schema(TEXT_TABLE), **GUIDES_SCHEMA}
     return {"type": "object", "properties": properties, "required": ["prompt"]}
 
 

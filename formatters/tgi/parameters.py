@@ -15,9 +15,9 @@ from ...model.generation import Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema
 from ..common.fields import Parameter, read_rows
+from ..common.guides import json_guide, regex_guide
 from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
 from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
-from ..openai.guides import json_guide, regex_guide
 from ..openai.parameters import TOP_LOGPROBS
 
 __all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
