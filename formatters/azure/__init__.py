@@ -1,6 +1,6 @@
 """The dialect of Azure AI Model Inference: chat completions (specs 004; wire-decisions: Azure).
 
-    request.py   api-version, extra-parameters, deployments, the forms of parts
+    request.py   api-version, extra-parameters, deployments, the forms of parts; the fields that are taken
     reply.py     the answers
     errors.py    the errors
 

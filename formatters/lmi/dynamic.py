@@ -4,7 +4,7 @@ It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous 
 dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
 `option.enable_streaming` and `option.output_formatter`.
 
-Every error is `{"code": 424, "message", "error"}` with status 424, but for lmi_status.OWN_STATUS.
+Every error is `{"code": 424, "message", "error"}` with status 424, but for those of status.py's OWN_STATUS.
 """
 
 from __future__ import annotations

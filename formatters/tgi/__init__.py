@@ -1,8 +1,9 @@
 """The dialect of Hugging Face's Text Generation Inference (TGI): LMI's bodies, answered as TGI does.
 
-    parameters.py   what `parameters` may hold and what it means
-    reply.py        the answers
+    parameters.py   what `parameters` may hold and what it means, on LMI's table
+    reply.py        the answers; bodies.py their bodies and the errors
     info.py         GET /info
+    openapi.py      what is taken and given, for /openapi.json
 
 With `option.tgi_compat` every body with `inputs` is TGI's (specs 002, Response with TGI compatibility). The local
 server has TGI's own routes in any case. There /generate is whole and /generate_stream streams; elsewhere `stream`

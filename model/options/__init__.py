@@ -3,6 +3,12 @@
     serving.properties, OPTION_*, --set --load_settings--> properties
     DJL's init call --------------------------------------> properties --settings_of--> Settings
 
+table.py, row.py                the table of options; djl.py: the rows of DJL's own
+settings.py, limits.py, image_rules.py     Settings and its parts
+engine.py, tasks.py, speculation.py        what options choose together: engine, task, draft model
+properties.py, model_dir.py     where options come from; what the model directory has
+rules.py, faults.py             rules that a row cannot express; how what is wrong is told
+
 What the table of options (model/options/table.py) knows is judged here. Other names may be arguments of the engine:
 they go to `Settings.engine_arguments` as they are, and the engine's process judges them (model/vllm/options.py); only
 names that are all but one of the table's are refused here already. One OptionError tells all faults of a configuration.
