@@ -135,11 +135,11 @@ class Hooks:
         return call
 
 
-PLAIN = Hooks()
+NO_HOOKS = Hooks()
 
 
 def receive(
-    request: Request, settings: Settings, user_dialects: Sequence[Dialect] = (), hooks: Hooks = PLAIN
+    request: Request, settings: Settings, user_dialects: Sequence[Dialect] = (), hooks: Hooks = NO_HOOKS
 ) -> ParsedRequest | Response:
     """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
     payload: Payload | None = None

@@ -126,10 +126,10 @@ def _of_vllm(settings: Settings) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]
-    from ...model.vllm.options import engine_arguments
+    from ...model.vllm.options import engine_arguments, vllm_version
 
     arguments = engine_arguments(settings)
-    lines = [f"vLLM {version('vllm')}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")

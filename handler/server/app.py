@@ -4,17 +4,11 @@
     GET  /metrics              what Prometheus collects
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
-
-and with those that clients written for one dialect call:
-
     GET  /health               as /ping, with TGI's error
-    GET  /v1/models            OpenAI's list of models
-    POST /v1/chat/completions, /v1/completions, /v1/embeddings
-    POST /chat/completions     Azure's with `api-version`, the minimal one without it
-    POST, GET /chat/sse        the minimal one as server-sent events
-    POST /generate, /generate_stream, /   TGI's
-    GET  /openapi.json         this list for programs (openapi.py)
-    GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
+    GET  /openapi.json         this list for programs (openapi.py), with all routes of dialects
+
+and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
+POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 

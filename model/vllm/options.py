@@ -24,7 +24,7 @@ from ..options.faults import refuse, shown
 from ..options.table import OPTIONS
 from ..transformers.options import ONLY_HERE
 
-__all__ = ["engine_arguments", "refusal"]
+__all__ = ["engine_arguments", "refusal", "vllm_version"]
 
 log = logging.getLogger(__name__)
 
@@ -223,3 +223,10 @@ def refusal(settings: Settings) -> str | None:
             if sign in text:
                 return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
     return None
+
+
+def vllm_version() -> str:
+    """The installed vLLM's version."""
+    from vllm import __version__
+
+    return str(__version__)
