@@ -22,7 +22,8 @@ from ..common.fields import refuse_headers
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
-from ..openai.openapi import chat_schema, messages_schema
+from ..openai.messages import messages_schema
+from ..openai.openapi import chat_schema
 from .errors import OtherError, PlainError, UnprocessableError, error_answer
 from .reply import Body, azure_encoder
 from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload

@@ -20,8 +20,8 @@ from ..common.fields import refuse_headers
 from ..common.kinds import Boolean, Text
 from ..common.schemas import FILLED
 from ..openai.chat import read_chat
-from ..openai.messages import check_number
-from ..openai.openapi import chat_schema, messages_schema
+from ..openai.messages import check_number, messages_schema
+from ..openai.openapi import chat_schema
 from ..openai.reply import Identity
 from ..openai.subset import TEXT_FIELDS, other_fields, refuse_others
 from .reply import (
