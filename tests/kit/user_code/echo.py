@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lmi.model.engine import EngineInfo, EngineStats
-from lmi.model.errors import ParameterError
-from lmi.model.events import Delta, Event, Finish, Started, Token
-from lmi.model.generation import Conversation, Generation
-from lmi.model.media.images import Image
-from lmi.model.options import Settings
+from lmi.handler.api import (
+    Conversation,
+    Delta,
+    EngineInfo,
+    EngineStats,
+    Event,
+    Finish,
+    Generation,
+    Image,
+    ParameterError,
+    Settings,
+    Started,
+    Token,
+)
 
 Prepared = tuple[int, Generation, str]
 

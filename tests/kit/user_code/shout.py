@@ -7,11 +7,21 @@ from typing import Any
 
 import msgspec
 
-from lmi.formatters import ParsedRequest, Request, Response, Route
-from lmi.formatters.base import JSON, OpenApi, encode
-from lmi.model.errors import LmiError, PayloadError
-from lmi.model.events import Delta, Event, Failed
-from lmi.model.generation import Generation
+from lmi.handler.api import (
+    JSON,
+    Delta,
+    Event,
+    Failed,
+    Generation,
+    LmiError,
+    OpenApi,
+    ParsedRequest,
+    PayloadError,
+    Request,
+    Response,
+    Route,
+    encode,
+)
 
 
 class Shouted(msgspec.Struct):
