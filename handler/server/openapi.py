@@ -1,6 +1,6 @@
 """The local server's /openapi.json (OpenAPI 3.1), made of its real routes and of what dialects say of theirs.
 
-    route --_told--> [Described, ...] --_operation--> parameters, request body, answers, errors
+    route --_told--> [OpenApi, ...] --_operation--> parameters, request body, answers, errors
     types of the bodies --msgspec--> components
 
 A path that several dialects share has one operation: its body may be any of theirs. A stream is text to OpenAPI 3.1;
