@@ -26,6 +26,7 @@ __all__ = [
     "JSON",
     "JSON_LINES",
     "SSE",
+    "UNDESCRIBED",
     "Dialect",
     "JsonSchema",
     "OpenApi",
@@ -37,8 +38,10 @@ __all__ = [
     "ResponseEncoder",
     "Route",
     "encode",
+    "encoder_for_formatters",
     "event_record",
     "line_record",
+    "openapi_of",
 ]
 
 JSON = "application/json"
@@ -189,7 +192,9 @@ class Route:
 class Dialect(Protocol):
     """A dialect. Modules of this package have this shape: the same names, as functions and constants.
 
-    One that takes requests by their bodies may have `OPENAPI: tuple[Described, ...]`, which tells of them.
+    It may have two further ones. `OPENAPI: tuple[OpenApi, ...]` tells of requests that are told by their bodies.
+    `for_formatters(generation, settings) -> ResponseEncoder | None` makes what output formatters of users are given
+    for a generation, where that is not the dialect's own answer.
     """
 
     NAME: str
@@ -210,6 +215,22 @@ class Dialect(Protocol):
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
         """The answer to a request that `parse` refused, or that could not be read (`payload` is None then)."""
         ...
+
+
+UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
+"""What is known of a dialect that says nothing of itself."""
+
+
+def openapi_of(dialect: Dialect) -> tuple[OpenApi, ...]:
+    """What a dialect says of requests that are told to be its own by their bodies."""
+    given = getattr(dialect, "OPENAPI", None)
+    return given if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given) else (UNDESCRIBED,)
+
+
+def encoder_for_formatters(dialect: Dialect, generation: Generation, settings: Settings) -> ResponseEncoder | None:
+    """What output formatters of users are given in place of the dialect's own answer; None: that one."""
+    make: Callable[[Generation, Settings], ResponseEncoder | None] | None = getattr(dialect, "for_formatters", None)
+    return None if make is None else make(generation, settings)
 
 
 FORMER_NAMES = {

@@ -1,13 +1,14 @@
 """What code of users imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
 
 handle                               the entry point, for a model.py that calls ours
-Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json tells of
-it Request, Payload                     what comes in; a body, decoded
+Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json tells
+Request, Payload                     what comes in; a body, decoded
 ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and what makes records of the events
 Response                             a whole answer that needs no engine, a refusal for one
 Generation, Sampling, Conversation, StructuredOutput      what to generate
 Event, Started, Delta, Failed, Token, Finish              what comes back
 RequestError, PayloadError, ParameterError, UnsupportedError, LmiError    what is told to the client
+Backend, EngineInfo, EngineStats, Settings, Image         an engine of one's own (option.backend=module:name)
 JSON, JSON_LINES, SSE, encode, line_record, event_record  content types, and values as their bytes
 """
 
@@ -29,22 +30,29 @@ from ..formatters.base import (
     event_record,
     line_record,
 )
+from ..model.engine import Backend, EngineInfo, EngineStats
 from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
 from ..model.events import Delta, Event, Failed, Finish, Started, Token
 from ..model.generation import Conversation, Generation, Sampling, StructuredOutput
+from ..model.media.images import Image
+from ..model.options import Settings
 from . import handle
 
 __all__ = [
     "JSON",
     "JSON_LINES",
     "SSE",
+    "Backend",
     "Conversation",
     "Delta",
     "Dialect",
+    "EngineInfo",
+    "EngineStats",
     "Event",
     "Failed",
     "Finish",
     "Generation",
+    "Image",
     "LmiError",
     "OpenApi",
     "ParameterError",
@@ -57,6 +65,7 @@ __all__ = [
     "ResponseEncoder",
     "Route",
     "Sampling",
+    "Settings",
     "Started",
     "StructuredOutput",
     "Token",

@@ -21,7 +21,7 @@ from .exchange import Exchange
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
 from .user_code.exchange import Deferred
-from .user_code.extensions import NONE, Extensions, HostFormatters, load_extensions
+from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
 from .watch import Watch
 
 __all__ = ["Service"]
@@ -34,7 +34,9 @@ T = TypeVar("T")
 class Service:
     """Opens an exchange for each request."""
 
-    def __init__(self, settings: Settings, engine: Engine | None = None, *, handed: HostFormatters = NONE) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine | None = None, *, handed: HostFormatters = NO_FORMATTERS
+    ) -> None:
         self.settings = settings
         self.engine = engine or EngineClient(settings)
         self.admission = Admission(settings, self.engine)

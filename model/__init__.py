@@ -12,5 +12,5 @@ vllm/                                  the backend on vLLM
 transformers/                          the backend on transformers, for models that vLLM does not have
 log.py, log_filters.py                 what is logged, and what is not
 startup.py, heap.py                    the stages of a start; memory that goes back to the system
-demo_model.py ...                      a small model to try everything with
+former_names.py                        names that code of users still imports
 """

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-from typing import Any
 
 from .engine import Backend
-from .errors import one_line
 from .options import Settings
 from .options.engine import FOR_TRANSFORMERS
 from .transformers.engine import TransformersEngine
 from .transformers.options import ONLY_HERE
+from .vllm.options import refusal
 
 __all__ = ["first_that_runs", "refusal"]
 
 log = logging.getLogger(__name__)
-
-_UNSUPPORTED = (
-    "not supported for now",
-    "is not supported anymore",
-    "not supported in-tree",
-    "not compatible with vLLM",
-)
-"""What vLLM says of architectures that it does not have (vllm/model_executor/models/registry.py)."""
 
 
 def first_that_runs(settings: Settings) -> Backend:
@@ -41,25 +31,3 @@ def first_that_runs(settings: Settings) -> Backend:
 
 def _given(settings: Settings, name: str) -> bool:
     return bool(settings.engine_arguments.get(name) or getattr(settings, name, None))
-
-
-def refusal(settings: Settings) -> str | None:
-    """Why vLLM does not run the model, in a line; None where it does, or fails for another reason than its kind.
-
-    Raises OptionError for options that neither engine takes.
-    """
-    if importlib.util.find_spec("vllm") is None:
-        return "it is not installed"
-    from vllm import EngineArgs
-
-    from .vllm.options import engine_arguments
-
-    arguments: dict[str, Any] = engine_arguments(settings)
-    try:
-        EngineArgs(**arguments).create_model_config()
-    except Exception as error:  # noqa: BLE001 - vLLM itself raises it again where it is no matter of kind
-        text = one_line(str(error))
-        for sign in _UNSUPPORTED:
-            if sign in text:
-                return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
-    return None

@@ -5,19 +5,22 @@
     Engine.abort(ticket)            --- Abort ----> Backend.abort
     sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
 
-A host knows `Engine` only (model/process/client.py implements it for every backend). A backend is one file in this
-folder and one line in ENGINES; it needs to know nothing of processes, threads or dialects.
+A host knows `Engine` only (model/process/client.py implements it for every backend). A backend of ours is a folder
+beside this file and one line in ENGINES. One of a user's is a file in the model directory, or an installed module, that
+`option.backend=module:name` names: a class of the shape of `Backend`, or a function that returns one. Either needs to
+know nothing of processes, threads or dialects.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from .errors import LmiError
+from .errors import LmiError, OptionError
 from .events import Event
 from .generation import Generation
 from .media.images import Image
@@ -182,9 +185,24 @@ ENGINES = {
 
 
 def load_backend(settings: Settings) -> Backend:
-    """The backend that `settings.engine` names, started."""
+    """The backend that `settings.engine` names, started; raises OptionError where the user's own is not there."""
+    if settings.engine not in ENGINES:
+        return _users_backend(settings)
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast(Backend, getattr(importlib.import_module(module), name)(settings))
+
+
+def _users_backend(settings: Settings) -> Backend:
+    place = settings.engine
+    module, _, name = place.partition(":")
+    # Ahead, as in DJL's worker.
+    if settings.model_dir not in sys.path:
+        sys.path.insert(0, settings.model_dir)
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"option.backend: {place!r}: {error}", "backend") from error
+    return cast(Backend, make(settings))
 
 
 def limits() -> dict[str, Mapping[str, str]]:

@@ -1,6 +1,6 @@
 """The dialect of Azure AI Model Inference: chat completions (specs 004; wire-decisions: Azure).
 
-    request.py   api-version, extra-parameters, deployments, the forms of parts
+    request.py   api-version, extra-parameters, deployments, the forms of parts; the fields that are taken
     reply.py     the answers
     errors.py    the errors
 
@@ -22,8 +22,8 @@ from ..common.fields import refuse_headers
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
-from ..openai.openapi import chat_schema, messages_schema
-from ..openai.parameters import CHAT_TABLE
+from ..openai.messages import messages_schema
+from ..openai.openapi import chat_schema
 from .errors import OtherError, PlainError, UnprocessableError, error_answer
 from .reply import Body, azure_encoder
 from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
@@ -50,7 +50,8 @@ HEADERS: dict[str, JsonSchema] = {EXTRAS: STRING, DEPLOYMENT: STRING}
 def _request(settings: Settings) -> JsonSchema:
     """What is not the document's is let through, dropped or refused, as a header says."""
     messages = messages_schema(ROLES, {"type": "object"})
-    return chat_schema(settings, messages, [row for row in CHAT_TABLE if row.name in FIELDS])
+    chat = chat_schema(settings, messages)
+    return {**chat, "properties": {name: schema for name, schema in chat["properties"].items() if name in FIELDS}}
 
 
 CHAT = OpenApi(

@@ -40,7 +40,7 @@ class PlainError(msgspec.Struct, frozen=True):
     status: int
 
 
-PLAIN = (401, 404, 429)
+WITHOUT_CODE = (401, 404, 429)
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def error_answer(error: LmiError, payload: Payload | None, headers: Mapping[str,
     status = status_of(error)
     words = WORDS.get(status) or HTTPStatus(status).phrase
     body: PlainError | UnprocessableError | OtherError
-    if status in PLAIN:
+    if status in WITHOUT_CODE:
         body = PlainError(words, error.message, status)
     elif status == UNPROCESSABLE:
         detail = _detail(error.param or "", payload, headers)

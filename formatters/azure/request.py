@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from ...model.errors import NotFoundError, ParameterError, PayloadError, UnsupportedError, one_line
+from ...model.errors import NotFoundError, ParameterError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
-from ..common.fields import Text
+from ..common.kinds import Text
 from ..openai.messages import check_number
+from ..openai.subset import TEXT_FIELDS, refuse_others
 
 __all__ = [
     "API_VERSION",
@@ -29,6 +30,7 @@ __all__ = [
     "EXTRAS",
     "FIELDS",
     "ROLES",
+    "TAKEN",
     "check_deployment",
     "check_version",
     "read_payload",
@@ -48,8 +50,8 @@ FIELDS = frozenset(
 )  # fmt: skip
 """What is no extra parameter."""
 
-UNSHOWN = ("functions", "function_call", "prompt_logprobs")
-"""Extra parameters that OpenAI's reader serves, but whose answers these bodies have no place for."""
+TAKEN = FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
+"""These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
 DETAILS = ("auto", "low", "high")
@@ -102,9 +104,7 @@ def _header(request: Request, name: str) -> str:
 def _without_extras(payload: Payload, request: Request) -> Payload:
     mode = _header(request, EXTRAS).strip().lower() or "error"
     if mode == "pass-through":
-        for name in UNSHOWN:
-            if payload.get(name) is not None:
-                raise UnsupportedError(f"{name}: not supported", name)
+        refuse_others(payload, TAKEN)
         return payload
     if mode in ("ignore", "drop"):
         # `drop` is what Azure's client calls it.

@@ -1,8 +1,11 @@
 """What several dialects share, and none owns.
 
 json_body.py, body_size.py     a body's bytes as values, and how large it may be
-fields.py          one field of a request: its type, its range, what it means
-schemas.py         the same as JSON schemas
+kinds.py           what a field may be: reads it, and tells of itself as a schema and in words
+fields.py          a table's row of a field, unknown names, headers that no dialect serves
+schemas.py         JSON schemas, put together
+guides.py          what an answer must conform to: response_format, guided decoding
 images.py          the parts of messages that are images
+finish.py          how the end of a sequence is called
 embedding_reply.py vectors as answers
 """

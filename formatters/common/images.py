@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError
-from .fields import Object, Text
+from .kinds import Object, Text
 
 __all__ = ["DETAILS", "is_image_part", "read_image_part"]
 

@@ -1,10 +1,14 @@
 """The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
 
-    parameters.py   what `parameters` may hold and what it means
-    reply.py        the answers; bodies.py their bodies
+    inputs.py       one text or several, for the bodies that take a list
+    parameters.py   what `parameters` may hold and what it means; schemas.py: what differs by back end
+    reply.py        the answers; bodies.py their bodies, status.py the status of errors
+    completion.py   what output formatters of users are given in their place
+    dynamic.py      the dialect of dynamic batches: lists of texts, with the same parameters
     embeddings.py   the same where the model embeds
+    openapi.py      what is taken and given, for /openapi.json
 
-Every error has status 424, but for lmi_status.OWN_STATUS. These, and a payload that cannot be read, are `{"error",
+Every error has status 424, but for those of OWN_STATUS. These, and a payload that cannot be read, are `{"error",
 "code"}`; anything else that is wrong with a request is the documented generation-error body, with the message in
 `error` (wire-decisions: LMI, Errors).
 """
@@ -19,6 +23,7 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import handle_unknown_field, refuse_headers
 from . import embeddings as lmi_embeddings
+from .completion import for_formatters
 from .openapi import LMI, VECTORS
 from .parameters import Parameters, read_parameters
 from .reply import (
@@ -40,6 +45,7 @@ __all__ = [
     "NAME",
     "OPENAPI",
     "ROUTES",
+    "for_formatters",
     "framing_of",
     "inputs_of",
     "matches",

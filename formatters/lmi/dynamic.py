@@ -4,7 +4,7 @@ It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous 
 dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
 `option.enable_streaming` and `option.output_formatter`.
 
-Every error is `{"code": 424, "message", "error"}` with status 424, but for lmi_status.OWN_STATUS.
+Every error is `{"code": 424, "message", "error"}` with status 424, but for those of status.py's OWN_STATUS.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from ...model.events import Delta, Event, Failed
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
+from ..common.finish import aborted
 from . import embeddings as lmi_embeddings
 from . import framing_of, parameters_of, refuse_several, refuse_unsupported, stream_of
 from .inputs import texts_of
 from .openapi import several
 from .parameters import SHOWN_KEYS, Parameters, read_parameters
-from .reply import Framing, aborted
+from .reply import Framing
 from .status import REFUSED, status_of
 
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]

@@ -16,7 +16,8 @@ from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request, Response, encode
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_rows
+from ..common.fields import Parameter, read_rows
+from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Text
 from .inputs import texts_of
 from .parameters import TABLE as GENERATION_TABLE
 
@@ -31,6 +32,11 @@ class Truncation:
     def schema(self) -> JsonSchema:
         """As JSON Schema."""
         return {"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}]}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "true or false, or to how many tokens"
 
     def read(self, name: str, given: Any) -> int | bool:
         """The value; raises RequestError."""
@@ -49,6 +55,11 @@ class Side:
     def schema(self) -> JsonSchema:
         """As JSON Schema."""
         return {"type": "string", "pattern": "^([Ll][Ee][Ff][Tt]|[Rr][Ii][Gg][Hh][Tt])$"}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return 'the string "left" or "right", in upper or lower case'
 
     def read(self, name: str, given: Any) -> str:
         """The value in lower case; raises RequestError."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from ...model.options import Settings
 from ..base import JSON, JSON_LINES, SSE, JsonSchema, OpenApi
-from ..common.fields import Parameter
-from ..common.schemas import FILLED, array, fields_schema, nullable, one_of
+from ..common.fields import Parameter, fields_schema
+from ..common.schemas import FILLED, array, nullable, one_of
 from .bodies import LastLine, TokenLine, TopTokensLine, UnreadableBody, WholeBody
 from .embeddings import TABLE as EMBEDDING_TABLE
 from .inputs import INPUTS

@@ -15,7 +15,8 @@ from typing import Any
 from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Beams, Sampling
 from ...model.options import Settings
-from ..common.fields import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Parameter, Texts, read_rows
+from ..common.fields import Parameter, read_rows
+from ..common.kinds import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Texts
 from .schemas import SCHEMAS, Schema, schema_of
 
 __all__ = [

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from ...model.errors import GenerationError, LmiError, PayloadError
-from ...model.events import Delta, Event, Finish, FinishReason, Started, Token
+from ...model.errors import LmiError, PayloadError
+from ...model.events import Delta, Event, Finish, Started, Token
 from ..base import JSON, JSON_LINES, SSE, encode, event_record, line_record
+from ..common.finish import FINISH_REASONS, aborted
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
     BestOfSequence,
@@ -34,27 +35,15 @@ from .status import OWN_STATUS, status_of
 
 __all__ = [
     "EVENTS",
-    "FINISH_REASONS",
     "LINES",
     "Framing",
     "ResponseOptions",
     "StreamEncoder",
     "TopTokensEncoder",
     "WholeEncoder",
-    "aborted",
     "refusal",
     "unreadable",
 ]
-
-FINISH_REASONS: dict[FinishReason, str] = {
-    "eos": "eos_token",
-    "stop": "stop_sequence",
-    "length": "length",
-    # No word of specs 002; its clients read the reason as text, and one that looks must not take the text for whole.
-    "content_filter": "content_filter",
-}
-"""What is not in it, `abort`, is an error."""
-
 
 ERROR_TOKEN = TokenObject(-1, "", -1, special_token=True)
 CLOSING_TOKEN = TokenObject(-1, "", 0.0, special_token=True)
@@ -275,8 +264,3 @@ class TopTokensEncoder(StreamEncoder):
 
     def _top(self, token: Token) -> list[TokenObject] | UnsetType:
         return token_objects(token.top)
-
-
-def aborted() -> GenerationError:
-    """The error of a sequence that was cut off."""
-    return GenerationError("the generation was cut off before its end")

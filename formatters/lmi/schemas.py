@@ -16,7 +16,8 @@ from typing import Any
 
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.fields import LARGEST_ID, Integer, Number, Parameter
+from ..common.fields import Parameter
+from ..common.kinds import LARGEST_ID, Integer, Number
 
 __all__ = ["ALIASES", "COMMON", "SCHEMAS", "TENSORRT", "Schema", "schema_of"]
 
@@ -29,6 +30,11 @@ class TokenId:
     def schema(self) -> JsonSchema:
         """As JSON Schema."""
         return {"type": "integer", "minimum": -1, "maximum": LARGEST_ID}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "one token id; -1 is none"
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         token = Integer(-1, LARGEST_ID).read(name, given)

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model.errors import LmiError, PayloadError, UnsupportedError
-from ...model.generation import Conversation, Generation
+from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
-from ..common.fields import Boolean, Text, refuse_headers
+from ..common.fields import refuse_headers
+from ..common.kinds import Boolean, Text
 from ..common.schemas import FILLED
 from ..openai.chat import read_chat
-from ..openai.chat_reply import ChatOptions
-from ..openai.messages import check_number
-from ..openai.openapi import chat_schema, messages_schema
+from ..openai.messages import check_number, messages_schema
+from ..openai.openapi import chat_schema
 from ..openai.reply import Identity
+from ..openai.subset import TEXT_FIELDS, other_fields, refuse_others
 from .reply import (
     EVENTS,
     LINES,
@@ -50,12 +50,12 @@ SSE_PATH = "/chat/sse"
 
 ROLES = ("system", "user", "assistant")
 
-UNSHOWN = ("tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage")
-"""Fields that OpenAI's reader takes, but whose answers this API has no place for."""
+TAKEN = TEXT_FIELDS
+"""The fields that it takes of those that OpenAI's reader knows: its answers have a text and nothing else."""
 
 
 def _request(settings: Settings) -> JsonSchema:
-    chat = chat_schema(settings, messages_schema(ROLES))
+    chat = chat_schema(settings, messages_schema(ROLES), other_fields(TAKEN))
     return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
 
 
@@ -91,8 +91,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_number(payload.get("messages"))
     _check_roles(payload.get("messages"))
     form = _form(payload, request)
-    generation, shape = read_chat({**payload, "stream": form != WHOLE}, request, settings)
-    _check_shown(generation, shape)
+    refuse_others(payload, TAKEN)
+    generation, _ = read_chat({**payload, "stream": form != WHOLE}, request, settings)
     return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model), form))
 
 
@@ -124,18 +124,3 @@ def _check_roles(messages: Any) -> None:
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict) and isinstance(role := message.get("role"), str):
             Text(ROLES).read(f"messages[{index}].role", role)
-
-
-def _check_shown(generation: Generation, shape: ChatOptions) -> None:
-    """What OpenAI's reader takes and these answers have no place for."""
-    tools = isinstance(generation.prompt, Conversation) and bool(generation.prompt.tools)
-    asked = {
-        "functions" if shape.legacy else "tools": tools,
-        "n": shape.n > 1,
-        "logprobs": shape.logprobs,
-        "prompt_logprobs": shape.prompt_logprobs,
-        "stream_options.include_usage": shape.usage,
-    }
-    for name in UNSHOWN:
-        if asked.get(name):
-            raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)

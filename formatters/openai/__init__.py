@@ -1,8 +1,13 @@
 """The OpenAI dialect: chat and text completions (specs 000 and 001; wire-decisions: OpenAI), embeddings.
 
-    chat.py           `messages`, or the path /v1/chat/completions
-    completions.py    `prompt`, or the path /v1/completions
-    embeddings.py     `input`, or the path /v1/embeddings
+    chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
+    completions.py    `prompt`, or the path /v1/completions; its answers: text_reply.py
+    embeddings.py     `input`, or the path /v1/embeddings, with its answers
+    parameters.py     the plain fields; messages.py, tools.py: those of a chat with a form of their own
+    subset.py         which fields another dialect takes that has this reader
+    reply.py          what the answers share; bodies.py, logprobs.py: their bodies
+    models.py         GET /v1/models
+    openapi.py        what is taken and given, for /openapi.json
 
 An error is `{"error": {"message", "type", "param", "code"}}` with its status, for streamed requests too where nothing
 has been sent yet.

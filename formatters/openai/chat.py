@@ -2,9 +2,8 @@
 
 messages.py    messages, as templates take them
 tools.py       tools and which of them may or must be called
-guides.py      response_format and guided decoding
 parameters.py  the plain fields
-chat_encoder.py  the answers
+chat_reply.py  the answers
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
-from ..common.fields import Text, Tree
+from ..common.guides import read_guide
+from ..common.kinds import Text, Tree
 from .chat_reply import ChatOptions, chat_encoder
-from .guides import read_guide
 from .messages import read_messages
 from .parameters import read_fields, read_streaming, sampling_of
 from .tools import Tools, read_tools

@@ -1,8 +1,7 @@
 """Text completions: `{"prompt", ...}` (specs 000; wire-decisions: OpenAI).
 
-    guides.py      response_format and guided decoding
     parameters.py  the plain fields
-    text_encoder.py  the answers
+    text_reply.py    the answers
 
 Choice number `prompt * n + sequence` is a sequence's.
 """
@@ -15,8 +14,8 @@ from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
-from ..common.fields import read_ids
-from .guides import read_guide
+from ..common.guides import read_guide
+from ..common.kinds import read_ids
 from .parameters import read_fields, read_streaming, sampling_of
 from .text_reply import TextOptions, text_encoder
 

@@ -18,7 +18,8 @@ from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Parameter, Text, read_ids, read_rows
+from ..common.fields import Parameter, read_rows
+from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text, read_ids
 from .reply import answer_of
 
 __all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]

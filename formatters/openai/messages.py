@@ -9,16 +9,20 @@ fields without meaning for the model (a client may send back what it got) are le
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..common.fields import Object, Text, handle_unknown_field
-from ..common.images import is_image_part, read_image_part
+from ..base import JsonSchema
+from ..common.fields import handle_unknown_field
+from ..common.images import DETAILS, is_image_part, read_image_part
+from ..common.kinds import Object, Text
+from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["MAX_MESSAGES", "PARTS", "check_number", "read_messages"]
+__all__ = ["MAX_MESSAGES", "check_number", "messages_schema", "read_messages"]
 
 Message = dict[str, Any]
 
@@ -32,24 +36,58 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 """By role, the types of parts that its content may have."""
 
-KNOWN: dict[str, tuple[str, ...]] = {
-    "system": ("role", "content", "name"),
-    "developer": ("role", "content", "name"),
-    "user": ("role", "content", "name"),
-    "assistant": (
-        "role", "content", "name", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning",
-        "annotations", "audio", "id",
-    ),
-    "tool": ("role", "content", "name", "tool_call_id"),
-    "function": ("role", "content", "name"),
+FUNCTION_CALL = objects(["name"], name=FILLED, arguments=STRING)
+TOOL_CALL: JsonSchema = {
+    "type": "object",
+    # The type may be left out, but it may not be null.
+    "properties": {"id": FILLED, "type": {"const": "function"}, "function": FUNCTION_CALL},
+    "required": ["id", "function"],
+}
+USUAL: Mapping[str, JsonSchema] = {"role": {}, "content": {}, "name": STRING}
+"""What role and content may be depends on the role (messages_schema)."""
+
+FIELDS: Mapping[str, Mapping[str, JsonSchema]] = {
+    "system": USUAL,
+    "developer": USUAL,
+    "user": USUAL,
+    "assistant": {
+        **USUAL, "tool_calls": array(TOOL_CALL), "function_call": {}, "refusal": STRING, "reasoning_content": STRING,
+        "reasoning": STRING, "annotations": {}, "audio": {}, "id": {},
+    },
+    "tool": {**USUAL, "tool_call_id": FILLED},
+    "function": {**USUAL, "name": FILLED},
 }  # fmt: skip
-"""By role, the fields that are known."""
+"""By role, the fields that are known, and what they may be."""
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "assistant": ("role",),
+    "tool": ("role", "content", "tool_call_id"),
+    "function": ("role", "content", "name"),
+}
+"""By role, the fields that must be there, where these are not `role` and `content`."""
 
 MAX_MESSAGES = 1 << 14
 """Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
 
 PART_FIELDS = ("type", "text", "refusal", "image_url", "detail", "uuid", "cache_control")
 """A `uuid` has no effect: as vLLM's name for an image in its cache, one client's would stand for another's image."""
+
+
+IMAGE = one_of(FILLED, objects(["url"], url=FILLED, detail={"enum": [*DETAILS]}))
+PART_SCHEMAS: Mapping[str, JsonSchema] = {
+    "text": objects(["type", "text"], type={"const": "text"}, text=STRING),
+    "refusal": objects(["type", "refusal"], type={"const": "refusal"}, refusal=STRING),
+    "image_url": objects(["image_url"], type={"const": "image_url"}, image_url=IMAGE, detail={"enum": [*DETAILS]}),
+}
+
+
+def messages_schema(roles: Iterable[str] = tuple(FIELDS), part: JsonSchema | None = None) -> JsonSchema:
+    """A list of messages from some roles. `part`: what parts are in a dialect that has other ones."""
+    listed: list[JsonSchema] = []
+    for role in roles:
+        parts = part or one_of(*(PART_SCHEMAS[kind] for kind in PARTS[role]))
+        fields = {**FIELDS[role], "role": {"const": role}, "content": one_of(STRING, array(parts, 1))}
+        listed.append(objects(REQUIRED.get(role, ("role", "content")), **fields))
+    return array(one_of(*listed), 1, MAX_MESSAGES)
 
 
 def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
@@ -66,10 +104,10 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
         if not isinstance(one, dict):
             raise PayloadError.of(place, one, "a message, an object")
         message: Message = one
-        role = Text(tuple(KNOWN)).read(f"{place}.role", message.get("role"))
+        role = Text(tuple(FIELDS)).read(f"{place}.role", message.get("role"))
         for name, value in message.items():
-            if value is not None and name not in KNOWN[role]:
-                handle_unknown_field(name, KNOWN[role], settings, "messages[].")
+            if value is not None and name not in FIELDS[role]:
+                handle_unknown_field(name, FIELDS[role], settings, "messages[].")
         if role == "assistant" and message.get("function_call") is not None:
             last_function_call = f"call_function_{index}"
         messages.append(_read(message, role, place, last_function_call, settings))

@@ -6,137 +6,52 @@ far as a schema can tell them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi
-from ..common.fields import LARGEST_ID, TEXTS, TEXTS_LENGTH, Parameter
-from ..common.images import DETAILS
-from ..common.schemas import FILLED, STRING, array, fields_schema, nullable, objects, one_of
+from ..common.fields import fields_schema
+from ..common.guides import GUIDES
+from ..common.kinds import LARGEST_ID
+from ..common.schemas import FILLED, STRING, array, nullable, one_of
 from .bodies import ChatBody, ChatChunk, ErrorBody, TextBody, TextChunk
 from .chat import DOCUMENTS
 from .completions import CHOICES
 from .embeddings import INPUTS, EmbeddingUsage, Entry
 from .embeddings import TABLE as EMBEDDING_TABLE
-from .messages import MAX_MESSAGES, PARTS
+from .messages import messages_schema
 from .models import ModelList
-from .parameters import CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
-from .tools import TOOLS
+from .parameters import CHAT_TABLE, TEXT_TABLE
+from .tools import TOOLS_SCHEMA
 
-__all__ = ["CHAT", "EMBEDDINGS", "MODELS", "TEXT", "chat_schema", "messages_schema"]
+__all__ = ["CHAT", "EMBEDDINGS", "MODELS", "TEXT", "chat_schema"]
 
+GUIDES_SCHEMA = {name: nullable(guide.schema) for name, guide in GUIDES.items()}
 ANY_OBJECT: JsonSchema = {"type": "object"}
 IDS: JsonSchema = array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, 1)
 
-IMAGE = one_of(FILLED, objects(["url"], url=FILLED, detail={"enum": [*DETAILS]}))
-FUNCTION_CALL = objects(["name"], name=FILLED, arguments=STRING)
-TOOL_CALL: JsonSchema = {
-    "type": "object",
-    # The type may be left out, but it may not be null.
-    "properties": {"id": FILLED, "type": {"const": "function"}, "function": FUNCTION_CALL},
-    "required": ["id", "function"],
-}
-
-FUNCTION = objects(["name"], name=FILLED, description=STRING, parameters=ANY_OBJECT, strict={"type": "boolean"})
-TOOL = objects(["type", "function"], type={"const": "function"}, function=FUNCTION)
-
-
-def _choice(words: Iterable[str], named: JsonSchema) -> JsonSchema:
-    return one_of({"enum": [*words]}, named)
-
-
-NAMED = objects(["name"], name=FILLED)
-
-SCHEMA = one_of({**ANY_OBJECT, "minProperties": 1}, FILLED)
-"""A JSON schema, as an object or as text."""
-
-FORMATS: JsonSchema = one_of(
-    objects(["type"], type={"enum": ["text", "json_object"]}),
-    objects(
-        ["type", "json_schema"],
-        type={"const": "json_schema"},
-        json_schema=objects(["schema"], schema=SCHEMA, name=STRING, description=STRING, strict={"type": "boolean"}),
-    ),
-)
-CHOICE = array({**FILLED, "maxLength": TEXTS_LENGTH}, 1, TEXTS)
-
-GUIDES: Mapping[str, JsonSchema] = {
-    "response_format": FORMATS,
-    "structured_outputs": ANY_OBJECT,
-    "guided_json": SCHEMA,
-    "guided_json_object": {"const": True},
-    "guided_regex": FILLED,
-    "guided_choice": CHOICE,
-    "guided_grammar": FILLED,
-    "guided_whitespace_pattern": {"type": "null"},
-}
-"""Of GUIDE_FORMS."""
-
 FORMS: Mapping[str, JsonSchema] = {
-    "tools": array(TOOL, most=TOOLS),
-    "tool_choice": _choice(("none", "auto", "required"), objects(["type"], type={"const": "function"}, function=NAMED)),
-    "functions": array(FUNCTION, most=TOOLS),
-    "function_call": _choice(("none", "auto"), NAMED),
+    **TOOLS_SCHEMA,
     "modalities": array({"const": "text"}),
     "documents": array(ANY_OBJECT, most=DOCUMENTS),
 }
 """Of CHAT_FORMS, but for the messages."""
 
 
-def _part(kinds: Iterable[str]) -> JsonSchema:
-    """A part of a message's content."""
-    told: dict[str, JsonSchema] = {
-        "text": objects(["type", "text"], type={"const": "text"}, text=STRING),
-        "refusal": objects(["type", "refusal"], type={"const": "refusal"}, refusal=STRING),
-        "image_url": objects(["image_url"], type={"const": "image_url"}, image_url=IMAGE, detail={"enum": [*DETAILS]}),
-    }
-    return one_of(*(told[kind] for kind in kinds))
-
-
-def messages_schema(roles: Iterable[str] = tuple(PARTS), part: JsonSchema | None = None) -> JsonSchema:
-    """A list of messages from some roles. `part`: what parts are in a dialect that has other ones."""
-    listed: list[JsonSchema] = []
-    for role in roles:
-        content = one_of(STRING, array(part or _part(PARTS[role]), 1))
-        required, more = {
-            "assistant": (
-                [],
-                {
-                    "tool_calls": array(TOOL_CALL),
-                    "function_call": {},
-                    "refusal": STRING,
-                    "reasoning_content": STRING,
-                    "reasoning": STRING,
-                },
-            ),
-            "tool": (["content", "tool_call_id"], {"tool_call_id": FILLED}),
-            "function": (["content", "name"], {"name": FILLED}),
-        }.get(role, (["content"], {}))
-        fields: dict[str, JsonSchema] = {"role": {"const": role}, "content": content, "name": STRING, **more}
-        listed.append(objects(["role", *required], **fields))
-    return array(one_of(*listed), 1, MAX_MESSAGES)
-
-
-def chat_schema(
-    settings: Settings, messages: JsonSchema | None = None, rows: Iterable[Parameter] = CHAT_TABLE
-) -> JsonSchema:
-    """The body of a chat request."""
-    more = {name: nullable(schema) for name, schema in {**FORMS, **_guides()}.items()}
-    properties = {"messages": messages or messages_schema(), **fields_schema(rows), **more}
+def chat_schema(settings: Settings, messages: JsonSchema | None = None, refused: Collection[str] = ()) -> JsonSchema:
+    """The body of a chat request, without the fields that a dialect of its own answers refuses."""
+    more = {name: nullable(schema) for name, schema in FORMS.items()}
+    told = {"messages": messages or messages_schema(), **fields_schema(CHAT_TABLE), **more, **GUIDES_SCHEMA}
+    properties = {name: schema for name, schema in told.items() if name not in refused}
     return {"type": "object", "properties": properties, "required": ["messages"]}
-
-
-def _guides() -> dict[str, JsonSchema]:
-    return {name: GUIDES.get(name, {}) for name in GUIDE_FORMS}
 
 
 def text_schema(settings: Settings) -> JsonSchema:
     """The body of a request for text completions."""
     prompt = one_of(STRING, array(STRING, 1, CHOICES), IDS, array(IDS, 1, CHOICES))
-    guides = {name: nullable(schema) for name, schema in _guides().items()}
-    properties = {"prompt": prompt, **fields_schema(TEXT_TABLE), **guides}
+    properties = {"prompt": prompt, **fields_schema(TEXT_TABLE), **GUIDES_SCHEMA}
     return {"type": "object", "properties": properties, "required": ["prompt"]}
 
 

@@ -5,7 +5,7 @@
 The rows are OpenAI's and those that vLLM adds to them. A field that is absent or null keeps the default, which for most
 sampling fields is the model's generation_config. What nothing here can honour is refused by name, unless the value is
 the one that changes nothing. Fields with a form of their own (messages, tools, response_format ...) are read by
-messages.py, tools.py and guides.py.
+messages.py, tools.py and common/guides.py.
 """
 
 from __future__ import annotations
@@ -18,21 +18,9 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Sampling
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
-from ..common.fields import (
-    LARGEST,
-    LARGEST_ID,
-    Anything,
-    Boolean,
-    Ids,
-    Integer,
-    Number,
-    Object,
-    Parameter,
-    Text,
-    Texts,
-    Tree,
-    handle_unknown_field,
-)
+from ..common.fields import Parameter, handle_unknown_field
+from ..common.guides import GUIDES
+from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Object, Text, Texts, Tree
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
 
@@ -56,6 +44,11 @@ class Biases:
             "additionalProperties": False,
             "maxProperties": BIASES,
         }
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "an object: token ids, as text because JSON has no other keys, and what is added to their logits"
 
     def read(self, name: str, given: Any) -> dict[int, float]:
         biases: dict[int, float] = {}
@@ -185,16 +178,7 @@ TEXT_TABLE: tuple[Parameter, ...] = (
 )
 TEXT_FORMS = ("prompt",)
 
-GUIDE_FORMS = (
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_json_object",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "guided_whitespace_pattern",
-)
+GUIDE_FORMS = tuple(GUIDES)
 
 CHAT_ROWS = {row.name: row for row in CHAT_TABLE}
 TEXT_ROWS = {row.name: row for row in TEXT_TABLE}

@@ -7,20 +7,24 @@ The deprecated fields are turned into tools, and the answer is in their kind (`T
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..base import Payload
-from ..common.fields import Object, Text, Tree, handle_unknown_field
+from ..base import JsonSchema, Payload
+from ..common.fields import handle_unknown_field
+from ..common.kinds import Object, Text, Tree
+from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["TOOLS", "Tools", "read_tools"]
+__all__ = ["TOOLS", "TOOLS_SCHEMA", "Tools", "read_tools"]
 
 
 TOOLS = 1024
 """Tools in one request. OpenAI's limit is 128."""
+TOOL_CHOICES = ("none", "auto", "required")
+FUNCTION_CHOICES = ("none", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
 
 def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | None]:
     """none, auto or required, and the name that is forced."""
-    words = ("none", "auto") if place == "function_call" else ("none", "auto", "required")
+    words = FUNCTION_CHOICES if place == "function_call" else TOOL_CHOICES
     expected = "one of " + ", ".join(words) + ", or an object with a function's name"
     if given is None:
         return "auto", None
@@ -86,8 +90,24 @@ def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | 
     return "required", name
 
 
-TOOL_FIELDS = ("type", "function", "cache_control")
-FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
+FUNCTION_FIELDS: Mapping[str, JsonSchema] = {
+    "name": FILLED,
+    "description": STRING,
+    "parameters": {"type": "object"},
+    "strict": {"type": "boolean"},
+}
+FUNCTION = objects(["name"], **FUNCTION_FIELDS)
+TOOL_FIELDS: Mapping[str, JsonSchema] = {"type": {"const": "function"}, "function": FUNCTION, "cache_control": {}}
+NAMED = objects(["name"], name=FILLED)
+NAMED_TOOL = objects(["type"], type={"const": "function"}, function=NAMED)
+
+TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
+    "tools": array(objects(["type", "function"], **TOOL_FIELDS), most=TOOLS),
+    "tool_choice": one_of({"enum": [*TOOL_CHOICES]}, NAMED_TOOL),
+    "functions": array(FUNCTION, most=TOOLS),
+    "function_call": one_of({"enum": [*FUNCTION_CHOICES]}, NAMED),
+}
+"""Of the fields of a request that are read here."""
 
 
 def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The dialect of Hugging Face's Text Generation Inference (TGI): LMI's bodies, answered as TGI does.
 
-    parameters.py   what `parameters` may hold and what it means
-    reply.py        the answers
+    parameters.py   what `parameters` may hold and what it means, on LMI's table
+    reply.py        the answers; bodies.py their bodies and the errors
     info.py         GET /info
+    openapi.py      what is taken and given, for /openapi.json
 
 With `option.tgi_compat` every body with `inputs` is TGI's (specs 002, Response with TGI compatibility). The local
 server has TGI's own routes in any case. There /generate is whole and /generate_stream streams; elsewhere `stream`
@@ -22,6 +23,7 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route, encode
 from ..lmi import framing_of, inputs_of, parameters_of, refuse_unsupported, stream_of
+from ..lmi.completion import for_formatters
 from ..lmi.reply import EVENTS, Framing
 from .bodies import error_body
 from .info import info_page
@@ -29,7 +31,7 @@ from .openapi import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
 from .parameters import BEST_OF, read_parameters
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "for_formatters", "matches", "parse", "refuse"]
 
 NAME: str = "tgi"
 BODY_FIELD: str = "inputs"

@@ -7,7 +7,7 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.options import Settings
 from ..base import Request, Response, encode
-from ..common.fields import TEXTS
+from ..common.kinds import TEXTS
 from .parameters import MAX_BEST_OF
 
 __all__ = ["Info", "info_page"]

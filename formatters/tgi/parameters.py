@@ -14,9 +14,10 @@ from ...model.errors import ParameterError
 from ...model.generation import Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.fields import Boolean, Integer, Number, Object, Parameter, Text, Texts, read_rows
+from ..common.fields import Parameter, read_rows
+from ..common.guides import json_guide, regex_guide
+from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
 from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
-from ..openai.guides import json_guide, regex_guide
 from ..openai.parameters import TOP_LOGPROBS
 
 __all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
@@ -40,6 +41,13 @@ class Grammar:
             "properties": {"type": {"enum": [*GRAMMARS]}, "value": {"type": ["object", "string"]}},
             "required": ["type", "value"],
         }
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return (
+            '{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)'
+        )
 
     def read(self, name: str, given: Any) -> StructuredOutput:
         grammar = Object().read(name, given)

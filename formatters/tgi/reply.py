@@ -18,8 +18,9 @@ from ...model.errors import LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started, Token
 from ...model.generation import nth_seed
 from ..base import JSON, encode
-from ..lmi.reply import EVENTS, Framing, aborted
-from ..lmi.reply import FINISH_REASONS as LMI_REASONS
+from ..common.finish import FINISH_REASONS as USUAL_REASONS
+from ..common.finish import aborted
+from ..lmi.reply import EVENTS, Framing
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
     INCOMPLETE,
@@ -39,7 +40,7 @@ from .bodies import (
 
 __all__ = ["ResponseOptions", "StreamEncoder", "WholeEncoder"]
 
-FINISH_REASONS: dict[FinishReason, str] = {**LMI_REASONS, "content_filter": "stop_sequence"}
+FINISH_REASONS: dict[FinishReason, str] = {**USUAL_REASONS, "content_filter": "stop_sequence"}
 """TGI's clients refuse a word that they do not know; its own for an end that was not the model's is stop_sequence."""
 
 CLOSING_TOKEN = TokenObject(-1, "", 0.0, special=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
+from ...model.options.engine import is_users
 from ...model.options.model_dir import check_model
 from ..preflight import require_directory
 from ..user_code.extensions import load_extensions
@@ -105,6 +106,8 @@ def _importing_from(directory: Path) -> Iterator[None]:
 
 
 def _arguments(settings: Settings) -> list[str]:
+    if is_users(settings.engine):
+        return [f"engine {settings.engine}: your own, which is loaded when it starts"]
     lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
     return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
 
@@ -123,12 +126,10 @@ def _of_vllm(settings: Settings) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]
-    from vllm import __version__
-
-    from ...model.vllm.options import engine_arguments
+    from ...model.vllm.options import engine_arguments, vllm_version
 
     arguments = engine_arguments(settings)
-    lines = [f"vLLM {__version__}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")

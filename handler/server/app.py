@@ -4,17 +4,11 @@
     GET  /metrics              what Prometheus collects
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
-
-and with those that clients written for one dialect call:
-
     GET  /health               as /ping, with TGI's error
-    GET  /v1/models            OpenAI's list of models
-    POST /v1/chat/completions, /v1/completions, /v1/embeddings
-    POST /chat/completions     Azure's with `api-version`, the minimal one without it
-    POST, GET /chat/sse        the minimal one as server-sent events
-    POST /generate, /generate_stream, /   TGI's
-    GET  /openapi.json         this list for programs (openapi.py)
-    GET  /info                 with `api-version` what Azure's client asks of a model, without it TGI's limits
+    GET  /openapi.json         this list for programs (openapi.py), with all routes of dialects
+
+and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
+POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
 With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
 
@@ -40,7 +34,7 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import DIALECTS, Dialect, Request, Response, Route, openai, refusal, route_of
+from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal, route_of
 from ...formatters.base import Page
 from ...model.errors import (
     LmiError,
@@ -151,14 +145,14 @@ class LocalServer:
     async def metrics(self, http: HttpRequest) -> HttpResponse:
         """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
         if not self._admitted(http):
-            return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
+            return _unauthorized()
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
         return HttpResponse(text, headers={"content-type": content_type})
 
     async def openapi(self, http: HttpRequest) -> HttpResponse:
         """What the routes take and give (OpenAPI 3.1)."""
         if not self._admitted(http):
-            return _answer(openai.refuse(UNAUTHORIZED, None, Request(b""), self._service.settings))
+            return _unauthorized()
         if self._document is None:
             service = self._service
             # The schemas of the user's own dialects are code of the user's.
@@ -261,6 +255,11 @@ def _path(path: str) -> str:
 
 
 UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
+
+
+def _unauthorized() -> HttpResponse:
+    """Without the key, in the form of the host's own routes."""
+    return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
 
 
 def _answer(answer: Response) -> HttpResponse:

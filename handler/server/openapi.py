@@ -1,6 +1,6 @@
 """The local server's /openapi.json (OpenAPI 3.1), made of its real routes and of what dialects say of theirs.
 
-    route --_told--> [Described, ...] --_operation--> parameters, request body, answers, errors
+    route --_told--> [OpenApi, ...] --_operation--> parameters, request body, answers, errors
     types of the bodies --msgspec--> components
 
 A path that several dialects share has one operation: its body may be any of theirs. A stream is text to OpenAPI 3.1;
@@ -21,9 +21,8 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
 from ...formatters import DIALECTS, Dialect, Route
-from ...formatters.base import JSON, JsonSchema, OpenApi
+from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi, openapi_of
 from ...formatters.common.schemas import STRING, one_of
-from ...formatters.openai.bodies import ErrorBody
 from ...model.options import Settings
 
 __all__ = ["HOST", "document"]
@@ -54,27 +53,24 @@ HOST: Mapping[str, OpenApi] = {
         answers={TEXT: (STRING,), "application/openmetrics-text": (STRING,)},
         errors={TEXT: (STRING,)},
     ),
-    "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={JSON: (ErrorBody,)}),
+    "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={TEXT: (STRING,)}),
 }
 """The host's own routes, by path. One that is not in it is told of by the first line of its function's docstring."""
 OPEN = ("/ping", "/health")
 """Those that need no key."""
 
-GUESSED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
-"""A dialect's that says nothing."""
-
 
 def document(
-    routes: Iterable[BaseRoute], own: Sequence[Dialect], settings: Settings, *, key: bool = False
+    routes: Iterable[BaseRoute], user_dialects: Sequence[Dialect], settings: Settings, *, key: bool = False
 ) -> dict[str, Any]:
-    """The document of a server with these routes. `own`: the user's dialects; `key`: whether an API key is needed."""
+    """The document of a server with these routes. `key`: whether an API key is needed."""
     schemas = _Schemas()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if not isinstance(route, HttpRoute):
             continue
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            operation = _operation(route, method, own, settings, schemas)
+            operation = _operation(route, method, user_dialects, settings, schemas)
             if route.path in OPEN and key:
                 operation["security"] = []
             paths.setdefault(route.path, {})[method.lower()] = operation
@@ -100,43 +96,35 @@ def _version() -> str:
 Told = tuple[OpenApi, Route | None]
 
 
-def _told(route: HttpRoute, method: str, own: Sequence[Dialect], settings: Settings) -> list[Told]:
+def _told(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings) -> list[Told]:
     """What is said of a route, with the dialect's own route where it is one's; none of the host's own that say nothing.
 
     `option.dialect` goes before the path, but for pages.
     """
     if route.path in HOST:
         return [(HOST[route.path], None)]
-    dialects = (*own, *DIALECTS)
+    dialects = (*user_dialects, *DIALECTS)
     path = BY_BODY[0] if route.path in BY_BODY else route.path
     own_routes = [
         (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
     ]
     by_body = route.path in BY_BODY
-    found: list[Told] = [(one.described or GUESSED, one) for _, one in own_routes]
+    found: list[Told] = [(one.described or UNDESCRIBED, one) for _, one in own_routes]
     pages = any(one.page for _, one in own_routes)
     if settings.dialect and (by_body or found) and not pages:
         (dialect,) = (known for known in dialects if settings.dialect == known.NAME)
         # A path that is its own means what it always does.
-        its = [(one.described or GUESSED, one) for known, one in own_routes if known is dialect]
-        return [*its] or [(told, None) for told in _described(dialect)]
+        its = [(one.described or UNDESCRIBED, one) for known, one in own_routes if known is dialect]
+        return [*its] or [(told, None) for told in openapi_of(dialect)]
     if by_body:
-        found += [(told, None) for known in dialects for told in _described(known) if told.serves(settings)]
+        found += [(told, None) for known in dialects for told in openapi_of(known) if told.serves(settings)]
     return found
 
 
-def _described(dialect: Dialect) -> tuple[OpenApi, ...]:
-    """What a dialect says of requests that are told to be its own by their bodies."""
-    given = getattr(dialect, "OPENAPI", None)
-    if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given):
-        return given
-    return (GUESSED,)
-
-
 def _operation(
-    route: HttpRoute, method: str, own: Sequence[Dialect], settings: Settings, schemas: _Schemas
+    route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings, schemas: _Schemas
 ) -> dict[str, Any]:
-    told = _told(route, method, own, settings)
+    told = _told(route, method, user_dialects, settings)
     identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
     if not told:
         summary = (route.endpoint.__doc__ or route.path).strip().splitlines()[0]

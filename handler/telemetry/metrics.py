@@ -16,15 +16,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ...formatters import Request, Response
 from ...model.errors import LmiError, RequestError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
-from .request_log import MAX_BODY_CHARACTERS, RequestLog
-
-if TYPE_CHECKING:
-    from ..exchange import Exchange
+from .request_log import MAX_BODY_CHARACTERS, EndedRequest, RequestLog
 
 __all__ = ["Histogram", "Metrics", "Outcome", "RequestStats"]
 
@@ -133,18 +130,18 @@ class Metrics:
             self.before = now
             self.now = 0.0
 
-    def finish(self, meter: RequestStats, exchange: Exchange, *, aborted: bool) -> None:
+    def finish(self, meter: RequestStats, request: EndedRequest, *, aborted: bool) -> None:
         """Takes note of a request that has come to its end."""
-        reply = exchange.call.reply
+        reply = request.call.reply
         outcome = "aborted" if aborted else outcome_of(reply.failure)
         with self._lock:
             if meter.ended:
                 return
             meter.ended = monotonic()
             self.ended += 1
-            self._count(exchange.call.dialect, reply.status, outcome, None if aborted else reply.failure)
+            self._count(request.call.dialect, reply.status, outcome, None if aborted else reply.failure)
             self._measure(meter, outcome)
-        self._journal.ended(exchange, meter, outcome)
+        self._journal.ended(request, meter, outcome)
 
     def _measure(self, meter: RequestStats, outcome: Outcome) -> None:
         self.prompt_tokens += meter.prompt_tokens
@@ -242,9 +239,9 @@ class RequestStats:
             self.answer.append(record)
             self._kept += len(record)
 
-    def end(self, exchange: Exchange, *, aborted: bool = False) -> None:
+    def end(self, request: EndedRequest, *, aborted: bool = False) -> None:
         """Takes the end of the request; only the first one counts."""
-        self._metrics.finish(self, exchange, aborted=aborted)
+        self._metrics.finish(self, request, aborted=aborted)
 
     def _end_of_sequence(self, finish: Finish) -> None:
         self.generated_tokens += finish.generated_tokens + finish.discarded_tokens

@@ -9,22 +9,39 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
-from ...formatters import Request, Response
+from ...formatters import ParsedRequest, Request, Response
+from ...model.events import FinishReason
 from ...model.log import fault
 from ...model.log_filters import tidy
 
-if TYPE_CHECKING:
-    from ..exchange import Exchange
-    from .metrics import RequestStats
-
-__all__ = ["MAX_BODY_CHARACTERS", "RequestLog"]
+__all__ = ["MAX_BODY_CHARACTERS", "EndedRequest", "RequestLog"]
 
 log = logging.getLogger(__name__)
 
 MAX_BODY_CHARACTERS = 2000
 """Characters of a body that are logged."""
+
+
+class EndedRequest(Protocol):
+    """A request that has ended (handler/exchange.py)."""
+
+    request_id: str
+    call: ParsedRequest
+
+
+class Measured(Protocol):
+    """What is noted of one (metrics.py, RequestStats)."""
+
+    begun: float
+    first: float
+    ended: float
+    body: bytes
+    answer: list[bytes]
+    prompt_tokens: int
+    generated_tokens: int
+    reason: FinishReason | None
 
 
 class RequestLog:
@@ -50,10 +67,10 @@ class RequestLog:
             if self.bodies:
                 log.info("request %s: answer=%s", request.request_id, shown(answer.body))
 
-    def ended(self, exchange: Exchange, meter: RequestStats, outcome: str) -> None:
+    def ended(self, request: EndedRequest, meter: Measured, outcome: str) -> None:
         """A request that was opened."""
-        reply = exchange.call.reply
-        name = exchange.request_id
+        reply = request.call.reply
+        name = request.request_id
         if outcome in {"refused", "failed"}:
             level = logging.INFO if outcome == "refused" else logging.WARNING
             log.log(level, "request %s %s: %s", name, outcome, fault(reply.failure))
@@ -63,7 +80,7 @@ class RequestLog:
         log.info(
             "request %s: dialect=%s status=%d outcome=%s finish=%s prompt_tokens=%d generated_tokens=%d%s total=%.3f%s",
             name,
-            exchange.call.dialect or "none",
+            request.call.dialect or "none",
             reply.status,
             outcome,
             meter.reason or "none",

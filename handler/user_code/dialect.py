@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, lmi
+from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, fallback
 from ...formatters.base import Payload, ResponseEncoder
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, OptionError, UserCodeError
@@ -161,13 +161,13 @@ class UserDialect:
             raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-        """The answer that tells of `error`, in LMI's form where the user's code cannot."""
+        """The answer that tells of `error`, in the form of errors of no dialect where the user's code cannot."""
         try:
             answer = self._refuse(error, payload, request, settings)
             if not isinstance(answer, Response) or not isinstance(answer.body, bytes):
                 raise self._refuse.refuse(answer, "a Response with a body of bytes")
         except LmiError as failure:
-            return lmi.refuse(failure, None, request, settings)
+            return fallback(settings).refuse(failure, None, request, settings)
         return answer
 
 

@@ -23,8 +23,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ...formatters import Dialect, ParsedRequest, Request, Response, read_body
-from ...formatters.base import Payload, ResponseEncoder
-from ...formatters.openai.text_reply import TextOptions, text_encoder
+from ...formatters.base import Payload, encoder_for_formatters
 from ...model.errors import LmiError, OptionError, UnsupportedError
 from ...model.generation import Generation
 from ...model.options import Settings
@@ -38,8 +37,6 @@ __all__ = ["InputFormatter", "OutputFormatter"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
-COMPLETION_DIALECTS = {"lmi", "tgi"}
-"""Those whose answers djl_python gives to formatters as vLLM's text completions."""
 
 
 def request_io(label: str) -> Any:
@@ -209,9 +206,7 @@ class OutputFormatter:
         generation = call.generations[0]
         if self.form != "response":
             return self._of_tokens(call, payload, request, settings, made, refuse)
-        completion = None
-        if dialect.NAME in COMPLETION_DIALECTS and isinstance(generation.prompt, str):
-            completion = _completion(generation, settings)
+        completion = encoder_for_formatters(dialect, generation, settings)
         if generation.stream:
             return ParsedRequest(
                 call.generations, FormattedChunksEncoder(completion or call.reply, refuse, self._function)
@@ -265,11 +260,3 @@ class OutputFormatter:
         made.output_formatter = self._function
         made.parameters.setdefault("stream", generation.stream)
         return objects.TextGenerationOutput(request_id=made.request_id, input=made)
-
-
-def _completion(generation: Generation, settings: Settings) -> ResponseEncoder:
-    """vLLM's text completion for the same generation."""
-    prompt = cast(str, generation.prompt)
-    logprobs = generation.sampling.logprobs if generation.tokens else None
-    shape = TextOptions((prompt,), n=generation.sampling.n, logprobs=logprobs)
-    return text_encoder(settings.model_name, shape, streams=generation.stream)

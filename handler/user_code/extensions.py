@@ -21,7 +21,7 @@ from ...formatters import (
     Response,
     check_dialect,
     explicit_dialect,
-    lmi,
+    fallback,
     read_body,
     receive,
 )
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 HostFormatters = Mapping[str, Callable[..., Any]]
 """Functions that a host has found: `input_formatter`, `output_formatter`."""
-NONE: HostFormatters = {}
+NO_FORMATTERS: HostFormatters = {}
 
 
 class Extensions:
@@ -89,7 +89,7 @@ class Extensions:
         except Exception as error:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
-            return lmi.refuse(failure, None, request, self.settings)
+            return fallback(self.settings).refuse(failure, None, request, self.settings)
         return call if isinstance(call, Response) else Prepared(call, hooks.guarded, hooks.cut)
 
 
@@ -125,7 +125,7 @@ class _Hooks(Hooks):
         return call
 
 
-def load_extensions(settings: Settings, handed: HostFormatters = NONE) -> Extensions:
+def load_extensions(settings: Settings, handed: HostFormatters = NO_FORMATTERS) -> Extensions:
     """What the model directory and the options name, and what a host has found in model.py.
 
     Executes code of the user's. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names

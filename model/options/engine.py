@@ -10,7 +10,16 @@ from .given import Given
 from .reading import OptionReader
 from .settings import Settings
 
-__all__ = ["FOR_TRANSFORMERS", "batching_of", "check_mpi", "engine_of", "path_or_id", "speculative_config", "task_of"]
+__all__ = [
+    "FOR_TRANSFORMERS",
+    "batching_of",
+    "check_mpi",
+    "engine_of",
+    "is_users",
+    "path_or_id",
+    "speculative_config",
+    "task_of",
+]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
 """Values of `rolling_batch` that choose transformers."""
@@ -23,6 +32,9 @@ ON_VLLM = {
 
 FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 """Settings that vLLM knows nothing of."""
+
+OURS = ("auto", "vllm", "transformers")
+"""Values of `backend` that are engines of ours."""
 
 EMBEDDING = {"text-embedding", "feature-extraction", "embed"}
 """Of the values of `option.task`; LMI's embedding user guide has the first, djl_python's handler the second too."""
@@ -72,9 +84,20 @@ def task_of(given: Given, settings: Settings, reader: OptionReader) -> str:
     return "auto" if given.task == "auto" else "generate"
 
 
+def is_users(engine: str) -> bool:
+    """Whether an engine is code of the user's, `module:name`."""
+    return ":" in engine
+
+
 def engine_of(given: Given, settings: Settings, task: str, reader: OptionReader) -> str:
-    """A name of the ENGINES table: `backend` if it is given, else what `rolling_batch` chooses. Embeddings have one."""
+    """A name of the ENGINES table, or the user's own as `module:name`: `backend` if it is given, else what
+    `rolling_batch` chooses. Embeddings have one.
+    """
     engine = given.backend or ("transformers" if given.rolling_batch in ON_TRANSFORMERS else "vllm")
+    if is_users(engine):
+        return engine
+    if engine not in OURS:
+        reader.fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {engine!r}")
     if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
         reader.fault("backend", f"{engine!r} contradicts option.rolling_batch={given.rolling_batch}")
     if engine == "vllm":

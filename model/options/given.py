@@ -31,9 +31,10 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     served_model_name: Annotated[str | None, Option(
         "Name of the model in answers.", default="the model directory",
     )] = None
-    backend: Annotated[Literal["auto", "vllm", "transformers"] | None, Option(
-        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support.",
-        default="by rolling_batch",
+    backend: Annotated[str | None, Option(
+        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support. "
+        "Or an engine of yours, as `module:name`.",
+        kind="reference", choices=("auto", "vllm", "transformers"), default="by rolling_batch",
     )] = None
     rolling_batch: Annotated[
         Literal["auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"],

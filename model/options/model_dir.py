@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import OptionError
+from .engine import is_users
 from .settings import Settings
 
 __all__ = ["check_model"]
@@ -29,6 +30,8 @@ _POINTER = b"version https://git-lfs"
 
 def check_model(settings: Settings) -> str:
     """What model it is, in words. Raises OptionError where it lacks something that any engine needs."""
+    if is_users(settings.engine):
+        return f"model: {settings.model_id}, not looked at: the engine is your own"
     path = Path(settings.model_id)
     given = settings.model_id != settings.model_dir
     if given and not path.exists():

@@ -80,7 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_name: str
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
     engine: str = "vllm"
-    """A name of the ENGINES table: vllm, transformers, or auto, which finds out at start."""
+    """A name of the ENGINES table (vllm, transformers, auto, which finds out at start), or the user's `module:name`."""
     task: str = "auto"
     """auto, generate (which auto is too), or embed."""
     revision: Annotated[str | None, Option("Branch, tag or commit of a hub id.", argument="revision")] = None

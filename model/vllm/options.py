@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import importlib.util
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ from ..options.faults import refuse, shown
 from ..options.table import OPTIONS
 from ..transformers.options import ONLY_HERE
 
-__all__ = ["engine_arguments"]
+__all__ = ["engine_arguments", "refusal", "vllm_version"]
 
 log = logging.getLogger(__name__)
 
@@ -193,3 +194,39 @@ def _cpu_cache(settings: Settings) -> int | None:
     from vllm.utils.cpu_resource_utils import get_memory_node_info
 
     return min(CPU_CACHE, int(get_memory_node_info().available_memory) // 4)
+
+
+_UNSUPPORTED = (
+    "not supported for now",
+    "is not supported anymore",
+    "not supported in-tree",
+    "not compatible with vLLM",
+)
+"""What vLLM says of architectures that it does not have (vllm/model_executor/models/registry.py)."""
+
+
+def refusal(settings: Settings) -> str | None:
+    """Why vLLM does not run the model, in a line; None where it does, or fails for another reason than its kind.
+
+    Raises OptionError for options that neither engine takes.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        return "it is not installed"
+    from vllm import EngineArgs
+
+    arguments: dict[str, Any] = engine_arguments(settings)
+    try:
+        EngineArgs(**arguments).create_model_config()
+    except Exception as error:  # noqa: BLE001 - vLLM itself raises it again where it is no matter of kind
+        text = one_line(str(error))
+        for sign in _UNSUPPORTED:
+            if sign in text:
+                return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
+    return None
+
+
+def vllm_version() -> str:
+    """The installed vLLM's version."""
+    from vllm import __version__
+
+    return str(__version__)

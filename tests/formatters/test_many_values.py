@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
-from lmi.formatters.common.fields import LARGEST_ID, read_ids
+from lmi.formatters.common.kinds import LARGEST_ID, read_ids
 from lmi.formatters.openai.chat import DOCUMENTS
 from lmi.formatters.openai.messages import MAX_MESSAGES
 from lmi.formatters.openai.tools import TOOLS

@@ -17,7 +17,7 @@ def test_everything_promised_is_there() -> None:
     assert set(api.__all__) >= {
         "JSON", "Delta", "Dialect", "Failed", "Finish", "Generation", "OpenApi", "ParsedRequest", "PayloadError",
         "Request", "RequestError", "Response", "ResponseEncoder", "Route", "Sampling", "Started", "Token",
-        "encode", "handle",
+        "encode", "handle", "Backend", "EngineInfo", "EngineStats", "Image", "Settings",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from lmi.formatters import lmi
-from lmi.formatters import parameters_document as parameters_document_module
 from lmi.formatters.azure.request import FIELDS
 from lmi.formatters.base import Request
-from lmi.formatters.common.fields import Boolean, Ids, Number, Parameter, Texts
+from lmi.formatters.common.fields import Parameter
+from lmi.formatters.common.kinds import Boolean, Ids, Number, Texts
 from lmi.formatters.lmi import dynamic
 from lmi.formatters.lmi import embeddings as lmi_embeddings
 from lmi.formatters.lmi.parameters import BEAM_KEYS, ROWS
@@ -21,13 +21,15 @@ from lmi.formatters.lmi.parameters import read_parameters as lmi_parameters
 from lmi.formatters.lmi.schemas import ALIASES
 from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
-from lmi.formatters.parameters_document import kind_words, parameters_document
+from lmi.formatters.openai.subset import TEXT_FIELDS, other_fields
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
 from lmi.model.engine import ENGINES, limits
 from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings
 
 from ..kit.paths import ROOT
+from . import parameters_document as parameters_document_module
+from .parameters_document import parameters_document
 
 CHAT = {row.name for row in CHAT_TABLE}
 
@@ -42,7 +44,7 @@ def table(title: str) -> dict[str, list[str]]:
 
 
 def test_the_file_is_up_to_date() -> None:
-    """`python -m lmi.formatters.parameters_document > docs/parameters.md` writes it."""
+    """`python -m tests.project.parameters_document > docs/parameters.md` writes it."""
     assert (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8") == parameters_document()
 
 
@@ -55,7 +57,7 @@ def test_the_file_is_up_to_date() -> None:
         ("OpenAI chat", CHAT),
         ("OpenAI text completions", {row.name for row in TEXT_TABLE}),
         ("Azure", CHAT & FIELDS),
-        ("Minimal chat", {"tools", "functions", "n", "logprobs", "prompt_logprobs", "stream_options.include_usage"}),
+        ("Minimal chat", other_fields(TEXT_FIELDS)),
         ("LMI embeddings", {row.name for row in lmi_embeddings.TABLE}),
         ("OpenAI embeddings", {row.name for row in openai_embeddings.TABLE} - {"input"}),
     ],
@@ -163,8 +165,9 @@ def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
 
 
 @pytest.mark.parametrize("row", [*ROWS["trtllm"].values(), *TGI_ROWS.values(), *CHAT_TABLE, *TEXT_TABLE], ids=str)
-def test_every_kind_has_words(row: Parameter) -> None:
-    assert kind_words(row.kind)
+def test_every_kind_tells_of_itself(row: Parameter) -> None:
+    assert row.kind.description
+    assert isinstance(row.kind.schema, dict)
 
 
 def test_what_engines_declare() -> None:

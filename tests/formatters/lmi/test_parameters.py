@@ -357,7 +357,7 @@ def test_no_integer_is_too_large(name: str, value: Any) -> None:
 def test_an_unknown_parameter_is_ignored_with_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fields, "_met", set[str]())
+    monkeypatch.setattr(fields, "_logged_names", set[str]())
     payload = {"inputs": "a", "parameters": {"odd": "secret", "nothing": None}, "model": "secret", "user": None}
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -369,11 +369,11 @@ def test_an_unknown_parameter_is_ignored_with_one_line(
 
 
 def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(fields, "_met", set[str]())
+    monkeypatch.setattr(fields, "_logged_names", set[str]())
     with caplog.at_level(logging.WARNING):
         read_parameters({"two\nlines" + "x" * 1000: 1}, SETTINGS)
         read_parameters({f"odd{number}": 1 for number in range(2000)}, SETTINGS)
-    assert len(caplog.messages) == fields.MET
+    assert len(caplog.messages) == fields.MAX_LOGGED_NAMES
     assert caplog.messages[0] == "a request field that is not known is ignored: parameters.two lines" + "x" * 55
 
 

@@ -233,7 +233,7 @@ def test_no_depth_is_too_deep(depth: int, field: str) -> None:
 def test_unknown_fields_are_ignored_with_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fields, "_met", set[str]())
+    monkeypatch.setattr(fields, "_logged_names", set[str]())
     payload = {
         "messages": [{**USER, "odd": "secret"}, {"role": "user", "content": [{"type": "text", "text": "", "odd": 1}]}],
         "odd": "secret",

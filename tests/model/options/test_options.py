@@ -224,6 +224,9 @@ ENGINES: list[tuple[dict[str, str], str, str]] = [
     ({"rolling_batch": "scheduler", "backend": "transformers"}, "transformers", "scheduler"),
     ({"backend": "transformers", "async_mode": "true"}, "transformers", "disable"),
     ({"rolling_batch": "vllm", "backend": "auto"}, "auto", "vllm"),
+    ({"backend": "my.engine:Mine"}, "my.engine:Mine", "vllm"),
+    ({"backend": "my.engine:Mine", "task": "text-embedding"}, "my.engine:Mine", "vllm"),
+    ({"backend": "my.engine:Mine", "rolling_batch": "disable"}, "my.engine:Mine", "disable"),
 ]
 
 

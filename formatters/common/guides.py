@@ -1,4 +1,4 @@
-"""What an OpenAI request wants its text to conform to: `response_format`, and guided decoding by vLLM's names.
+"""What a request wants its text to conform to: OpenAI's `response_format`, and guided decoding by vLLM's names.
 
     {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> StructuredOutput
 
@@ -7,27 +7,29 @@ Whether a schema, an expression or a grammar can be compiled, the engine's side 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
-from ..base import Payload, encode
-from ..common.fields import Object, Text, Texts, Tree, handle_unknown_field
+from ..base import JsonSchema, Payload, encode
+from .fields import handle_unknown_field
+from .kinds import TEXTS, TEXTS_LENGTH, Object, Text, Texts, Tree
+from .schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["json_guide", "read_guide", "regex_guide"]
+__all__ = ["GUIDES", "json_guide", "read_guide", "regex_guide"]
 
 
 def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
     """The guide that a request asks for, at most one; raises RequestError."""
     found: StructuredOutput | None = None
     found_name = ""
-    for name, read in FIELDS.items():
+    for name, kind in GUIDES.items():
         given = payload.get(name)
-        guide = None if given is None else read(name, given, settings)
+        guide = None if given is None else kind.read(name, given, settings)
         if guide is None:
             continue
         if found is not None:
@@ -139,14 +141,34 @@ KINDS: dict[str, Read] = {
 }
 """The members of `structured_outputs`."""
 
-FIELDS: dict[str, Callable[[str, Any, Settings], StructuredOutput | None]] = {
-    "response_format": _response_format,
-    "structured_outputs": _structured,
-    "guided_json": json_guide,
-    "guided_json_object": _json_object,
-    "guided_regex": regex_guide,
-    "guided_choice": _choice,
-    "guided_grammar": _grammar,
-    "guided_whitespace_pattern": _whitespace,
+
+class Guide(NamedTuple):
+    """A field that asks for a guide: how it is read, and what it may be."""
+
+    read: Callable[[str, Any, Settings], StructuredOutput | None]
+    schema: JsonSchema
+
+
+SCHEMA = one_of({"type": "object", "minProperties": 1}, FILLED)
+"""A JSON schema, as an object or as text."""
+
+RESPONSE_FORMAT: JsonSchema = one_of(
+    objects(["type"], type={"enum": ["text", "json_object"]}),
+    objects(
+        ["type", "json_schema"],
+        type={"const": "json_schema"},
+        json_schema=objects(["schema"], schema=SCHEMA, name=STRING, description=STRING, strict={"type": "boolean"}),
+    ),
+)
+
+GUIDES: Mapping[str, Guide] = {
+    "response_format": Guide(_response_format, RESPONSE_FORMAT),
+    "structured_outputs": Guide(_structured, {"type": "object"}),
+    "guided_json": Guide(json_guide, SCHEMA),
+    "guided_json_object": Guide(_json_object, {"const": True}),
+    "guided_regex": Guide(regex_guide, FILLED),
+    "guided_choice": Guide(_choice, array({**FILLED, "maxLength": TEXTS_LENGTH}, 1, TEXTS)),
+    "guided_grammar": Guide(_grammar, FILLED),
+    "guided_whitespace_pattern": Guide(_whitespace, {"type": "null"}),
 }
 """The fields of a request."""

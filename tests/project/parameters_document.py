@@ -1,6 +1,6 @@
 """docs/parameters.md: every parameter in every dialect on every engine, made of the tables that requests are read by.
 
-    python -m lmi.formatters.parameters_document > docs/parameters.md
+    python -m tests.project.parameters_document > docs/parameters.md
 
 The rows are the dialects' own tables, the engines' columns what their backends declare (model/engine.py, limits).
 """
@@ -14,34 +14,25 @@ from typing import Any
 
 import msgspec
 
-from ..model.engine import limits
-from ..model.generation import Embedding, Sampling
-from . import minimal
-from .azure.request import FIELDS as AZURE_FIELDS
-from .azure.request import UNSHOWN as AZURE_UNSHOWN
-from .common.fields import (
-    LARGEST_ID,
+from lmi.formatters import minimal
+from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
+from lmi.formatters.azure.request import TAKEN as AZURE_TAKEN
+from lmi.formatters.common.fields import Parameter
+from lmi.formatters.common.kinds import (
     Anything,
-    Boolean,
-    Ids,
-    Integer,
-    Kind,
-    Number,
-    Object,
-    Parameter,
-    Text,
-    Texts,
-    Tree,
 )
-from .lmi import dynamic
-from .lmi import embeddings as lmi_embeddings
-from .lmi.parameters import BEAM_KEYS, TABLE
-from .lmi.parameters import ROWS as LMI_ROWS
-from .lmi.schemas import ALIASES, COMMON, TENSORRT
-from .openai import embeddings as openai_embeddings
-from .openai.completions import MAX_TOKENS
-from .openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
-from .tgi.parameters import ROWS as TGI_ROWS
+from lmi.formatters.lmi import dynamic
+from lmi.formatters.lmi import embeddings as lmi_embeddings
+from lmi.formatters.lmi.parameters import BEAM_KEYS, TABLE
+from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
+from lmi.formatters.lmi.schemas import ALIASES, COMMON, TENSORRT
+from lmi.formatters.openai import embeddings as openai_embeddings
+from lmi.formatters.openai.completions import MAX_TOKENS
+from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from lmi.formatters.openai.subset import other_fields
+from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
+from lmi.model.engine import limits
+from lmi.model.generation import Embedding, Sampling
 
 __all__ = ["parameters_document"]
 
@@ -49,7 +40,7 @@ INTRODUCTION = """\
 # Parameters of generation
 
 What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
-tables by `python -m lmi.formatters.parameters_document > docs/parameters.md`; a test compares them.
+tables by `python -m tests.project.parameters_document > docs/parameters.md`; a test compares them.
 
 - *sets*: the field of `Sampling`, or of `Embedding` where the model embeds (model/generation.py), that engines are
   asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
@@ -63,28 +54,6 @@ LEFT_TO_THE_MODEL = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
 )  # fmt: skip
 """Fields of Sampling whose None is the default of the model's generation_config."""
-
-
-def kind_words(kind: Kind) -> str:
-    """What a value may be."""
-    if isinstance(kind, Boolean):
-        return " or ".join(("true or false", *(f'"{word}"' for word in kind.words)))
-    if isinstance(kind, Integer):
-        return f"an integer from {kind.low}" + (f" to {kind.high}" if kind.high < LARGEST_ID else "")
-    if isinstance(kind, Number):
-        return f"a number {'above' if kind.above else 'from'} {kind.low:g} to {kind.high:g}"
-    if isinstance(kind, Texts):
-        return "a string or a list of strings" + (", or a boolean, which has no effect" if kind.flag else "")
-    if isinstance(kind, Ids):
-        return "a list of token ids"
-    if isinstance(kind, Text):
-        return ", ".join(f'"{word}"' for word in kind.words) or "a string"
-    if isinstance(kind, Object | Tree):
-        return "an object"
-    if isinstance(kind, Anything):
-        return "anything"
-    said = (type(kind).__doc__ or "").split(". ")[0].rstrip(".")
-    return said[:1].lower() + said[1:]
 
 
 def value_words(value: Any) -> str:
@@ -139,7 +108,7 @@ class Section:
             cells = [f"`{row.name}`", self.default(row)]
             if self.others:
                 cells.append(_variant(self.others[row.name], row))
-            cells += [kind_words(row.kind), self.sets(row)]
+            cells += [row.kind.description, self.sets(row)]
             yield _line([*cells, *(self.on(row, declared) for declared in engines.values())])
         yield ""
 
@@ -166,7 +135,7 @@ def _variant(row: Parameter, usual: Parameter) -> str:
     drawn = TENSORRT.drawn.get(row.key or "")
     words = value_words(row.default) if row.default != usual.default or drawn is not None else ""
     words += "" if drawn is None else f"; {value_words(drawn)} where tokens are drawn"
-    return words + (f" ({kind_words(row.kind)})" if row.kind != usual.kind else "")
+    return words + (f" ({row.kind.description})" if row.kind != usual.kind else "")
 
 
 def _field(row: Parameter) -> str:
@@ -261,21 +230,21 @@ def _sections() -> Iterator[Section]:
         TEXT_TABLE,
         {"max_tokens": str(MAX_TOKENS)},
     )
-    own = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
+    rows = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
     forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]
     yield Section(
         "Azure",
         f"Read by rules of their own: {_names(forms)}. What else OpenAI chat has is an extra parameter: refused by\n"
         "name, dropped with the header `extra-parameters: ignore`, and read as there with `pass-through`, but for\n"
-        f"{_names(AZURE_UNSHOWN)}, which are refused.",
-        own,
+        f"{_names(sorted(other_fields(AZURE_TAKEN)))}, which are refused.",
+        rows,
         {"max_tokens": "the rest of the context"},
     )
     yield Section(
         "Minimal chat",
         "The parameters of OpenAI chat, with their defaults and on the engines as there. `stream` follows the route.\n"
         "Refused, as its answers have no place for them:",
-        [Parameter(name, Anything(), None, only=True) for name in minimal.UNSHOWN],
+        [Parameter(name, Anything(), None, only=True) for name in sorted(other_fields(minimal.TAKEN))],
         {"n": "1"},
     )
 

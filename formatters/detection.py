@@ -1,0 +1,184 @@
+"""Which dialect a request is in, and from there to the generations that it asks for or to the answer that refuses it.
+
+    Request --explicit_dialect, else detect--> Dialect --parse--> ParsedRequest | Response
+
+A dialect is found by the request's `dialect` attribute, `option.dialect`, the path, and then by the body. Dialects of
+users are asked before ours. Raises nothing that a client can cause: `receive` and `refusal` answer every error in the
+dialect's own form.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.errors import (
+    GenerationError,
+    LmiError,
+    MediaTypeError,
+    OptionError,
+    PayloadError,
+    RequestError,
+    UnsupportedError,
+    UserCodeError,
+)
+from ..model.options import Settings
+from .base import Dialect, ParsedRequest, Payload, Request, Response, Route
+from .common.json_body import TOO_DEEP, read_json
+from .table import DIALECTS, fallback
+
+__all__ = [
+    "Hooks",
+    "check_dialect",
+    "detect",
+    "explicit_dialect",
+    "read_body",
+    "receive",
+    "refusal",
+    "route_of",
+]
+
+logger = logging.getLogger(__name__)
+
+
+def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect | None:
+    """The dialect that the request's `dialect` attribute names, or `option.dialect`, or the path."""
+    name = request.attributes.get("dialect") or settings.dialect
+    if not name:
+        found = route_of(request, user_dialects)
+        return found[0] if found else None
+    known = (*user_dialects, *DIALECTS)
+    for candidate in known:
+        if name == candidate.NAME:
+            return candidate
+    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known))
+
+
+def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
+    """The dialect that has a route of its own for the request, and the route."""
+    taking = [(known, route) for known in (*user_dialects, *DIALECTS) for route in known.ROUTES if route.takes(request)]
+    return min(taking, key=lambda found: found[1].query is None, default=None)
+
+
+def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> None:
+    """Raises OptionError if `option.dialect` names no dialect."""
+    names = [known.NAME for known in (*user_dialects, *DIALECTS)]
+    if settings.dialect and settings.dialect not in names:
+        expected = ", ".join(names)
+        raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
+
+
+def detect(payload: Payload, request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect:
+    """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
+
+    Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
+    """
+    explicit = explicit_dialect(request, settings, user_dialects)
+    if explicit is not None:
+        return explicit
+    known = (*user_dialects, *DIALECTS)
+    for candidate in known:
+        if candidate.matches(payload, request, settings):
+            return candidate
+    usual = fallback(settings)
+    # Those of `inputs` share their mark.
+    marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
+    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.BODY_FIELD)
+
+
+def _check_content_type(request: Request) -> None:
+    """JSON by name, octets, or nothing said (wire-decisions: All dialects, Content type)."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given not in READ_AS_JSON and not given.endswith("+json"):
+        raise MediaTypeError.of("Content-Type", given, "application/json")
+
+
+READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
+
+
+def _check_task(call: ParsedRequest, settings: Settings) -> None:
+    """A model either generates text or embeds it, in whatever dialect it is asked."""
+    embeds = {generation.embedding is not None for generation in call.generations}
+    if settings.embeds and False in embeds:
+        raise UnsupportedError("this model embeds text and generates none: expected a field inputs or input", "inputs")
+    if not settings.embeds and True in embeds:
+        raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
+
+
+def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> None:
+    """A GET has its body in the query."""
+    found = route_of(request, user_dialects)
+    if request.method == "GET" and not request.body and found and found[1].body:
+        name = found[1].body
+        raise PayloadError(f"{name}: expected the request as JSON in this query parameter, but there is none", name)
+
+
+def read_body(request: Request) -> Payload:
+    """The JSON object that a request carries; raises RequestError."""
+    _check_content_type(request)
+    return read_json(request.body)
+
+
+class Hooks:
+    """What a service may put around a dialect's `parse`. These change nothing."""
+
+    def read(self, request: Request) -> Payload:
+        """The body, as dialects are to see it; raises RequestError or UserCodeError, as `ready` does."""
+        return read_body(request)
+
+    def ready(
+        self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
+    ) -> ParsedRequest:
+        """The call that is made in place of the one that `dialect` made of `payload`."""
+        return call
+
+
+NO_HOOKS = Hooks()
+
+
+def receive(
+    request: Request, settings: Settings, user_dialects: Sequence[Dialect] = (), hooks: Hooks = NO_HOOKS
+) -> ParsedRequest | Response:
+    """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
+    payload: Payload | None = None
+    dialect = fallback(settings)
+    try:
+        # Before the body is read: an explicit dialect tells in its own form that it cannot be.
+        dialect = explicit_dialect(request, settings, user_dialects) or dialect
+        _check_query(request, user_dialects)
+        payload = hooks.read(request)
+        dialect = detect(payload, request, settings, user_dialects)
+        call = dialect.parse(payload, request, settings)
+        _check_task(call, settings)
+        call = hooks.ready(call, dialect, payload, request, settings)
+        return ParsedRequest(call.generations, call.reply, dialect.NAME)
+    except (RequestError, UserCodeError) as error:
+        refused = dialect.refuse(error, payload, request, settings)
+    except RecursionError:
+        # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
+        refused = dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+    except Exception as error:
+        # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
+        logger.exception("request %s could not be read", request.request_id)
+        failure = GenerationError(f"the request could not be read: {type(error).__name__}")
+        refused = dialect.refuse(failure, None, request, settings)
+    return replace(refused, dialect=dialect.NAME)
+
+
+def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
+    """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
+
+    Only of our dialects: a request that is not admitted does not reach code of the user's.
+    """
+    payload: Payload | None = None
+    dialect = fallback(settings)
+    try:
+        dialect = explicit_dialect(request, settings) or dialect
+        payload = read_json(request.body)
+        dialect = detect(payload, request, settings)
+    except (RequestError, RecursionError):
+        # It is refused anyway; what else is wrong with it only decides the form.
+        pass
+    return replace(dialect.refuse(error, payload, request, settings), dialect=dialect.NAME)

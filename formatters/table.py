@@ -1,0 +1,17 @@
+"""The table of our dialects, in the order in which they are asked. A new one is one entry here."""
+
+from __future__ import annotations
+
+from ..model.options import Settings
+from . import azure, lmi, minimal, openai, tgi
+from .base import Dialect
+from .lmi import dynamic
+
+__all__ = ["DIALECTS", "fallback"]
+
+DIALECTS: tuple[Dialect, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
+
+
+def fallback(settings: Settings) -> Dialect:
+    """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
+    return dynamic if settings.dynamic_batch else lmi

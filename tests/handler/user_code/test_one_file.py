@@ -1,0 +1,116 @@
+"""A dialect and an engine of a user's, each one file of the model directory that an option names."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from starlette.testclient import TestClient
+
+from lmi.formatters import DIALECTS
+from lmi.handler.commands.check import check
+from lmi.handler.server.app import application
+from lmi.handler.service import Service
+from lmi.model.errors import StartError
+from lmi.model.options import load_settings
+from lmi.model.process.client import EngineClient
+
+from ...kit.paths import USER_CODE
+
+ASK = [{"role": "user", "content": "Hello"}]
+BODIES: dict[str, dict[str, Any]] = {
+    "shout": {"shout": "Hello"},
+    "azure": {"messages": ASK},
+    "tgi": {"inputs": "Hello", "parameters": {"details": True}},
+    "dynamic": {"inputs": ["Hello", "World"]},
+    "lmi": {"inputs": "Hello", "parameters": {"details": True}},
+    "openai": {"messages": ASK, "n": 2},
+    "minimal": {"model": "m", "messages": ASK},
+}
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("one_file")
+    for name in ("shout.py", "echo.py"):
+        shutil.copy(USER_CODE / name, directory)
+    lines = ("engine=Python", "option.entryPoint=lmi.handler", "option.output_formatter=shout:Shout")
+    (directory / "serving.properties").write_text("\n".join((*lines, "option.backend=echo:Echo", "")))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def http(model_dir: Path) -> Iterator[TestClient]:
+    before = list(sys.path)
+    service = Service(load_settings(model_dir, environment={}, overrides={}))
+    info = service.start()
+    assert (info.engine, info.context) == ("echo", 100)
+    try:
+        with TestClient(application(service)) as client:
+            yield client
+    finally:
+        service.close()
+        sys.path[:] = before
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None:
+    assert set(BODIES) == {"shout", *(known.NAME for known in DIALECTS)}
+    headers = {"x-amzn-sagemaker-custom-attributes": f"dialect={dialect}"}
+    answer = http.post("/invocations", json=BODIES[dialect], headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert "hello" in answer.text.lower()
+
+
+def test_what_the_engine_refuses(http: TestClient) -> None:
+    answer = http.post("/v1/completions", json={"prompt": "a" * 101})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "prompt: too long to be said again")
+
+
+def test_the_dialect_has_its_route_and_is_told_by_its_body(http: TestClient) -> None:
+    for path in ("/shout", "/invocations"):
+        assert http.post(path, json={"shout": "Hello"}).json() == {"shouted": "HELLO"}
+
+
+def test_the_dialect_refuses_in_its_own_form(http: TestClient) -> None:
+    refused = http.post("/shout", json={"shout": 5})
+    assert (refused.status_code, refused.json()) == (400, {"hushed": "shout: expected a string, got 5"})
+    failed = http.post("/shout", json={"shout": "a" * 101})
+    assert "too long to be said again" in failed.json()["hushed"]
+
+
+def test_the_dialect_is_documented(http: TestClient) -> None:
+    made = http.get("/openapi.json").json()
+    operation = made["paths"]["/shout"]["post"]
+    assert operation["summary"] == "The text, louder"
+    jsonschema.Draft202012Validator(operation["requestBody"]["content"]["application/json"]["schema"]).validate(
+        {"shout": "Hello"}
+    )
+    assert made["components"]["schemas"]["Shouted"]["required"] == ["shouted"]
+    assert "Hushed" in str(operation["responses"]["4XX"])
+    assert "The text, louder" in made["paths"]["/invocations"]["post"]["summary"]
+
+
+def test_check_names_both(model_dir: Path) -> None:
+    before = list(sys.path)
+    try:
+        lines = check(model_dir, {})
+    finally:
+        sys.path[:] = before
+    assert "engine echo:Echo: your own, which is loaded when it starts" in lines
+    assert "your own code: dialect shout" in lines
+
+
+@pytest.mark.parametrize("name", ["echo:Other", "elsewhere:Echo"])
+def test_an_engine_that_is_not_there(model_dir: Path, name: str) -> None:
+    engine = EngineClient(load_settings(model_dir, environment={}, overrides={"backend": name}))
+    try:
+        with pytest.raises(StartError, match=f"option.backend: '{name}'"):
+            engine.start()
+    finally:
+        engine.close()
