@@ -17,8 +17,9 @@ from typing import Any, cast
 from ..errors import OptionError, ParameterError, RequestError, UnsupportedError
 from ..generation import Conversation
 from ..options import Settings
+from ..text.chat_template import chat_template
 from ..text.parsers import Splitter
-from ..vllm.chat import ChatRenderer, chat_template
+from ..vllm.chat import ChatRenderer
 
 __all__ = ["Chat"]
 

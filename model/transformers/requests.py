@@ -10,9 +10,8 @@ from ..errors import ParameterError, RequestError, UnsupportedError
 from ..generation import Conversation, Generation, Sampling, nth_seed
 from ..options import Settings
 from ..text.parsers import Splitter
-from ..text.prompt_limits import most_tokens, shortened
+from ..text.prompt_limits import max_new_tokens_for, most_tokens, shortened
 from ..text.response_limit import check_size
-from ..vllm.sampling import max_new_tokens_for
 from .chat import Chat
 from .load import Loaded
 from .options import Arguments
