@@ -18,7 +18,7 @@ from lmi.formatters.lmi import parse
 from lmi.formatters.lmi.parameters import ROWS
 from lmi.formatters.lmi.schemas import ALIASES
 from lmi.model.engine import Backend, limits, load_backend
-from lmi.model.errors import LmiError, ParameterError
+from lmi.model.errors import LmiError, ParameterError, UnsupportedError
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.search.best_of import ranked
@@ -534,6 +534,8 @@ def logprobs(at: Endpoint) -> None:
         with pytest.raises(ParameterError, match="20") as caught:
             at.details(PLAIN.prompt, logprobs=21, **given)
         assert caught.value.param == "logprobs"
+    if at.backend.info.engine == "transformers":
+        return
     best = at.details(UNKNOWN, num_beams=2, max_new_tokens=6, logprobs=5)
     for one in (best, *best["best_of_sequences"]):
         assert [len(top) for top in one["top_tokens"]] == [5] * len(one["tokens"])
@@ -615,9 +617,19 @@ def test_no_documented_parameter_is_missing() -> None:
     assert set(NAMES) <= set(ROWS["common"]) == set(ROWS["trtllm"])
 
 
+BEAMS = {"num_beams", "length_penalty", "early_stopping"}
+"""What the transformers engine refuses."""
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("name", NAMES)
 def test_effect(at: Endpoint, name: str) -> None:
+    if name in BEAMS and at.backend.info.engine == "transformers":
+        with pytest.raises(
+            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine has no beam search"
+        ):
+            EFFECTS[name](at)
+        return
     EFFECTS[name](at)
 
 
