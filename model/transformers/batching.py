@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -63,7 +64,7 @@ class Batching:
             config = ContinuousBatchingConfig(
                 page_size=PAGE, num_blocks=blocks, max_memory_percent=memory, max_requests_per_batch=most,
                 max_batch_tokens=batch_tokens if model.device.type == "cuda" else min(batch_tokens, CPU_BATCH),
-                use_async_batching=False, use_cuda_graph=False,
+                use_async_batching=False, use_cuda_graph=False, auto_switch_to_flash=False,
             )  # fmt: skip
             plain = GenerationConfig(do_sample=False, eos_token_id=-1)
             self._manager = model.init_continuous_batching(plain, config)
@@ -74,9 +75,12 @@ class Batching:
             try:
                 self._manager.warmup()
                 break
-            except MemoryError:
-                if blocks is None:
+            except (MemoryError, ValueError) as error:
+                # Where not even one page fits, it is a ValueError.
+                if not isinstance(error, MemoryError) and "num_sectors" not in str(error):
                     raise
+                if blocks is None:
+                    raise MemoryError(str(error)) from None
         self.budget: int = self._manager.batch_processor.cache.num_blocks * PAGE
         self._manager.start()
 
@@ -107,6 +111,11 @@ class Batching:
                     known = model(input_ids=ids).logits[0, -1].float()
                 if not (known - logits).abs().max() <= UNLIKE * known.std():
                     raise RuntimeError("it computes other logits than a pass of the model alone")
+
+    def alone(self) -> AbstractContextManager[None]:
+        """While it is open the manager computes nothing: its passes are not made for others beside them."""
+        pause: AbstractContextManager[None] = self._manager.pause()
+        return pause
 
     def add(self, row: Row) -> None:
         """Queues a row."""

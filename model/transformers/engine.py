@@ -92,7 +92,7 @@ class TransformersEngine:
         """Tokenizes and checks; raises RequestError."""
         if images:
             raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
-        return self._requests.prepare(number, generation)
+        return self._requests.prepare(number, generation, self._runner.alone)
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""

@@ -11,6 +11,7 @@ import functools
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any
 
@@ -39,6 +40,10 @@ class Loops:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="generate")
         self._rows: set[Row] = set()
         self.news: News = SimpleQueue()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nothing: a pass waits for the one before in any case."""
+        return nullcontext()
 
     def add(self, row: Row) -> None:
         """Queues a row."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,8 +49,10 @@ class Requests:
         eos_ids, spaces = sorted(loaded.eos_ids), arguments.any_whitespace
         self._grammars = Grammars(loaded.tokenizer, loaded.words, eos_ids, any_whitespace=spaces)
 
-    def prepare(self, number: int, generation: Generation) -> Prepared:
-        """Tokenizes and checks; raises RequestError."""
+    def prepare(
+        self, number: int, generation: Generation, alone: Callable[[], AbstractContextManager[None]]
+    ) -> Prepared:
+        """Tokenizes and checks, `alone` with the model where the prompt is computed; raises RequestError."""
         sampling = generation.sampling
         if generation.adapter is not None:
             raise UnsupportedError("adapter: the transformers engine has no adapters", "adapter")
@@ -57,8 +61,11 @@ class Requests:
         check_size(generation, len(ids), self._longest)
         self._check(sampling)
         rows = self._rows(sampling, ids, max_tokens)
-        wanted = sampling.prompt_logprobs
-        return Prepared(number, generation, ids, rows, [] if wanted is None else self._prefill(ids, wanted))
+        prefill: list[dict[int, LogProb] | None] = []
+        if sampling.prompt_logprobs is not None:
+            with alone():
+                prefill = self._prefill(ids, sampling.prompt_logprobs)
+        return Prepared(number, generation, ids, rows, prefill)
 
     def _prompt(self, generation: Generation) -> list[int]:
         """The prompt's ids; raises ParameterError."""
