@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -82,7 +83,10 @@ class Batching:
                 if blocks is None:
                     raise MemoryError(str(error)) from None
         self.budget: int = self._manager.batch_processor.cache.num_blocks * PAGE
-        self._manager.start()
+        # The manager's thread takes after the one that starts it: as a daemon it keeps no process from ending.
+        starter = threading.Thread(target=self._manager.start, daemon=True)
+        starter.start()
+        starter.join()
 
     @property
     def usage(self) -> float:
@@ -93,7 +97,11 @@ class Batching:
         """Raises RuntimeError where two rows' logits, of their prompts and a step on, are not a plain pass's."""
         import torch
 
-        rows = [_Trial([*prompt], len(prompt), 2) for prompt in TRIALS]
+        seen: list[list[Any]] = [[] for _ in TRIALS]
+        rows = [
+            Row([*prompt], len(prompt), 2, processors=[partial(_remember, logits)])
+            for prompt, logits in zip(TRIALS, seen, strict=True)
+        ]
         for row in rows:
             self.add(row)
         while not all(row.complete for row in rows):
@@ -102,14 +110,13 @@ class Batching:
                 for *_, error in self.news.get(timeout=0.1):
                     if error is not None:
                         raise error
-        for row in rows:
+        for row, logits in zip(rows, seen, strict=True):
             self.end(row)
-        for row, prompt in zip(rows, TRIALS, strict=True):
-            for step, logits in enumerate(row.seen):
+            for step, found in enumerate(logits):
                 with torch.inference_mode():
-                    ids = torch.tensor([row.ids[: len(prompt) + step]], device=model.device)
+                    ids = torch.tensor([row.ids[: row.prompt + step]], device=model.device)
                     known = model(input_ids=ids).logits[0, -1].float()
-                if not (known - logits).abs().max() <= UNLIKE * known.std():
+                if not (known - found).abs().max() <= UNLIKE * known.std():
                     raise RuntimeError("it computes other logits than a pass of the model alone")
 
     def alone(self) -> AbstractContextManager[None]:
@@ -147,19 +154,9 @@ class Batching:
         self._manager.stop(block=True, timeout=10, hard_stop=True)
 
 
-@dataclass(slots=True, eq=False)
-class _Trial(Row):
-    seen: list[Any] = field(default_factory=list[Any])
-
-    @property
-    def plain(self) -> bool:
-        """Never: it is asked to choose."""
-        return False
-
-    def choose(self, logits: Any) -> tuple[int, dict[int, LogProb] | None]:
-        """Remembers the logits."""
-        self.seen.append(logits.clone())
-        return Row.choose(self, logits)
+def _remember(logits: list[Any], _: Any, scores: Any) -> Any:
+    logits.append(scores[0].clone())
+    return scores
 
 
 def _choosing(rows: dict[str, Row], news: News) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import GenerationError, LmiError
 from .batching import News
-from .sampling import LogProb, Row
+from .sampling import Row
 
 __all__ = ["Loops"]
 
@@ -72,7 +72,8 @@ class Loops:
             self._model.generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=row.max_tokens,
                 eos_token_id=sorted(row.ends) or None, pad_token_id=0,
-                logits_processor=[functools.partial(self._choose, row)], stopping_criteria=[self._ended(row)],
+                logits_processor=[functools.partial(self._choose, row)],
+                stopping_criteria=[functools.partial(self._ended, row)],
             )  # fmt: skip
         except Exception as error:
             log.exception("transformers' generate failed")
@@ -84,20 +85,14 @@ class Loops:
     def _choose(self, row: Row, input_ids: Any, scores: Any) -> Any:
         import torch
 
-        entry: dict[int, LogProb] | None = None
         token, entry = row.choose(scores[0].float())
         self.news.put([(row, token, entry, None)])
         return torch.zeros_like(scores).index_fill_(1, torch.tensor([token], device=scores.device), 1.0)
 
-    def _ended(self, row: Row) -> Any:
+    def _ended(self, row: Row, input_ids: Any, scores: Any, **_: Any) -> Any:
         import torch
-        from transformers import StoppingCriteria
 
-        class Ended(StoppingCriteria):  # type: ignore[misc]
-            def __call__(_, input_ids: Any, scores: Any, **kwargs: Any) -> Any:  # noqa: N805 - the library's
-                return torch.full((1,), row not in self._rows, device=input_ids.device)
-
-        return Ended()
+        return torch.full((1,), row not in self._rows, device=input_ids.device)
 
 
 def _one_at_a_time(forward: Any) -> Any:

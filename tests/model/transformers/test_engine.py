@@ -596,6 +596,7 @@ def test_the_fallback_for_an_architecture_that_vllm_does_not_have(
     assert engine.info.engine == "transformers"
     assert engine._loaded.model.config._attn_implementation == "eager"
     (events,) = run(engine, generation("Hello", max_tokens=5, ignore_eos=True))
+    engine.close()
     assert ids(events) == greedy(foreign, "Hello", 5)[0]
     logged = [record.getMessage() for record in caplog.records]
     (line,) = [line for line in logged if "transformers engine runs this model" in line]
@@ -668,6 +669,7 @@ def test_half_precision(model_dir: Path, name: str) -> None:
         assert all(token.logprob is not None and -20 < token.logprob <= 0 for token in tokens(events))
     asked = {**DRAWN, "seed": 3, "top_p": 0.9, "top_k": 50, "repetition_penalty": 1.1, "presence_penalty": 0.5}
     (one,), (other,) = run(engine, generation("Tell me", **asked)), run(engine, generation("Tell me", **asked))
+    engine.close()
     assert ids(one) == ids(other)
     assert len(ids(one)) == 30
 
