@@ -524,7 +524,9 @@ def logprobs(at: Endpoint) -> None:
     drawn = at.details(UNKNOWN, logprobs=2, temperature=2.0, seed=3, max_new_tokens=12, n=2)
     greedy = at.details(UNKNOWN, logprobs=2, max_new_tokens=1)
     for one in (drawn, *drawn["best_of_sequences"]):
-        assert one["top_tokens"][0] == greedy["top_tokens"][0]
+        # In a batch a row's logits may differ by its place, in the last bits.
+        wanted = [{**top, "log_prob": pytest.approx(top["log_prob"], abs=1e-5)} for top in greedy["top_tokens"][0]]
+        assert one["top_tokens"][0] == wanted
         pairs = [*zip(one["tokens"], one["top_tokens"], strict=True)]
         assert all(token["log_prob"] <= top[0]["log_prob"] for token, top in pairs)
         assert any(token["id"] not in {two["id"] for two in top} for token, top in pairs)
