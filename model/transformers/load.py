@@ -173,7 +173,7 @@ def runner(loaded: Loaded, settings: Settings, arguments: Arguments) -> Batching
     """
     model, most = loaded.model, settings.max_rolling_batch_size
     attention = model.config._attn_implementation
-    batching = None
+    batching, size = None, 0
     library = logging.getLogger("ContinuousBatchingLogger")
     library.setLevel(logging.CRITICAL)
     try:

@@ -114,7 +114,7 @@ def processors(
 
     `values` are of `parameters`, `words` of `bad_words`; none of `ends` comes before min_tokens.
     """
-    from transformers import generation as library
+    import transformers as library
 
     penalty, presence, frequency = (
         values[name] for name in ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -139,8 +139,9 @@ def processors(
     return [make() for wanted, make in found if wanted]
 
 
-def _bias(sampling: Sampling) -> dict[tuple[int, ...], float]:
-    return {(token,): float(value) for token, value in (sampling.logit_bias or {}).items()}
+def _bias(sampling: Sampling) -> Any:
+    """As transformers takes it: sequences of tokens, here of one, with what is added."""
+    return [[[token], float(value)] for token, value in (sampling.logit_bias or {}).items()]
 
 
 def bad_words(tokenizer: Any, words: Sequence[str]) -> list[list[int]]:
