@@ -1,4 +1,6 @@
-"""Prompts that are far too long are not tokenized whole: that would keep every later request waiting, and fill memory.
+"""How long a prompt may be, and what it leaves for the answer.
+
+Prompts that are far too long are not tokenized whole: that would keep every later request waiting, and fill memory.
 
     text --check_text--> the text, or ContextError after a part of it
     text --last, first--> a part of it that surely has the tokens that are to be kept
@@ -11,11 +13,23 @@ few tokens more at its place and none fewer elsewhere, which twice the allowed n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ..errors import ContextError
+from ..errors import ContextError, ParameterError
+from ..generation import Generation
 
-__all__ = ["PIECE", "Count", "check_text", "first", "last", "most_tokens", "shortened"]
+__all__ = [
+    "PIECE",
+    "Count",
+    "check_ids",
+    "check_prompt",
+    "check_text",
+    "first",
+    "last",
+    "max_new_tokens_for",
+    "most_tokens",
+    "shortened",
+]
 
 Count = Callable[[str], int]
 """How many tokens a text has, special ones not counted."""
@@ -34,6 +48,43 @@ _BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
 def most_tokens(context: int, most: int | None) -> int:
     """The longest prompt, where a context of so many tokens may be filled and option.max_prompt_tokens is `most`."""
     return context if most is None else min(context, most)
+
+
+def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
+    """Raises ParameterError for token ids that there are not."""
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+        foreign = next(token for token in ids if not 0 <= token < vocabulary)
+        raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
+
+
+def check_prompt(field: str, tokens: int, most: int | None) -> None:
+    """Raises ContextError for a prompt of more than `most` tokens."""
+    if most is not None and tokens > most:
+        raise ContextError(
+            f"{field}: expected a prompt of at most {most} tokens (option.max_prompt_tokens), got {tokens} tokens",
+            field,
+        )
+
+
+def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
+    """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
+    field = generation.prompt_field
+    check_prompt(field, prompt_tokens, most)
+    left = context - prompt_tokens
+    if prompt_tokens < 1 or left < 1:
+        raise ContextError(
+            f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
+            f"got {prompt_tokens} tokens",
+            field,
+        )
+    wanted = generation.sampling.max_tokens
+    if wanted is not None and wanted > left and generation.overflow == "refuse":
+        raise ContextError(
+            f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
+            f"of {context} tokens",
+            field,
+        )
+    return left if wanted is None else min(wanted, left)
 
 
 def check_text(field: str, text: str, allowed: int, count: Count) -> None:

@@ -14,7 +14,6 @@ __all__ = ["Group"]
 Running = TypeVar("Running")
 
 
-# Compared by identity: the transformers engine's rows refer to theirs.
 @dataclass(slots=True, eq=False)
 class Group(Generic[Running]):
     """What is the same for all of them, and which still run."""

@@ -2,8 +2,8 @@
 
 engine.py                      a Backend (model/engine.py)
 load.py, options.py            the model and its arguments
-chat.py, requests.py, structured.py     a request's conversation, prompt, grammar
-scheduler.py, batch.py         which sequences run in the next pass
-forward.py, cache.py, solo.py  the pass
-sampler.py, beam.py            the next token
+chat.py, requests.py           a request's conversation, prompt, sequences
+sampling.py, structured.py     the next token, by the library's logits processors; a grammar, by xgrammar's
+batching.py                    sequences run together, by the library's continuous batching
+loops.py                       sequences run each in a loop of the library's `generate`, where that is not possible
 """

@@ -1,26 +1,18 @@
-"""Conversations on the transformers engine: the tokenizer's own chat template, and vLLM's parsers if installed.
-
-    Conversation --render--> prompt ids
-    Conversation --ChatRenderer.request (model/vllm/chat.py)--> what vLLM's parsers need, where any is needed
-
-Without vLLM, options that name a parser are refused at start, and tool calls by request.
-"""
+"""Conversations on the transformers engine: what the tokenizer's chat template makes of them."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from ..errors import OptionError, ParameterError, RequestError, UnsupportedError
+from ..errors import ParameterError, RequestError, UnsupportedError
 from ..generation import Conversation
 from ..options import Settings
-from ..text.parsers import Splitter
-from ..vllm.chat import ChatRenderer, chat_template
+from ..text.chat_template import chat_template
 
-__all__ = ["Chat"]
+__all__ = ["render", "template_of"]
 
 PARTS = re.compile(r"\{%-?\s*for\s+\w+\s+in\s+(?:\w+(?:\.|\[['\"]))?content\b")
 """A template's loop over a message's content, which it then takes in parts; others take text. (vLLM looks for the same
@@ -29,117 +21,60 @@ in the template's syntax tree: vllm/renderers/hf.py, _detect_content_format.)"""
 _TEXT = {"text", "input_text", "output_text", "refusal", "thinking"}
 
 
-class _NoEngine:
-    """What ChatRenderer takes of vLLM's engine besides rendering."""
-
-    model_config = None
-    renderer = None
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-
-    def get_tokenizer(self) -> Any:
-        return self._tokenizer
+def template_of(tokenizer: Any, settings: Settings) -> tuple[str, bool]:
+    """The chat template, "" without any, and whether it takes a message's content in parts; raises OptionError."""
+    template = chat_template(settings) or getattr(tokenizer, "chat_template", None) or ""
+    form = settings.chat_template_content_format
+    text = template if isinstance(template, str) else ""
+    return text, form == "openai" or (form == "auto" and PARTS.search(text) is not None)
 
 
-class Chat:
-    """What a model's conversations need; raises OptionError where the options name what is not there."""
+def render(
+    tokenizer: Any,
+    template: tuple[str, bool],
+    conversation: Conversation,
+    field: str,
+    shortened: Callable[[str], str],
+) -> list[int]:
+    """The prompt's ids, of what `shortened` leaves of the text that the template made of the messages.
 
-    def __init__(self, tokenizer: Any, settings: Settings) -> None:
-        self._tokenizer = tokenizer
-        self._settings = settings
-        self._template = chat_template(settings)
-        self._parsers: ChatRenderer | None = None
-        for name in ("tool_call_parser", "reasoning_parser"):
-            if (parser := getattr(settings, name)) is not None:
-                if importlib.util.find_spec("vllm") is None:
-                    raise OptionError(
-                        f"option.{name}: {parser} is one of vLLM's parsers, and vLLM is not installed", name
-                    )
-                self._side()
+    Raises ParameterError where the template refuses them, UnsupportedError for tools, and what `shortened` raises.
+    """
+    tools = conversation.tools_field
+    if conversation.tools and conversation.tool_choice != "none":
+        raise UnsupportedError(
+            f"{tools}: the transformers engine reads no tool calls, expected tool_choice none", tools
+        )
+    source, in_parts = template
+    try:
+        text = tokenizer.apply_chat_template(
+            [_message(message, source, in_parts) for message in conversation.messages],
+            **{
+                "chat_template": source or None,
+                "add_generation_prompt": conversation.add_generation_prompt,
+                "continue_final_message": conversation.continue_final_message,
+                **conversation.template_arguments,
+                "tokenize": False,
+            },
+        )
+    except RequestError:
+        raise
+    except Exception as error:
+        raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+    return list(tokenizer(shortened(text), add_special_tokens=conversation.add_special_tokens)["input_ids"])
 
-    def request(self, conversation: Conversation) -> Any:
-        """vLLM's own form of the request, as its parsers want it; None where there is nothing to parse."""
-        choice = conversation.tool_choice
-        forced = conversation.function is not None or choice == "required"
-        tools = bool(conversation.tools) and choice != "none"
-        if tools and not forced and self._settings.tool_call_parser is None:
-            raise ParameterError(
-                "tool_choice: expected none, required or a function (auto needs option.tool_call_parser), got 'auto'",
-                "tool_choice",
-            )
-        if not tools and self._settings.reasoning_parser is None:
-            return None
-        if importlib.util.find_spec("vllm") is None:
-            raise UnsupportedError("tool_choice: calls are read by vLLM's parsers, and vLLM is not installed", "tools")
-        return self._side().request(conversation)
 
-    def render(
-        self, conversation: Conversation, request: Any, field: str, shortened: Callable[[str], str]
-    ) -> list[int]:
-        """The prompt's ids, of what `shortened` leaves of the text that the template made of the messages.
-
-        Raises ParameterError where the template refuses them, and what `shortened` raises.
-        """
-        tools: list[Any] | None = None
-        if conversation.tools and conversation.tool_choice != "none":
-            tools = [tool.model_dump() for tool in request.tools]
-        try:
-            text = self._tokenizer.apply_chat_template(
-                [*map(self._message, conversation.messages)],
-                **{
-                    "tools": tools,
-                    "chat_template": self._template,
-                    "add_generation_prompt": conversation.add_generation_prompt,
-                    "continue_final_message": conversation.continue_final_message,
-                    **conversation.template_arguments,
-                    "tokenize": False,
-                },
-            )
-        except RequestError:
-            raise
-        except Exception as error:
-            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
-        return list(self._tokenizer(shortened(text), add_special_tokens=conversation.add_special_tokens)["input_ids"])
-
-    def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
-        """A splitter for one sequence; None where the answer is text as it is."""
-        return None if request is None else self._side().splitter(conversation, request, prompt_ids)
-
-    def reasoning_end(self, prompt_ids: list[int]) -> Any:
-        """What tells by the ids so far whether the reasoning is over; None where no reasoning is to be waited for."""
-        if self._settings.reasoning_parser is None or self._side().guided_at_once(prompt_ids):
-            return None
-        return self._side().reasoner().is_reasoning_end
-
-    def _side(self) -> ChatRenderer:
-        if self._parsers is None:
-            self._parsers = ChatRenderer(cast(Any, _NoEngine(self._tokenizer)), self._settings)
-        return self._parsers
-
-    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A message in the form that templates expect: text or parts, and the arguments of calls as objects."""
-        taken = {name: value for name, value in message.items() if value is not None}
-        if taken.get("role") == "developer" and "developer" not in self._source:
-            taken["role"] = "system"
-        taken["content"] = self._content(taken.get("content"))
-        if taken.get("tool_calls"):
-            taken["tool_calls"] = [_call(call) for call in taken["tool_calls"]]
-        return taken
-
-    @property
-    def _source(self) -> str:
-        return self._template or str(getattr(self._tokenizer, "chat_template", None) or "")
-
-    def _content(self, content: Any) -> Any:
-        form = self._settings.chat_template_content_format
-        in_parts = form == "openai" or (form == "auto" and PARTS.search(self._source) is not None)
-        if content is None or isinstance(content, str):
-            if not in_parts:
-                return content or ""
-            return [] if content is None else [{"type": "text", "text": content}]
-        texts = [_text(part) for part in content]
-        return [{"type": "text", "text": text} for text in texts] if in_parts else "\n".join(texts)
+def _message(message: dict[str, Any], source: str, in_parts: bool) -> dict[str, Any]:
+    """A message in the form that templates expect: text or parts, and the arguments of calls as objects."""
+    taken = {name: value for name, value in message.items() if value is not None}
+    if taken.get("role") == "developer" and "developer" not in source:
+        taken["role"] = "system"
+    content = taken.get("content")
+    texts = [content] if isinstance(content, str) else [_text(part) for part in content or ()]
+    taken["content"] = [{"type": "text", "text": text} for text in texts] if in_parts else "\n".join(texts)
+    if taken.get("tool_calls"):
+        taken["tool_calls"] = [_call(call) for call in taken["tool_calls"]]
+    return taken
 
 
 def _text(part: Any) -> str:

@@ -1,82 +1,58 @@
 """transformers as a backend: for models that vLLM does not run, on a CPU or on GPUs.
 
-    Generation --prepare--> prompt ids, a Chooser for each sequence --add--> rows of the rolling batch
-    Row --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
+    Generation --prepare--> prompt ids, a Row for each sequence --add--> Batching, or Loops
+    news of rows --step--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
 
-What it does with each field of Sampling (tests/model/transformers/test_engine.py has an effect of each):
-
-| field | |
-| --- | --- |
-| temperature, top_p, top_k, min_p, typical_p | as vLLM; typical_p as transformers |
-| repetition_penalty, presence_penalty, frequency_penalty | as vLLM: the first counts the prompt, the others do not |
-| best_of | as vLLM: so many sequences are asked of any engine, and ranked by model/search/best_of.py |
-| seed, n | sequence i draws with seed + i, alone or in any batch; the prompt of n sequences is computed once |
-| max_tokens, min_tokens, truncate | as vLLM |
-| stop, include_stop, stop_token_ids, ignore_eos | as vLLM |
-| skip_special_tokens, spaces_between_special_tokens | as vLLM |
-| logprobs, prompt_logprobs | of the model's own logits, as vLLM's raw_logprobs; up to option.max_logprobs |
-| logit_bias, bad_words | as vLLM |
-| guide | by xgrammar; refused where it is not installed |
-| beams | as vLLM, by the rules of transformers; up to option.max_rolling_batch_size, as each is a row |
+Sequences run together by the library's continuous batching where it can run the model, else each in a loop of the
+library's `generate`, side by side. Tokens are chosen by the library's logits processors (sampling.py).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
-
-import msgspec
+from dataclasses import dataclass
+from queue import Empty
+from typing import Any, ClassVar
 
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, UnsupportedError
-from ..events import Delta, Event, Failed, Finish, Token
-from ..generation import Generation, Sampling
+from ..events import Delta, Event, Failed, Finish
+from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
-from ..search.beam_run import BeamTexts
 from ..text.outputs import Output, OutputReader, SequenceText
-from ..text.parsers import Splitter, split
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
-from .batch import Entry, Row
-from .beam import BeamRuns
-from .load import load
+from .load import load, runner
 from .options import transformers_arguments
 from .requests import Prepared, Requests
-from .scheduler import Scheduler
+from .sampling import LogProb, Row
 
 __all__ = ["TransformersEngine"]
 
 log = logging.getLogger(__name__)
+
+WAIT_S = 0.05
+"""How long a step waits for news, and so a new request for a step to end, at most."""
 
 
 @dataclass(slots=True)
 class _Sequence:
     """One sequence of a generation: one row."""
 
-    row: Row
     index: int
     group: Group[Row]
     text: SequenceText
-    splitter: Splitter | None
-    max_tokens: int
-    eos_ids: frozenset[int]
-    stop_ids: frozenset[int]
-    at_once: bool
-    """Whether tokens are read as they come, not all at the end."""
-    ids: list[int] = field(default_factory=list[int])
-    entries: list[Entry | None] = field(default_factory=list["Entry | None"])
 
 
 class TransformersEngine:
     """A Backend (model/engine.py) on a transformers model."""
 
     limits: ClassVar[Mapping[str, str]] = {
-        "beams": "up to `option.max_rolling_batch_size`, 32, as far as the cache holds them",
+        "beams": "refused",
         "bad_words": "as on vLLM",
-        "structured_output": "with xgrammar installed, else refused",
+        "structured_output": "with xgrammar installed, else refused; ends at an end of sequence, `ignore_eos` or not",
         "logit_bias": "tokens of the vocabulary",
         "stop_token_ids": "tokens of the vocabulary",
         "logprobs": "up to `option.max_logprobs`, 20",
@@ -92,30 +68,15 @@ class TransformersEngine:
         transformers.utils.logging.disable_progress_bar()
         self._loaded = loaded = load(settings, arguments)
         self._requests = Requests(loaded, settings, arguments)
-        tokenizer = Tokenizer(loaded.tokenizer)
-        self._reader = OutputReader(tokenizer, loaded.eos_ids)
-        self._rolling = Scheduler(
-            loaded.forward,
-            most=settings.max_rolling_batch_size,
-            budget=loaded.budget,
-            least=loaded.context,
-            piece=arguments.max_num_batched_tokens if arguments.enable_chunked_prefill else loaded.context,
-        )
+        self._reader = OutputReader(Tokenizer(loaded.tokenizer), loaded.eos_ids)
         self._longest = settings.limits.max_answer_bytes
-        texts = BeamTexts(self._reader, tokenizer, loaded.eos_ids)
-        self._beams = BeamRuns(
-            self._rolling, texts, most=settings.max_rolling_batch_size, budget=loaded.budget, words=loaded.words
-        )
+        self._most = settings.max_rolling_batch_size
         self._sequences: dict[Row, _Sequence] = {}
+        self._prefill: dict[int, Sequence[Any]] = {}
         self._groups: dict[int, Group[Row]] = {}
         self._info = EngineInfo(engine="transformers", version=transformers.__version__, context=loaded.context)
-        log.info(
-            "%s on %s, a cache of %d tokens, sequences computed %s",
-            type(loaded.forward.model).__name__,
-            loaded.forward.device,
-            loaded.budget,
-            "together" if self._rolling.together else "one by one, as the model's cache is of a special kind",
-        )
+        # The last: it may have started threads.
+        self._runner = runner(loaded, settings, arguments)
 
     @property
     def info(self) -> EngineInfo:
@@ -125,149 +86,105 @@ class TransformersEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs or waits."""
-        return self._rolling.busy
+        return bool(self._sequences)
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
         if images:
             raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
-        prepared = self._requests.prepare(number, generation)
-        if (beams := generation.sampling.beams) is not None:
-            prepared.search = self._beams.prepare(prepared, _sampling(prepared), beams)
-        return prepared
+        return self._requests.prepare(number, generation, self._runner.alone)
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""
-        beams = prepared.generation.sampling.beams
-        width = beams.width if beams is not None else len(prepared.choosers)
-        return (len(prepared.prompt_ids) + prepared.max_tokens) * width
+        return sum(row.prompt + row.max_tokens for row in prepared.rows)
 
     def add(self, prepared: Prepared) -> None:
         """Queues the sequences."""
-        if prepared.search is not None:
-            self._beams.add(prepared.search)
-            return
-        generation = prepared.generation
-        sampling = _sampling(prepared)
-        ids = prepared.prompt_ids
+        generation, ids = prepared.generation, prepared.prompt_ids
         group: Group[Row] = Group.of(prepared.number, ids, generation, self._reader, self._longest)
-        for index, (chooser, splitter) in enumerate(zip(prepared.choosers, prepared.splitters, strict=True)):
-            wanted = sampling.prompt_logprobs if index == 0 else None
-            row = Row(prepared.number, group, list(ids), len(ids), chooser, wanted)
-            self._sequences[row] = _Sequence(
-                row,
-                index,
-                group,
-                self._reader.text(sampling, ids, generation.tokens or splitter is not None, generation.token_bytes),
-                splitter,
-                prepared.max_tokens,
-                frozenset() if sampling.ignore_eos else self._loaded.eos_ids,
-                frozenset(sampling.stop_token_ids),
-                generation.stream or bool(sampling.stop),
-            )
-            group.running.add(row)
-            self._rolling.add(row)
         self._groups[prepared.number] = group
+        self._prefill[prepared.number] = prepared.prefill
+        for index, row in enumerate(prepared.rows):
+            text = self._reader.text(generation.sampling, ids, generation.tokens, generation.token_bytes)
+            self._sequences[row] = _Sequence(index, group, text)
+            group.running.add(row)
+            self._runner.add(row)
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
-        self._beams.abort(numbers)
         for number in numbers:
-            if (group := self._groups.pop(number, None)) is not None:
-                self._rolling.remove(group.running)
-                for row in group.running:
-                    del self._sequences[row]
+            if (group := self._groups.get(number)) is not None:
+                for row in [*group.running]:
+                    self._forget(row)
 
     def step(self) -> list[tuple[int, Event]]:
-        """One token for every running sequence; raises when the device is beyond use."""
+        """What the next tokens bring; raises when nothing can be computed any more."""
+        self._runner.check()
         events: list[tuple[int, Event]] = []
-        ended: list[Row] = []
-        for row in self._rolling.step():
+        try:
+            news = self._runner.news.get(timeout=WAIT_S)
+            while not self._runner.news.empty():
+                news += self._runner.news.get()
+        except Empty:
+            return events
+        for row, token, entry, error in news:
             sequence = self._sequences.get(row)
             if sequence is None:
-                events += self._beams.read(row)
                 continue
             number = sequence.group.number
             try:
-                if row.error is not None:
-                    raise row.error
-                events += [(number, event) for event in self._advance(sequence, ended)]
-            except Exception as error:
-                if not isinstance(error, LmiError):
+                if error is not None:
+                    raise error
+                events += [(number, event) for event in self._advance(row, sequence, token, entry)]
+            except Exception as fault:
+                if not isinstance(fault, LmiError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
-                    error = GenerationError(f"the answer could not be decoded: {error}")
+                    fault = GenerationError(f"the answer could not be decoded: {fault}")
                 self.abort([number])
-                events.append((number, Failed.of(error)))
-        if ended:
-            self._rolling.remove(ended)
+                events.append((number, Failed.of(fault)))
         return events
 
     def stats(self) -> EngineStats:
-        """How busy the rolling batch is."""
-        return self._rolling.stats()
+        """How many sequences run, and how much of the cache they need."""
+        running = min(self._most, len(self._sequences))
+        waiting = len(self._sequences) - running
+        return EngineStats(running=running, waiting=waiting, cache_usage=self._runner.usage)
 
     def close(self) -> None:
-        """Everything ends with the process."""
+        """Ends the threads."""
+        self._runner.close()
 
-    def _advance(self, sequence: _Sequence, ended: list[Row]) -> list[Event]:
-        """What a sequence's new token brings. Adds its row to `ended` where it was the last one."""
-        group, row, text = sequence.group, sequence.row, sequence.text.stream
+    def _advance(self, row: Row, sequence: _Sequence, token: int, entry: dict[int, LogProb] | None) -> list[Event]:
+        """What a sequence's new token brings."""
+        group, text = sequence.group, sequence.text.stream
         events: list[Event] = []
         if not group.started:
             group.started = True
-            known = Output(prompt_logprobs=row.prefill)
+            known = Output(prompt_logprobs=self._prefill[group.number])
             events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs))
         group.grow(1)
-        sequence.ids.append(row.ids[-1])
-        if row.entry is not None:
-            sequence.entries.append(row.entry)
-        reason, stop = self._end(sequence)
-        if reason is None and not sequence.at_once:
-            return events
-        output = Output(sequence.ids, sequence.entries, reason)
-        self._reader.read(sequence.text, output)
-        sequence.ids, sequence.entries = [], []
+        reason = "stop" if token in row.ends else None
+        # The row itself may be ahead of its news.
+        if reason is None and text.count + 1 >= row.max_tokens:
+            reason = "length"
+        self._reader.read(sequence.text, Output([token], [entry] if entry is not None else [], reason))
         if reason is None and text.stop is None:
             if group.stream:
-                delta = self._delta(sequence, *text.take(), None)
-                if delta.text or delta.tokens or delta.reasoning or delta.calls:
+                delta = Delta(sequence.index, *text.take())
+                if delta.text or delta.tokens:
                     events.append(delta)
             return events
-        self._forget(sequence, ended)
+        self._forget(row)
         new, tokens = text.finish()
-        how, found = self._reader.how(text.stop, reason, stop)
+        how, found = self._reader.how(text.stop, reason, None if token in self._loaded.eos_ids else token)
         finish = Finish(how, found, text.count, sequence.text.cumulative, last=not group.running)
-        events.append(self._delta(sequence, new, tokens, finish))
+        events.append(Delta(sequence.index, new, tokens, finish))
         return events
 
-    def _end(self, sequence: _Sequence) -> tuple[str | None, int | None]:
-        """Whether the newest token ends the sequence, in vLLM's words: a reason, and the stop token id."""
-        row = sequence.row
-        token = row.ids[-1]
-        if token in sequence.eos_ids:
-            return "stop", None
-        if token in sequence.stop_ids:
-            return "stop", token
-        guide = row.chooser.guide
-        if guide is not None and guide.complete:
-            return "stop", None
-        return ("length", None) if len(row.ids) - row.prompt >= sequence.max_tokens else (None, None)
-
-    def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
-        """What is new of a sequence, split where it is the answer to a conversation that is to be."""
-        return split(sequence.splitter, Delta(sequence.index, text, tokens, finish), shown=sequence.group.tokens)
-
-    def _forget(self, sequence: _Sequence, ended: list[Row]) -> None:
-        """Removes a sequence that has ended, and its generation with the last one."""
-        ended.append(sequence.row)
-        del self._sequences[sequence.row]
-        group = sequence.group
-        group.running.discard(sequence.row)
+    def _forget(self, row: Row) -> None:
+        """Ends a sequence, and its generation with the last one."""
+        group = self._sequences.pop(row).group
+        self._runner.end(row)
+        group.running.discard(row)
         if not group.running:
-            self._groups.pop(group.number, None)
-
-
-def _sampling(prepared: Prepared) -> Sampling:
-    """The generation's, with what its chat template asks for."""
-    sampling = prepared.generation.sampling
-    return msgspec.structs.replace(sampling, skip_special_tokens=prepared.skip_special_tokens)
+            del self._groups[group.number], self._prefill[group.number]

@@ -1,21 +1,19 @@
-"""Loading a model with transformers: weights and tokenizer, where they go, and what memory is left for the cache."""
+"""Loading a model with transformers: weights and tokenizer, where they go, and what runs its sequences."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ..errors import MemoryShortError, OptionError, StartError
+from ..errors import MemoryShortError, OptionError, StartError, one_line
 from ..options import Settings
-from .cache import rows_of
-from .forward import Forward, ropes
+from .batching import Batching
+from .loops import Loops
 from .options import Arguments
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "load", "runner"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +36,9 @@ LENGTHS = (
 class Loaded:
     """A model that is ready to run."""
 
-    forward: Forward
+    model: Any
+    device: Any
+    """Where its inputs go."""
     tokenizer: Any
     context: int
     words: int
@@ -46,8 +46,6 @@ class Loaded:
     eos_ids: frozenset[int]
     defaults: dict[str, Any]
     """Sampling parameters of the model's generation_config that are not transformers' defaults."""
-    budget: int
-    """How many tokens the cache may hold."""
 
 
 def load(settings: Settings, arguments: Arguments) -> Loaded:
@@ -66,20 +64,21 @@ def load(settings: Settings, arguments: Arguments) -> Loaded:
     context = _context(config, arguments.max_model_len)
     named = arguments.tokenizer or settings.model_id
     tokenizer = AutoTokenizer.from_pretrained(named, **(common if named == settings.model_id else {}))
-    model = _model(settings, arguments, config, common)
-    forward = Forward(model.eval())
-    budget, words = _measure(forward, settings, arguments, context)
+    model = _model(settings, arguments, config, common).eval()
+    device = model.get_input_embeddings().weight.device
+    with torch.inference_mode():
+        words = int(model(input_ids=torch.tensor([[0]], device=device)).logits.shape[-1])
     generation = model.generation_config
     ends = generation.eos_token_id
     ids = (*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id)
     return Loaded(
-        forward,
+        model,
+        device,
         tokenizer,
         context,
         words,
         frozenset(int(token) for token in ids if token is not None),
         generation.to_diff_dict() if arguments.generation_config == "auto" else {},
-        budget,
     )
 
 
@@ -88,8 +87,9 @@ def _context(config: Any, wanted: int | None) -> int:
     text = config.get_text_config(decoder=True)
     known = [length for name in LENGTHS if isinstance(length := getattr(text, name, None), int) and length > 0]
     longest = max(known) if known else None
-    for rope in ropes(config):
-        if longest and rope.get("factor") and rope["rope_type"] in {"linear", "dynamic", "yarn"}:
+    given = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    for rope in [part for part in given.values() if isinstance(part, dict)] or [given]:
+        if longest and rope.get("factor") and rope.get("rope_type", rope.get("type")) in {"linear", "dynamic", "yarn"}:
             longest = max(longest, int((rope.get("original_max_position_embeddings") or longest) * rope["factor"]))
     if wanted is None:
         if longest is None:
@@ -166,58 +166,58 @@ def _installed(package: str, option: str) -> None:
         raise OptionError(f"option.{option}: it needs the package {package}, which is not installed", option)
 
 
-def _measure(forward: Forward, settings: Settings, arguments: Arguments, context: int) -> tuple[int, int]:
-    """How many tokens the cache may hold, and how many words there are, seen by a trial pass.
+def runner(loaded: Loaded, settings: Settings, arguments: Arguments) -> Batching | Loops:
+    """What runs the model's sequences: the library's continuous batching where that can, else a loop for each.
 
-    Raises MemoryShortError where one sequence of the whole context would not fit.
+    Raises MemoryShortError where the cache would not hold one sequence of the whole context.
     """
-    import torch
-
-    gpu = forward.device.type == "cuda"
-    trial = min(arguments.max_num_batched_tokens, context - 1) if gpu else 1
-    if gpu:
-        torch.cuda.reset_peak_memory_stats(forward.device)
-    with torch.inference_mode():
-        rows = rows_of(forward, trial, context)
-        prompts = rows.start([[0] * max(trial, 1)])
-        logits = prompts.advance(forward, prompts.width)
-    held = sum(map(_bytes, prompts.caches)) / prompts.width
-    if arguments.kv_cache_memory_bytes is not None:
-        free = arguments.kv_cache_memory_bytes
-    elif gpu:
-        _, total = torch.cuda.mem_get_info(forward.device)
-        free = int(total * arguments.gpu_memory_utilization) - int(torch.cuda.max_memory_allocated(forward.device))
-    else:
-        free = min(CPU_CACHE, available() // 4)
-    budget = int(free / held) if held else context * settings.max_rolling_batch_size
-    if budget < context:
-        raise MemoryShortError(
-            f"the cache's {max(free, 0) >> 20} MiB hold {max(budget, 0)} tokens, less than the context of {context}: "
-            "lower option.max_model_len, or raise option.kv_cache_memory_bytes",
-            "max_model_len",
+    model, most = loaded.model, settings.max_rolling_batch_size
+    attention = model.config._attn_implementation
+    batching, size = None, 0
+    library = logging.getLogger("ContinuousBatchingLogger")
+    library.setLevel(logging.CRITICAL)
+    try:
+        share, size = _memory(loaded.device, arguments)
+        batching = Batching(
+            model, most=most, context=loaded.context, batch_tokens=arguments.max_num_batched_tokens, memory=share
         )
-    return budget, int(logits.shape[-1])
+        if batching.budget < loaded.context:
+            raise MemoryError
+        batching.try_out(model)
+        log.info("continuous batching, a cache of %d tokens", batching.budget)
+        return batching
+    except Exception as error:  # noqa: BLE001 - whatever the library has against a model
+        if batching is not None:
+            batching.close()
+        if isinstance(error, MemoryError):
+            raise MemoryShortError(
+                f"the cache's {size >> 20} MiB hold less than the context of {loaded.context}: lower "
+                "option.max_model_len, or raise option.kv_cache_memory_bytes",
+                "max_model_len",
+            ) from None
+        if model.config._attn_implementation != attention:
+            model.set_attn_implementation(attention)
+        log.warning(
+            "each sequence is computed by itself, as continuous batching of transformers cannot run %s: %s",
+            type(model).__name__,
+            one_line(f"{type(error).__name__}: {error}")[:300],
+        )
+        return Loops(model, most=most)
+    finally:
+        library.setLevel(logging.WARNING)
 
 
-def _bytes(cache: Any) -> int:
-    """What a cache's tensors take."""
+def _memory(device: Any, arguments: Arguments) -> tuple[float, int]:
+    """Which share of the free memory, as the library counts it, the cache may take, and how many bytes that is."""
+    import psutil
     import torch
 
-    def size(value: Any) -> int:
-        if isinstance(value, torch.Tensor):
-            return int(value.nbytes)
-        if isinstance(value, dict):
-            return sum(map(size, value.values()))
-        return sum(map(size, value)) if isinstance(value, list | tuple) else 0
-
-    return sum(size(getattr(layer, name, None)) for layer in cache.layers for name in ("keys", "values"))
-
-
-def available() -> int:
-    """The machine's free memory in bytes, as Linux tells it."""
-    with_cache = Path("/proc/meminfo")
-    if with_cache.is_file():
-        for line in with_cache.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // 2
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        size = int(total * arguments.gpu_memory_utilization) - (total - free)
+    else:
+        memory = psutil.virtual_memory()
+        free = memory.total - psutil.Process().memory_info().rss
+        size = min(CPU_CACHE, memory.available // 4)
+    size = arguments.kv_cache_memory_bytes or max(size, 1)
+    return min(1.0, size / free), size

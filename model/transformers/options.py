@@ -37,8 +37,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_memory_bytes: int | None = None
     gpu_memory_utilization: float = 0.9
     max_num_batched_tokens: int = 2048
-    """How many tokens of prompts a step computes, about."""
-    enable_chunked_prefill: bool = True
+    """How many tokens a pass computes at most."""
     tokenizer: str | None = None
     max_logprobs: int = 20
     seed: int | None = None
@@ -129,7 +128,6 @@ _OURS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "kv_cache_memory_bytes": ("kv_cache_memory_bytes", _integer),
     "gpu_memory_utilization": ("gpu_memory_utilization", _share),
     "max_num_batched_tokens": ("max_num_batched_tokens", _integer),
-    "enable_chunked_prefill": ("enable_chunked_prefill", _switch),
     "tokenizer": ("tokenizer", str),
     "max_logprobs": ("max_logprobs", _natural),
     "seed": ("seed", _natural),
@@ -145,6 +143,7 @@ ONLY_HERE = frozenset({"attn_implementation"})
 
 _NO_EFFECT: dict[str, Callable[[str], Any]] = {
     "enforce_eager": _switch,
+    "enable_chunked_prefill": _switch,
     "enable_prefix_caching": _one_of("false"),
     "load_format": _one_of("auto", "hf", "safetensors", "pt"),
     "tokenizer_mode": _one_of("auto", "hf"),
@@ -162,6 +161,9 @@ _SETTINGS = {
     "model", "dtype", "max_num_seqs", "revision", "trust_remote_code", "tensor_parallel_size", "reasoning_parser",
 }  # fmt: skip
 """Arguments that are fields of Settings."""
+
+_PARSERS = ("tool_call_parser", "reasoning_parser")
+"""Settings that name parsers of vLLM's."""
 
 _OPTION_OF = {option.argument: option.name for option in OPTIONS if option.argument}
 
@@ -196,6 +198,11 @@ def transformers_arguments(settings: Settings) -> Arguments:
                 continue
             faults.append((option, f"option.{option}: the transformers engine takes {error}, got {shown(text)}"))
     _quantized(settings, values, faults)
+    for name in (name for name in _PARSERS if getattr(settings, name)):
+        if settings.engine == "auto":
+            left_out.append(name)
+        else:
+            faults.append((name, f"option.{name}: the transformers engine has no parsers of answers, vLLM has"))
     refuse(faults)
     if left_out:
         log.warning("without effect on the transformers engine: %s", ", ".join(f"option.{name}" for name in left_out))

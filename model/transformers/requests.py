@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError, RequestError, UnsupportedError
+from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..generation import Conversation, Generation, Sampling, nth_seed
 from ..options import Settings
-from ..text.parsers import Splitter
-from ..text.prompt_limits import most_tokens, shortened
+from ..text.prompt_limits import check_ids, max_new_tokens_for, most_tokens, shortened
 from ..text.response_limit import check_size
-from ..vllm.sampling import max_new_tokens_for
-from .chat import Chat
+from .chat import render, template_of
 from .load import Loaded
 from .options import Arguments
-from .sampler import SamplingState, bad_words, defaulted
-from .structured import Guides
-
-if TYPE_CHECKING:
-    from .beam import RowsRun
+from .sampling import GREEDY, LogProb, Row, bad_words, likely, parameters, processors
+from .structured import Grammars
 
 __all__ = ["Prepared", "Requests"]
+
+POSITIONS = 256
+"""Of how many of a prompt's tokens the log-probabilities are computed at once."""
 
 
 @dataclass(slots=True)
@@ -32,12 +31,9 @@ class Prepared:
     number: int
     generation: Generation
     prompt_ids: list[int]
-    max_tokens: int
-    choosers: list[SamplingState]
-    splitters: list[Splitter | None]
-    skip_special_tokens: bool
-    search: RowsRun | None = None
-    """What it is instead of sequences, where a beam search is asked for."""
+    rows: list[Row]
+    prefill: list[dict[int, LogProb] | None]
+    """The prompt's log-probabilities, where they were asked for; the first token has none."""
 
 
 class Requests:
@@ -49,52 +45,43 @@ class Requests:
         self._most = settings.limits.max_prompt_tokens
         self._allowed = most_tokens(loaded.context - 1, self._most)
         self._max_logprobs = arguments.max_logprobs
-        self._chat = Chat(loaded.tokenizer, settings)
-        self._guides = Guides(
-            loaded.tokenizer, loaded.words, sorted(loaded.eos_ids), any_whitespace=arguments.any_whitespace
-        )
+        self._template = template_of(loaded.tokenizer, settings)
+        eos_ids, spaces = sorted(loaded.eos_ids), arguments.any_whitespace
+        self._grammars = Grammars(loaded.tokenizer, loaded.words, eos_ids, any_whitespace=spaces)
 
-    def prepare(self, number: int, generation: Generation) -> Prepared:
-        """Tokenizes and checks; raises RequestError."""
+    def prepare(
+        self, number: int, generation: Generation, alone: Callable[[], AbstractContextManager[None]]
+    ) -> Prepared:
+        """Tokenizes and checks, `alone` with the model where the prompt is computed; raises RequestError."""
         sampling = generation.sampling
         if generation.adapter is not None:
             raise UnsupportedError("adapter: the transformers engine has no adapters", "adapter")
-        conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
-        request = self._chat.request(conversation) if conversation else None
-        ids = self._prompt(generation, request)
+        ids = self._prompt(generation)
         max_tokens = max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         check_size(generation, len(ids), self._longest)
         self._check(sampling)
-        field = conversation.tools_field if conversation else "tools"
-        guide = self._guides.compile(sampling.structured_output, getattr(request, "structured_outputs", None), field)
-        waits = self._chat.reasoning_end(ids) if guide is not None else None
-        choosers = [self._chooser(sampling, index, max_tokens) for index in range(sampling.n)]
-        if guide is not None:
-            for chooser in choosers:
-                chooser.guide = guide(waits)
-        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in choosers]
-        # Some parsers need the special tokens in the text that they take apart.
-        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        return Prepared(number, generation, ids, max_tokens, choosers, splitters, skip)
+        rows = self._rows(sampling, ids, max_tokens)
+        prefill: list[dict[int, LogProb] | None] = []
+        if sampling.prompt_logprobs is not None:
+            with alone():
+                prefill = self._prefill(ids, sampling.prompt_logprobs)
+        return Prepared(number, generation, ids, rows, prefill)
 
-    def _prompt(self, generation: Generation, request: Any) -> list[int]:
+    def _prompt(self, generation: Generation) -> list[int]:
         """The prompt's ids; raises ParameterError."""
         prompt, field, truncate = generation.prompt, generation.prompt_field, generation.sampling.truncate
+        tokenizer = self._loaded.tokenizer
+        shorten = partial(shortened, field, keep=truncate, allowed=self._allowed, count=self._count)
         if isinstance(prompt, Conversation):
-            ids = self._chat.render(prompt, request, field, partial(self._shortened, field, truncate))
+            ids = render(tokenizer, self._template, prompt, field, shorten)
         elif isinstance(prompt, str):
-            prompt = self._shortened(field, truncate, prompt)
-            ids = list(self._loaded.tokenizer(prompt, add_special_tokens=generation.add_special_tokens)["input_ids"])
+            ids = list(tokenizer(shorten(prompt), add_special_tokens=generation.add_special_tokens)["input_ids"])
         else:
             ids = list(prompt if truncate is None else prompt[-truncate:])
             max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         # Beyond the vocabulary a device fails for everyone.
-        if foreign := [token for token in ids if not 0 <= token < self._loaded.words]:
-            raise RequestError.of(field, foreign[0], f"token ids from 0 to {self._loaded.words - 1}")
+        check_ids(field, ids, self._loaded.words)
         return ids if truncate is None else ids[-truncate:]
-
-    def _shortened(self, field: str, keep: int | None, text: str) -> str:
-        return shortened(field, text, keep, self._allowed, self._count)
 
     def _count(self, text: str) -> int:
         return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -105,26 +92,52 @@ class Requests:
             if (wanted := getattr(sampling, name)) is not None and wanted > self._max_logprobs:
                 most = f"{self._max_logprobs} (option.max_logprobs)"
                 raise ParameterError(f"{name}: expected at most {most}, got {wanted}", name)
-        words = self._loaded.words
+        if sampling.beams is not None:
+            field = sampling.beams.field
+            raise UnsupportedError(f"{field}: the transformers engine has no beam search, vLLM has", field)
         for name in ("logit_bias", "stop_token_ids"):
-            if foreign := [token for token in getattr(sampling, name) or () if not 0 <= token < words]:
-                raise ParameterError(f"{name}: expected token ids from 0 to {words - 1}, got {foreign[0]}", name)
+            check_ids(name, [*(getattr(sampling, name) or ())], self._loaded.words)
 
-    def _chooser(self, sampling: Sampling, index: int, max_tokens: int) -> SamplingState:
-        """Sequence `index`'s way of choosing tokens."""
+    def _rows(self, sampling: Sampling, ids: list[int], max_tokens: int) -> list[Row]:
+        """The n sequences, each with its own way of choosing tokens."""
         import torch
 
-        generator = None
-        if sampling.seed is not None:
-            generator = torch.Generator(self._loaded.forward.device).manual_seed(nth_seed(sampling.seed, index))
-        ends = {*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._loaded.eos_ids)}
-        return SamplingState(
-            **defaulted(sampling, self._loaded.defaults),
-            typical_p=1.0 if sampling.typical_p is None else sampling.typical_p,
-            generator=generator,
-            logprobs=sampling.logprobs,
-            bias=sampling.logit_bias or {},
-            bad_words=bad_words(self._loaded.tokenizer, sampling.bad_words),
-            min_tokens=min(sampling.min_tokens, max_tokens),
-            ends=sorted(ends),
-        )
+        loaded, device = self._loaded, self._loaded.device
+        guide = None if sampling.structured_output is None else self._grammars.processor(sampling.structured_output)
+        # Where a grammar is complete, nothing but an end of sequence may come.
+        eos_ids = loaded.eos_ids if guide is not None or not sampling.ignore_eos else frozenset[int]()
+        ends = eos_ids.union(sampling.stop_token_ids)
+        values, words = parameters(sampling, loaded.defaults), bad_words(loaded.tokenizer, sampling.bad_words)
+        rows: list[Row] = []
+        for index in range(sampling.n):
+            generator = None
+            if sampling.seed is not None:
+                generator = torch.Generator(device).manual_seed(nth_seed(sampling.seed, index))
+            row = Row(
+                [*ids], len(ids), max_tokens, ends, values["temperature"] < GREEDY, generator, sampling.logprobs,
+                guide() if guide is not None else None,
+                processors(sampling, values, words, len(ids), sorted(ends), device),
+            )  # fmt: skip
+            rows.append(row)
+        return rows
+
+    def _prefill(self, ids: list[int], wanted: int) -> list[dict[int, LogProb] | None]:
+        """The log-probabilities that the model gives to the prompt's tokens, by a pass of their own."""
+        import torch
+
+        found: list[dict[int, LogProb] | None] = [None]
+        try:
+            with torch.inference_mode():
+                given = torch.tensor([ids], device=self._loaded.device)
+                logits = self._loaded.model(input_ids=given).logits[0, :-1]
+                for start in range(0, len(ids) - 1, POSITIONS):
+                    known = logits[start : start + POSITIONS].float().log_softmax(-1)
+                    tokens = given[0, start + 1 : start + 1 + len(known)].to(known.device)
+                    ranks = (known >= known.gather(-1, tokens[:, None])).sum(-1)
+                    entries = likely(known, tokens, wanted)
+                    for entry, token, rank in zip(entries, tokens.tolist(), ranks.tolist(), strict=True):
+                        entry[token].rank = rank
+                    found += entries
+        except Exception as error:
+            raise GenerationError(f"the prompt could not be computed: {error}") from error
+        return found

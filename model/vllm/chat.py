@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError, ParameterError, UnsupportedError
@@ -15,6 +14,7 @@ from ..events import Token
 from ..generation import Conversation
 from ..media.images import Image
 from ..options import Settings
+from ..text.chat_template import chat_template
 from ..text.parsers import Reasoning, Splitter
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
 from .prompt import tokenize_params
@@ -22,7 +22,7 @@ from .prompt import tokenize_params
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
 
-__all__ = ["ChatRenderer", "chat_template"]
+__all__ = ["ChatRenderer"]
 
 FORCED = "hermes"
 """A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
@@ -216,31 +216,3 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
 def _strict(tool: dict[str, Any]) -> dict[str, Any]:
     """`tool` with arguments that must fit its schema unless it says otherwise; newer vLLM takes any JSON by default."""
     return {**tool, "function": {"strict": True, **tool["function"]}}
-
-
-def chat_template(settings: Settings) -> str | None:
-    """The text of option.chat_template; raises OptionError where it cannot be read or is no template."""
-    given = settings.chat_template
-    if given is None:
-        return None
-    if "{" in given:
-        text, place = given, ""
-    else:
-        path = Path(settings.model_dir, given)
-        place = f"{path}: "
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise OptionError(f"option.chat_template: {place}{reason}", "chat_template") from None
-    from jinja2 import TemplateSyntaxError
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    try:
-        render_jinja_template([[]], chat_template=text)
-    except TemplateSyntaxError as error:
-        line = f"line {error.lineno}: {error.message}"
-        raise OptionError(f"option.chat_template: {place}{line}", "chat_template") from None
-    except Exception:  # noqa: BLE001 - not every template takes a conversation without messages
-        pass
-    return text

@@ -20,9 +20,8 @@ from ..events import Delta, Event, Failed, Finish, Started
 from ..generation import Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
-from ..text.prompt_limits import check_text, first, last, most_tokens
+from ..text.prompt_limits import check_prompt, check_text, first, last, most_tokens
 from .prompt import tokenize_params
-from .sampling import check_prompt
 from .start import client_errors, start_vllm
 
 if TYPE_CHECKING:

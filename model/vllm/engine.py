@@ -27,6 +27,7 @@ from ..search.beam_run import BeamTexts
 from ..startup import mark
 from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split
+from ..text.prompt_limits import check_ids, max_new_tokens_for
 from ..text.response_limit import check_size, may_reach
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
@@ -34,7 +35,7 @@ from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
 from .logprobs import keep_chosen_only
 from .prompt import Texts, refused
-from .sampling import LIMITS, check_ids, max_new_tokens_for, sampling_params
+from .sampling import LIMITS, sampling_params
 from .start import client_errors, eos_ids, start_vllm
 from .structured import structured_outputs, template_errors
 from .typical import Typical

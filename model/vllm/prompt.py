@@ -9,8 +9,7 @@ from typing import Any
 from ..errors import ParameterError
 from ..generation import Generation
 from ..media.images import Image
-from ..text.prompt_limits import most_tokens, shortened
-from .sampling import max_new_tokens_for
+from ..text.prompt_limits import max_new_tokens_for, most_tokens, shortened
 
 __all__ = ["Texts", "refused", "tokenize_params"]
 

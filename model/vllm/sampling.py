@@ -1,17 +1,17 @@
-"""Sampling in vLLM's terms, and the room that a prompt leaves for it."""
+"""Sampling in vLLM's terms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ContextError, ParameterError
 from ..generation import Generation, nth_seed
+from ..text.prompt_limits import check_ids
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-__all__ = ["LIMITS", "check_ids", "max_new_tokens_for", "sampling_params"]
+__all__ = ["LIMITS", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
     "temperature": "from vLLM 0.32 on up to 2",
@@ -90,40 +90,3 @@ def sampling_params(
         arguments["extra_args"] = extra
     seeds = [None if sampling.seed is None else nth_seed(sampling.seed, index) for index in range(sampling.n)]
     return [SamplingParams(**arguments, seed=seed) for seed in seeds]
-
-
-def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
-    """Raises ParameterError for token ids that there are not."""
-    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
-        foreign = next(token for token in ids if not 0 <= token < vocabulary)
-        raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
-
-
-def check_prompt(field: str, tokens: int, most: int | None) -> None:
-    """Raises ContextError for a prompt of more than `most` tokens."""
-    if most is not None and tokens > most:
-        raise ContextError(
-            f"{field}: expected a prompt of at most {most} tokens (option.max_prompt_tokens), got {tokens} tokens",
-            field,
-        )
-
-
-def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
-    """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
-    field = generation.prompt_field
-    check_prompt(field, prompt_tokens, most)
-    left = context - prompt_tokens
-    if prompt_tokens < 1 or left < 1:
-        raise ContextError(
-            f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
-            f"got {prompt_tokens} tokens",
-            field,
-        )
-    wanted = generation.sampling.max_tokens
-    if wanted is not None and wanted > left and generation.overflow == "refuse":
-        raise ContextError(
-            f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
-            f"of {context} tokens",
-            field,
-        )
-    return left if wanted is None else min(wanted, left)

@@ -26,7 +26,7 @@ from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
 from lmi.model.process.token_budget import TokenBudget
-from lmi.model.vllm.sampling import max_new_tokens_for
+from lmi.model.text.prompt_limits import max_new_tokens_for
 
 from ..kit.user_code.engine import ScriptedEngine
 

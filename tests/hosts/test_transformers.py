@@ -30,15 +30,12 @@ from ..kit.hosts import (
     start,
 )
 from ..kit.spoken import SPOKEN, records
-from . import test_beams as test_beam_hosts
 from .test_same_text import BODIES, alone, same_texts
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 PROPERTIES = {
     "option.rolling_batch": "scheduler",
-    "option.tool_call_parser": "hermes",
-    "option.reasoning_parser": "qwen3",
     "option.structured_outputs_config": '{"disable_any_whitespace": true}',
 }
 ENDLESS = question("endless").prompt
@@ -123,69 +120,6 @@ async def test_sixteen_streams_at_once(server: Host) -> None:
 
 
 @pytest.mark.anyio
-async def test_beams(server: Host) -> None:
-    """As vLLM's; other limits, each told by its name."""
-    await test_beam_hosts.test_the_best_and_the_others(server)
-    await test_beam_hosts.test_an_answer_that_the_model_knows(server)
-    async with client(server) as http:
-        streamed = await http.post(body("Tell me", True, num_beams=2))
-        sampled = await http.post(body("Tell me", num_beams=2, do_sample=True))
-        many = await http.post(body("Tell me", num_beams=33))
-        prefill = (
-            await http.post(body("Tell me", num_beams=2, max_new_tokens=3, details=True, decoder_input_details=True))
-        ).json()
-    assert {response.status_code for response in (streamed, sampled, many)} == {424}
-    assert "parameters.num_beams: above 1 it is not supported with streaming" in streamed.json()["error"]
-    assert "parameters.do_sample: goes not with parameters.num_beams above 1" in sampled.json()["error"]
-    assert "parameters.num_beams: expected at most 32 beams (option.max_rolling_batch_size" in many.json()["error"]
-    assert "".join(token["text"] for token in prefill["details"]["prefill"]).endswith("Tell me")
-
-
-@pytest.mark.anyio
-async def test_beams_beside_sixteen_streams(server: Host) -> None:
-    """Begun while the others run: their texts are right, and the search finds what it finds alone."""
-    parameters = {"num_beams": 4, "max_new_tokens": 40, "details": True, "length_penalty": 2, "early_stopping": "never"}
-    async with client(server) as http:
-        alone = (await http.post(body("Tell me", **parameters))).json()
-        running, asked, tasks = await sixteen(http, max_new_tokens=300)
-        found = (await http.post(body("Tell me", **parameters))).json()
-        assert min(len(streamed.lines) for streamed in running) < 300, "they had ended"
-        await asyncio.gather(*tasks)
-    assert found["generated_text"] == alone["generated_text"]
-    ids, known = ([token["id"] for token in one["details"]["tokens"]] for one in (found, alone))
-    assert ids == known
-    assert len(found["details"]["best_of_sequences"]) == 3
-    for one, streamed in zip(asked, running, strict=True):
-        assert len(streamed.documents) == 300
-        assert joined(streamed) == streamed.documents[-1]["generated_text"]
-        if one.kind != "endless":
-            assert joined(streamed).startswith(one.answer)
-
-
-@pytest.mark.anyio
-async def test_a_client_that_leaves_ends_its_search(server: Host) -> None:
-    def running() -> int:
-        told = httpx.get(f"{server.url}/metrics", verify=False).text
-        (line,) = [line for line in told.splitlines() if line.startswith("lmi_sequences_running")]
-        return int(float(line.split()[-1]))
-
-    async def beams() -> bool:
-        return running() == 8
-
-    async def nothing() -> bool:
-        return running() == 0
-
-    async with client(server) as http:
-        given = {"num_beams": 8, "max_new_tokens": 1900, "ignore_eos_token": True, "early_stopping": "never"}
-        asked = asyncio.create_task(http.post(body(ENDLESS, **given)))
-        await eventually(beams)
-        asked.cancel()
-        await eventually(nothing)
-        again = (await http.post(body(question("plain").prompt, num_beams=3, max_new_tokens=100))).json()
-    assert again["generated_text"] == question("plain").answer
-
-
-@pytest.mark.anyio
 async def test_lmi_details_streamed_and_whole(server: Host) -> None:
     asked = question("unicode")
     parameters = {"max_new_tokens": 300, "details": True, "decoder_input_details": True}
@@ -213,34 +147,45 @@ def test_openai_chat(chat: openai.OpenAI) -> None:
     assert "".join(token.token for token in logprobs.content) == question("plain").answer
     asked = question("reasoning")
     chunks = [*chat.chat.completions.create(model="any", messages=user("reasoning"), temperature=0, stream=True)]
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    text = "".join(delta.content or "" for delta in deltas)
-    reasoning = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
-    assert f"<think>{reasoning}</think>{text}" == asked.answer
+    # No parser takes it apart.
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == asked.answer
     form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": JSON_SCHEMA}}
     guided = chat.chat.completions.create(model="any", messages=user("json"), temperature=0, response_format=form)
     assert isinstance(json.loads(guided.choices[0].message.content or ""), dict)
 
 
-def test_openai_tool_calls_streamed_and_whole(chat: openai.OpenAI) -> None:
-    asked = question("parallel_tool_calls")
-    tools: Any = asked.tools
-    whole = chat.chat.completions.create(
-        model="any", messages=user("parallel_tool_calls"), tools=tools, temperature=0
-    ).choices[0]
-    assert whole.finish_reason == "tool_calls"
-    calls: dict[int, list[str]] = {}
-    for chunk in chat.chat.completions.create(
-        model="any", messages=user("parallel_tool_calls"), tools=tools, temperature=0, stream=True
-    ):
-        for call in chunk.choices[0].delta.tool_calls or ():
-            assert call.function is not None
-            one = calls.setdefault(call.index, ["", ""])
-            one[0] += call.function.name or ""
-            one[1] += call.function.arguments or ""
-    made: list[Any] = whole.message.tool_calls or []
-    assert [[call.function.name, call.function.arguments] for call in made] == [*calls.values()]
-    assert len(calls) == 2
+@pytest.mark.anyio
+async def test_what_it_does_not_have_is_refused_by_name(server: Host) -> None:
+    tool = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
+    async with client(server) as http:
+        beams = await http.post(body("Tell me", num_beams=2))
+        tools = await http.post({"messages": user("plain"), "tools": [tool]})
+    assert (beams.status_code, tools.status_code) == (424, 400)
+    assert "parameters.num_beams: the transformers engine has no beam search" in beams.json()["error"]
+    assert "tools: the transformers engine reads no tool calls" in tools.text
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_ends_its_sequences(server: Host) -> None:
+    def running() -> int:
+        told = httpx.get(f"{server.url}/metrics", verify=False).text
+        (line,) = [line for line in told.splitlines() if line.startswith("lmi_sequences_running")]
+        return int(float(line.split()[-1]))
+
+    async def eight() -> bool:
+        return running() == 8
+
+    async def nothing() -> bool:
+        return running() == 0
+
+    async with client(server) as http:
+        given = {"n": 8, "do_sample": True, "max_new_tokens": 1900, "ignore_eos_token": True}
+        asked = asyncio.create_task(http.post(body(ENDLESS, **given)))
+        await eventually(eight)
+        asked.cancel()
+        await eventually(nothing)
+        again = (await http.post(body(question("plain").prompt, max_new_tokens=100))).json()
+    assert again["generated_text"] == question("plain").answer
 
 
 def test_openai_completions(chat: openai.OpenAI) -> None:
@@ -293,8 +238,6 @@ async def test_behind_djl_in_rolling_batch(demo_model: Path, tmp_path: Path) -> 
             assert streamed.documents[-1]["details"]["finish_reason"] == "eos_token"
         assert refused.status_code == 424
         assert "inputs" in refused.json()["error"]
-        await test_beam_hosts.test_the_best_and_the_others(host)
-        await test_beam_hosts.test_an_answer_that_the_model_knows(host)
         assert "engine transformers" in host.log_text()
 
 
@@ -302,10 +245,11 @@ async def test_behind_djl_in_rolling_batch(demo_model: Path, tmp_path: Path) -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["async", "dynamic"])
 async def test_behind_djl_in_the_other_modes(server: Host, demo_model: Path, tmp_path: Path, mode: str) -> None:
-    """The texts that the local server gives."""
+    """The texts that the local server gives, but for beams, which this engine does not have."""
+    bodies = {name: one for name, one in BODIES.items() if "num_beams" not in one.get("parameters", {})}
     if missing := hosting.available():
         pytest.skip(missing)
-    expected = alone(server, BODIES)
+    expected = alone(server, bodies)
     model_dir = model_directory(demo_model, tmp_path / "model", {"option.backend": "transformers"})
     with djl_host(model_dir, tmp_path / "log", mode=mode) as host:
         await same_texts(host, expected, first_only=mode == "dynamic")

@@ -1,7 +1,4 @@
-"""Beam search on each engine against transformers' own, on the demo model in float32: the same texts and likelihoods.
-
-And on both engines against each other.
-"""
+"""Beam search on vLLM against transformers' own, on the demo model in float32: the same texts and likelihoods."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from lmi.model.events import Event, Failed, Started
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
-from ...demo.model import QUESTIONS, question
+from ...demo.model import question
 from ...kit.backends import deltas, run
 from ...kit.beams import PROMPT, Reference, answers, generation, same
 from ...kit.hosts import model_directory
@@ -31,26 +28,17 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return model_directory(demo_model, tmp_path_factory.mktemp("beam") / "model", {})
 
 
-def engine(model_dir: Path, name: str) -> Iterator[Any]:
-    running = load_backend(load_settings(model_dir, environment={}, overrides={"backend": name}))
+@pytest.fixture(scope="module")
+def vllm(model_dir: Path) -> Iterator[Any]:
+    running: Any = load_backend(load_settings(model_dir, environment={}, overrides={"backend": "vllm"}))
     yield running
     assert not running.busy
     running.close()
 
 
-@pytest.fixture(scope="module")
-def vllm(model_dir: Path) -> Iterator[Any]:
-    yield from engine(model_dir, "vllm")
-
-
-@pytest.fixture(scope="module")
-def transformers(model_dir: Path) -> Iterator[Any]:
-    yield from engine(model_dir, "transformers")
-
-
-@pytest.fixture(params=["vllm", "transformers"])
-def backend(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
+@pytest.fixture
+def backend(vllm: Any) -> Any:
+    return vllm
 
 
 @pytest.fixture(scope="module")
@@ -172,46 +160,6 @@ def test_what_else_is_told(backend: Any) -> None:
         assert token.top[0].logprob >= (token.logprob or 0) - 1e-6
     assert [delta.text for delta in deltas(bare)] == [delta.text for delta in deltas(full)]
     assert all(not delta.tokens and delta.finish and delta.finish.cumulative_logprob is None for delta in deltas(bare))
-
-
-def test_the_engines_agree(vllm: Any, transformers: Any) -> None:
-    """Beside each other and eight ordinary requests: text, ids, endings, log-probabilities within 1e-2 in float32."""
-    asked = [
-        generation(
-            prompt,
-            beams=Beams(width=width, length_penalty=penalty, early_stopping=stopping),
-            max_tokens=20,
-            logprobs=2,
-            prompt_logprobs=1,
-            stop=("ing", "the end"),
-        )
-        for prompt, width in ((question("plain").prompt, 3), ("What is", 5))
-        for penalty in (1.0, 0.0, -1.5, 2.5)
-        for stopping in (False, True, "never")
-    ]
-    others = [generation(one.prompt, max_tokens=40) for one in QUESTIONS[:8]]
-    endings: set[str] = set()
-    for ours, theirs in zip(run(transformers, *asked, *others), run(vllm, *asked, *others), strict=True):
-        same(answers(ours), answers(theirs))
-        begun, known = ours[0], theirs[0]
-        assert isinstance(begun, Started)
-        assert isinstance(known, Started)
-        assert (begun.prompt_tokens, begun.ranks) == (known.prompt_tokens, known.ranks)
-        for one, other in zip(deltas(ours), deltas(theirs), strict=True):
-            assert one.finish is not None
-            assert other.finish is not None
-            assert one.text == other.text
-            endings.add(one.finish.reason)
-            assert (one.finish.reason, one.finish.stop) == (other.finish.reason, other.finish.stop)
-            assert one.finish.generated_tokens == other.finish.generated_tokens
-            assert one.finish.discarded_tokens == other.finish.discarded_tokens
-            tokens = zip((*begun.prefill, *one.tokens), (*known.prefill, *other.tokens), strict=True)
-            for mine, known_token in tokens:
-                assert (mine.id, mine.text) == (known_token.id, known_token.text)
-                assert mine.logprob == pytest.approx(known_token.logprob, abs=1e-2)
-                tops = [[top.logprob for top in token.top] for token in (mine, known_token)]
-                assert tops[0] == pytest.approx(tops[1], abs=1e-2)
-    assert endings == {"eos", "length", "stop"}
 
 
 def test_searches_and_others_side_by_side(backend: Any) -> None:

@@ -39,7 +39,6 @@ TAKEN: list[tuple[str, str, str, Any]] = [
     ("gpu_memory_utilization", "0.5", "gpu_memory_utilization", 0.5),
     ("max_num_batched_tokens", "512", "max_num_batched_tokens", 512),
     ("max_rolling_batch_prefill_tokens", "512", "max_num_batched_tokens", 512),
-    ("enable_chunked_prefill", "false", "enable_chunked_prefill", False),
     ("tokenizer", "other", "tokenizer", "other"),
     ("max_logprobs", "5", "max_logprobs", 5),
     ("seed", "7", "seed", 7),
@@ -66,7 +65,7 @@ def test_taken(name: str, text: str, field: str, value: object) -> None:
         ("load_format", "auto"), ("load_format", "safetensors"), ("tokenizer_mode", "auto"), ("runner", "generate"),
         ("convert", "none"), ("cpu_offload_gb_per_gpu", "0"), ("speculative_config", "none"),
         ("pipeline_parallel_degree", "1"), ("tensor_parallel_degree", "2"), ("low_cpu_mem_usage", "true"),
-        ("max_rolling_batch_size", "8"), ("revision", "main"), ("reasoning_parser", "qwen3"),
+        ("max_rolling_batch_size", "8"), ("revision", "main"), ("enable_chunked_prefill", "false"),
     ],
 )  # fmt: skip
 def test_no_fault_and_no_effect(name: str, text: str) -> None:
@@ -84,6 +83,8 @@ def test_no_fault_and_no_effect(name: str, text: str) -> None:
         ("tokenizer_mode", "mistral", "option.tokenizer_mode"),
         ("kv_transfer_config", "{}", "option.kv_transfer_config"),
         ("cpu_offload_gb", "4", "option.cpu_offload_gb"),
+        ("tool_call_parser", "hermes", "the transformers engine has no parsers of answers, vLLM has"),
+        ("reasoning_parser", "qwen3", "the transformers engine has no parsers of answers, vLLM has"),
         ("pipeline_parallel_degree", "2", "option.pipeline_parallel_degree"),
         ("quantize", "awq", "option.quantize: the transformers engine takes bitsandbytes8 or bitsandbytes4"),
         ("max_model_len", "long", "an integer, got 'long'"),
@@ -110,11 +111,14 @@ def test_all_faults_in_one_message() -> None:
 
 
 def test_as_second_choice_what_only_vllm_has_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    given = {"backend": "auto", "stream_interval": "3", "enable_prefix_caching": "true", "max_model_len": "64"}
+    given = {
+        "backend": "auto", "stream_interval": "3", "enable_prefix_caching": "true", "max_model_len": "64",
+        "tool_call_parser": "hermes",
+    }  # fmt: skip
     taken = transformers_arguments(settings_of(given, model_dir="/opt/ml/model"))
     assert taken == Arguments(max_model_len=64)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.endswith("option.stream_interval, option.enable_prefix_caching")
+    assert line.endswith("option.stream_interval, option.enable_prefix_caching, option.tool_call_parser")
     with pytest.raises(OptionError, match="an integer"):
         transformers_arguments(settings_of({**given, "max_model_len": "long"}, model_dir="/opt/ml/model"))
 
