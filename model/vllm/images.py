@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, one_line
 from ..media.images import Image
+from .internals import image_limit, part
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -27,15 +28,13 @@ class ImageDecoder:
     """What a model's images need."""
 
     def __init__(self, llm: LLMEngine) -> None:
-        self.limit = _limit(llm)
+        self.limit = image_limit(llm)
         """How many images a prompt may have; 0: the model takes none."""
         self._io: Any = None
         if self.limit:
-            from vllm.multimodal.media.image import ImageMediaIO
-
             config = llm.model_config.multimodal_config
             given: dict[str, Any] = (config.media_io_kwargs or {}).get("image", {}) if config else {}
-            self._io = ImageMediaIO(**{"image_mode": "RGB", **given})
+            self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
 
     def decode(self, images: Iterable[Image]) -> list[Any]:
         """The pictures, read as vLLM's own server reads them; raises ParameterError."""
@@ -50,16 +49,6 @@ class ImageDecoder:
         except Exception as error:
             reason = one_line(str(error))[:200]
             raise ParameterError(f"{image.field}: the image cannot be decoded: {reason}", image.field) from error
-
-
-def _limit(llm: LLMEngine) -> int:
-    processor = getattr(llm.renderer, "mm_processor", None)
-    if processor is None:
-        return 0
-    limits = processor.info.allowed_mm_limits
-    # Some models have one kind for images and videos alike.
-    kind = "vision_chunk" if getattr(llm.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
-    return int(limits.get(kind, 0))
 
 
 @contextmanager

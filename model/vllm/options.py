@@ -22,6 +22,7 @@ from ..options import Settings
 from ..options.faults import refuse, shown
 from ..options.table import OPTIONS
 from ..transformers.options import ONLY_HERE
+from .internals import argument_actions, available_memory
 
 __all__ = ["engine_arguments"]
 
@@ -41,10 +42,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     `max` devices become a number here, where they can be counted.
     """
     from vllm import EngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
-    actions = {action.dest: action for action in parser._actions}
+    actions = argument_actions()
     # A field without an action is for vLLM's own use, unless it is a plain switch.
     fields = {
         field.name: field
@@ -190,6 +189,4 @@ def _cpu_cache(settings: Settings) -> int | None:
         return None
     if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         return None
-    from vllm.utils.cpu_resource_utils import get_memory_node_info
-
-    return min(CPU_CACHE, int(get_memory_node_info().available_memory) // 4)
+    return min(CPU_CACHE, available_memory() // 4)

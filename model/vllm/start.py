@@ -18,8 +18,8 @@ from ..process.crash import crash_at_once
 from ..process.last_words import end_at_once, ending
 from ..process.output_tail import OutputTail, says_nothing
 from ..startup import mark
+from .internals import VllmStats, check_engine, check_library, core_has_own_process
 from .seeds import EXTENSION, keep_seeds
-from .stats import VllmStats, core_has_own_process
 from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
@@ -47,6 +47,7 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
     if SCRATCH in os.environ:
         # A process of the engine's own, and not one that has other plans for its signals.
         crash_at_once()
+    check_library()
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
     mark("options")
@@ -67,6 +68,7 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
+    check_engine(llm)
     stats = VllmStats(llm, quiet=quiet)
     mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)

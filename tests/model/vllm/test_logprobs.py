@@ -12,7 +12,7 @@ from lmi.model.events import Event
 from lmi.model.generation import Generation, Sampling
 from lmi.model.options import load_settings
 from lmi.model.vllm import engine as vllm_engine
-from lmi.model.vllm.logprobs import keep_chosen_only
+from lmi.model.vllm.internals import keep_chosen_only
 
 from ...demo.model import question
 from ...kit.backends import deltas, run
@@ -86,18 +86,9 @@ def test_answers_are_those_of_vllms_own_objects(
         assert one == other
 
 
-def test_a_vllm_that_works_differently_goes_its_own_way(
-    backend: Any, objects: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (expected,) = run(backend, asked("plain", 0))
-    assert objects == []
-    from vllm.v1.engine.logprobs import LogprobsProcessor
-
-    theirs: Any = LogprobsProcessor
-    real = theirs._update_sample_logprobs
-    monkeypatch.delattr(theirs, "_update_sample_logprobs")
-    monkeypatch.setattr(theirs, "update_from_output", lambda self, output: real(self, output.new_logprobs))
-    assert run(backend, asked("plain", 0)) == [expected]
-    assert objects
-    monkeypatch.setattr(backend._llm.output_processor, "request_states", {})
+def test_a_request_that_is_not_there_or_wants_no_numbers(backend: Any) -> None:
     assert not keep_chosen_only(backend._llm, "nobody")
+    backend.add(backend.prepare(0, asked("plain", None)))
+    (name,) = backend._llm.output_processor.request_states
+    assert not keep_chosen_only(backend._llm, name)
+    backend.abort([0])
