@@ -26,9 +26,6 @@ __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 log = logging.getLogger(__name__)
 
-PAUSE = 0.001
-"""Seconds; vLLM's own."""
-
 
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
     """vLLM's LLMEngine, up, and what tells how busy it is.
@@ -74,28 +71,7 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
     _end_with(set(multiprocessing.active_children()) - before, output)
     if seeds:
         keep_seeds(llm)
-    _pause_where_nothing_runs(llm)
     return llm, stats
-
-
-def _pause_where_nothing_runs(llm: Any) -> None:
-    """While all that a core has waits (for a grammar that is being compiled, say), the next step comes a moment later.
-
-    Its steps would take all the time of a CPU that the compiler needs. A core in its own process does the same by
-    itself (vllm/v1/engine/core.py, _process_engine_step); InprocClient does not.
-    """
-    core = getattr(llm.engine_core, "engine_core", None)
-    # Where some other version has it otherwise, there is no pause.
-    post_step = getattr(core, "post_step", None)
-    if core is None or post_step is None:
-        return
-
-    def paused(model_executed: bool) -> None:
-        post_step(model_executed)
-        if not model_executed and core.scheduler.has_requests():
-            time.sleep(PAUSE)
-
-    core.post_step = paused
 
 
 def _mind_seeds(arguments: dict[str, Any]) -> bool:
