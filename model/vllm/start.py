@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import threading
@@ -19,12 +18,9 @@ from ..process.last_words import end_at_once, ending
 from ..process.output_tail import OutputTail, says_nothing
 from ..startup import mark
 from .internals import VllmStats, check_engine, check_library, core_has_own_process
-from .seeds import EXTENSION, keep_seeds
 from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
-
-log = logging.getLogger(__name__)
 
 
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
@@ -48,7 +44,6 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
     mark("options")
-    seeds = _mind_seeds(arguments)
     if typical is not None:
         typical.ask(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
@@ -69,18 +64,7 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
     stats = VllmStats(llm, quiet=quiet)
     mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)
-    if seeds:
-        keep_seeds(llm)
     return llm, stats
-
-
-def _mind_seeds(arguments: dict[str, Any]) -> bool:
-    """Whether the workers can be told to keep seeds: on a CPU, unless the user has an extension of their own."""
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu() or arguments["runner"] != "generate":
-        return False
-    return bool(arguments.setdefault("worker_extension_cls", EXTENSION) == EXTENSION)
 
 
 def _choose_processes() -> None:

@@ -143,16 +143,6 @@ def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
         assert text(alone) == text(together, index)
 
 
-@pytest.mark.parametrize("beside", [{"temperature": 0.0}, {"temperature": 2.0}, {"temperature": 2.0, "top_k": 5}])
-def test_a_seed_holds_beside_requests_without_one(backend: Any, beside: dict[str, Any]) -> None:
-    seeded = [generation("Tell me", temperature=2.0, seed=seed, max_tokens=40, ignore_eos=True) for seed in (5, 6)]
-    others = [generation(question("endless").prompt, max_tokens=60, **beside) for _ in range(3)]
-    alone = [text(run(backend, one)[0]) for one in seeded]
-    first, *_, second = (text(events) for events in run(backend, seeded[0], *others, seeded[1]))
-    assert [first, second] == alone
-    assert first != second
-
-
 def test_abort_frees_the_engine(backend: Any) -> None:
     backend.add(backend.prepare(1, generation(question("endless").prompt, max_tokens=1000)))
     backend.add(backend.prepare(2, generation(question("endless").prompt, max_tokens=9)))
