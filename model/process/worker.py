@@ -27,7 +27,7 @@ from .. import startup
 from ..engine import Backend, EngineStats, load_backend
 from ..errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from ..events import Event, Failed
-from ..heap import freeze, keep_trimmed
+from ..heap import freeze
 from ..log import cause, show_content
 from ..log_filters import configure, withhold
 from ..options.image_rules import ImageRules
@@ -231,7 +231,6 @@ def main() -> None:
         withhold()
         channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
         freeze()
-        keep_trimmed(lambda: backend is not None and backend.busy)
         try:
             settings = setup.settings
             most = settings.limits.max_tokens_in_flight
