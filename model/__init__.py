@@ -11,6 +11,6 @@ media/                                 images: fetched, checked
 vllm/                                  the backend on vLLM
 transformers/                          the backend on transformers, for models that vLLM does not have
 log.py, log_filters.py                 what is logged, and what is not
-startup.py, heap.py                    the stages of a start; what the garbage collector leaves alone
+heap.py                                what the garbage collector leaves alone
 demo_model.py ...                      a small model to try everything with
 """

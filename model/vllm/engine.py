@@ -24,7 +24,6 @@ from ..generation import Conversation, Generation
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
-from ..startup import mark
 from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split
 from ..text.response_limit import check_size, may_reach
@@ -90,7 +89,6 @@ class VllmEngine:
         self._texts = Texts(self._llm, self._most)
         import vllm
 
-        mark("vLLM's parsers")
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend

@@ -16,7 +16,6 @@ from ..process.child import SCRATCH
 from ..process.crash import crash_at_once
 from ..process.last_words import end_at_once, ending
 from ..process.output_tail import OutputTail, says_nothing
-from ..startup import mark
 from .internals import VllmStats, check_engine, check_library, core_has_own_process
 from .typical import Typical
 
@@ -36,20 +35,17 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
 
     from .options import engine_arguments
 
-    mark("import vllm")
     if SCRATCH in os.environ:
         # A process of the engine's own, and not one that has other plans for its signals.
         crash_at_once()
     check_library()
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
-    mark("options")
     if typical is not None:
         typical.ask(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if typical is not None:
         typical.decide(config)
-    mark("vLLM's configuration")
     if settings.log_requests != "true":
         withhold_in_children()
     quiet = arguments["disable_log_stats"]
@@ -62,7 +58,6 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
             raise
     check_engine(llm)
     stats = VllmStats(llm, quiet=quiet)
-    mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)
     return llm, stats
 
