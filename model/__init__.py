@@ -11,6 +11,7 @@ media/                                 images: fetched, checked
 vllm/                                  the backend on vLLM
 transformers/                          the backend on transformers, for models that vLLM does not have
 log.py, log_filters.py                 what is logged, and what is not
+vllm_messages.py                       what vLLM says, by which we know what has happened
 heap.py                                what the garbage collector leaves alone
 demo_model.py ...                      a small model to try everything with
 """

@@ -12,18 +12,11 @@ from .options import Settings
 from .options.engine import FOR_TRANSFORMERS
 from .transformers.engine import TransformersEngine
 from .transformers.options import ONLY_HERE
+from .vllm_messages import UNSUPPORTED_MODEL
 
 __all__ = ["first_that_runs", "refusal"]
 
 log = logging.getLogger(__name__)
-
-_UNSUPPORTED = (
-    "not supported for now",
-    "is not supported anymore",
-    "not supported in-tree",
-    "not compatible with vLLM",
-)
-"""What vLLM says of architectures that it does not have (vllm/model_executor/models/registry.py)."""
 
 
 def first_that_runs(settings: Settings) -> Backend:
@@ -59,7 +52,7 @@ def refusal(settings: Settings) -> str | None:
         EngineArgs(**arguments).create_model_config()
     except Exception as error:  # noqa: BLE001 - vLLM itself raises it again where it is no matter of kind
         text = one_line(str(error))
-        for sign in _UNSUPPORTED:
+        for sign in UNSUPPORTED_MODEL:
             if sign in text:
                 return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
     return None

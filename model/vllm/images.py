@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, one_line
 from ..media.images import Image
+from ..vllm_messages import PROCESSOR_FAILED
 from .internals import image_limit, part
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def processor_faults(images: Sequence[Image]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if error.__cause__ is None or not str(error).startswith("Failed to apply "):
+        if error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
             raise
         field = images[0].field if len(images) == 1 else "messages"
         reason = one_line(str(error.__cause__))[:200]

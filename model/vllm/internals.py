@@ -4,7 +4,7 @@
 
 A part that is missing ends the start with one StartError, which names it and the versions that are supported; whatever
 else touches vLLM goes by what it documents. Looked up in 0.23.0 and 0.32.0. Texts that vLLM writes are in
-../vllm_messages.py.
+model/vllm_messages.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.crash import crash_at_once
 from ..process.last_words import end_at_once, ending
-from ..process.output_tail import OutputTail, says_nothing
+from ..process.output_tail import OutputTail
+from ..vllm_messages import says_nothing
 from .internals import VllmStats, check_engine, check_library, core_has_own_process
 from .typical import Typical
 
