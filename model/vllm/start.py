@@ -26,7 +26,8 @@ __all__ = ["client_errors", "eos_ids", "start_vllm"]
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
     """vLLM's LLMEngine, up, and what tells how busy it is.
 
-    `typical` may change its arguments and its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
+    missing, and whatever vLLM raises.
     """
     _choose_processes()
     _choose_sockets()
