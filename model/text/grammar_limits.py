@@ -231,7 +231,7 @@ def _class(inner: str) -> int:
     bits = 0
     for found in RANGES.finditer(inner.removeprefix("^")):
         low, high = (_escaped(one[1]) if len(one) > 1 else _bits(one) for one in (found[1], found[2] or found[1]))
-        if ALL in (low, high):
+        if ALL in (low, high) or (found[2] and max(low.bit_count(), high.bit_count()) > 1):
             return ALL
         # From the lowest bit to the highest; beyond ASCII there is none.
         bits |= (high | ((high or 1 << 128) - (low or 1 << 128)) if found[2] else low) & ALL

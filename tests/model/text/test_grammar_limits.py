@@ -57,6 +57,10 @@ REGEX: list[tuple[str, str | None]] = [
     (r"([^,]{1,63},){1,100}", None),
     (r"([^;\u002c]{1,63},){1,100}", COUNTS),
     (r"([+-.]{1,63},){1,100}", COUNTS),
+    (r"([\d-z]{1,63},){1,100}", COUNTS),
+    (r"([a-é]{1,63},){1,100}", None),
+    (r"([!-é]{1,63},){1,100}", COUNTS),
+    ("([\u00e8-é]{1,63}é){1,100}", COUNTS),
     (r"(.{1,63},){1,100}", COUNTS),
     # A reading of the whole code found these refused.
     ("([0-9]*,?)*", None),
