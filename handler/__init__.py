@@ -31,10 +31,6 @@ def handle(inputs: Any) -> Any:
     """
     global _worker
     if _worker is None:
-        from ..model.startup import mark
-
-        # Until here djl_python has come by itself, and has waited for Java.
-        mark("djl_python")
         from .djl.worker import worker
 
         _worker = worker()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from ..formatters import Dialect, Request, Response, receive, refusal
-from ..model import startup
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import LmiError, TooLargeError, UnavailableError
 from ..model.log import show_content
@@ -49,7 +49,6 @@ class Service:
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
-        startup.mark("imports, options")
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
@@ -58,8 +57,8 @@ class Service:
 
     def start(self) -> EngineInfo:
         """Loads the user's code and brings the engine up; raises StartError."""
+        begun = time.monotonic()
         extensions = load_extensions(self.settings, self._handed)
-        startup.mark("code of the user's")
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -75,10 +74,7 @@ class Service:
         show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
         self._watch.start()
-        startup.mark("engine's process")
-        took = startup.stages()
-        log.info("ready after %.2f s: %s", sum(took.values()), startup.shown(took))
-        log.info("the engine's process: %s", startup.shown(self.info.startup))
+        log.info("ready after %.1f s", time.monotonic() - begun)
         return self.info
 
     @property

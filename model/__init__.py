@@ -11,6 +11,7 @@ media/                                 images: fetched, checked
 vllm/                                  the backend on vLLM
 transformers/                          the backend on transformers, for models that vLLM does not have
 log.py, log_filters.py                 what is logged, and what is not
-startup.py, heap.py                    the stages of a start; memory that goes back to the system
+vllm_messages.py                       what vLLM says, by which we know what has happened
+heap.py                                what the garbage collector leaves alone
 former_names.py                        names that code of users still imports
 """

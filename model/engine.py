@@ -47,8 +47,6 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
-    startup: dict[str, float] = {}
-    """Seconds of each stage of the start of its process (model/startup.py)."""
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):

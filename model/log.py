@@ -26,6 +26,7 @@ from .errors import (
     UnavailableError,
     one_line,
 )
+from .vllm_messages import CORE_FAILED
 
 __all__ = [
     "JsonFormatter",
@@ -91,9 +92,7 @@ def trace(error: BaseException, *, shown: bool) -> str:
     return "Traceback (most recent call last):\n" + "\nafter\n".join(reversed(parts))
 
 
-_PLAIN = re.compile(
-    r"(CUDA|HIP|NCCL|cuDNN|CUDNN|cuBLAS|CUBLAS)\b|.*\b(out of memory|allocate memory)\b|EngineCore encountered an issue"
-)
+_PLAIN = re.compile(r"(CUDA|HIP|NCCL|cuDNN|CUDNN|cuBLAS|CUBLAS)\b|.*\b(out of memory|allocate memory)\b|" + CORE_FAILED)
 """What a device, or vLLM of its core, has to say."""
 
 

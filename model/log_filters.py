@@ -1,7 +1,7 @@
 """Filters of the log's handlers: what they let through, and in which words.
 
 Tidy        breaks up what DJL would take for its own, takes out control characters, and has exceptions told by `trace`
-Withheld    takes what may be a client's out of the lines of libraries
+Withheld    lets only warnings of libraries through, without what may be a client's
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 from collections.abc import Collection, Mapping
-from types import FrameType, TracebackType
 
 from .log import FORM, JsonFormatter, content_is_shown, text_of, trace
+from .vllm_messages import START_FAILED
 
 __all__ = ["Tidy", "Withheld", "configure", "tidy", "withhold", "withhold_in_children"]
 
@@ -61,10 +60,11 @@ def _trace_exception(record: logging.LogRecord, *, shown: bool) -> None:
 
 
 class Withheld(logging.Filter):
-    """Takes out of the lines of others what may be a client's; of those in `loggers`, or of all.
+    """Of the lines of others, those in `loggers` or all, lets warnings and worse through, without what may be a
+    client's.
 
-    Of a line with arguments, those that are no numbers; of an exception, what it says. A line without arguments stays
-    where it is written in the source as it is, and is withheld where it was put together.
+    Of a line with arguments, those that are no numbers are taken out; of an exception, what it says. A line without
+    arguments may have been put together of anything, so only the function that logged it is told.
     """
 
     def __init__(self, loggers: Collection[str] = ()) -> None:
@@ -74,10 +74,12 @@ class Withheld(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if self._passes(record):
             return True
+        if record.levelno < logging.WARNING:
+            return False
         _trace_exception(record, shown=False)
         if record.args:
             record.msg, record.args = _numbers_only(record.msg, record.args), None
-        elif not _written_so(record):
+        else:
             record.msg = f"({record.funcName}: what this line says is withheld: option.log_requests)"
         return True
 
@@ -87,33 +89,14 @@ class Withheld(logging.Filter):
 
 
 class WithheldInChildren(Withheld):
-    """The same in processes that are forked from this one, from when they serve: how they start is nobody's secret."""
+    """The same in processes that are forked from this one, but why one did not start is nobody's secret."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parent = os.getpid()
 
     def _passes(self, record: logging.LogRecord) -> bool:
-        return os.getpid() == self._parent or not _serving(record)
-
-
-LOOPS = {"run_busy_loop", "worker_busy_loop"}
-"""vLLM's functions in which its processes serve requests."""
-
-
-def _serving(record: logging.LogRecord) -> bool:
-    """Whether the line is from within one of the loops, or about an exception that came out of one."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name in LOOPS:
-            return True
-        frame = frame.f_back
-    trace: TracebackType | None = record.exc_info[2] if record.exc_info else None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name in LOOPS:
-            return True
-        trace = trace.tb_next
-    return False
+        return os.getpid() == self._parent or record.msg in START_FAILED
 
 
 def _numbers_only(form: object, arguments: tuple[object, ...] | Mapping[str, object]) -> str:
@@ -131,23 +114,6 @@ def _numbers_only(form: object, arguments: tuple[object, ...] | Mapping[str, obj
 
 def _number(value: object) -> object:
     return value if isinstance(value, int | float) else "..."
-
-
-def _written_so(record: logging.LogRecord) -> bool:
-    """Whether the message is a constant of the function that logs it, which is still running."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename == record.pathname and frame.f_lineno == record.lineno:
-            return record.msg in frame.f_code.co_consts
-        frame = frame.f_back
-    return False
-
-
-def _text(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001 - a format that does not fit its arguments
-        return str(record.msg)
 
 
 def withhold(loggers: Collection[str] = ()) -> None:

@@ -41,7 +41,6 @@ def seconds(text: str) -> float:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
-    from ...model import startup
     from ...model.heap import freeze
     from ...model.options import load_settings
     from ...model.process.client import EngineClient
@@ -58,8 +57,6 @@ def serve(arguments: argparse.Namespace) -> None:
         if not has_code(settings):
             # The rest is imported beside its start, which takes far longer. Code of the user's comes first: it may set
             # the environment that the engine starts with.
-            startup.mark("imports, options")
-            startup.begin("engine's process")
             engine.launch()
         from ..service import Service
 

@@ -119,12 +119,6 @@ class Channel(Generic[Received]):
                 threading.Thread(target=self._catch_up, name="lmi-send", daemon=True).start()
             self._backlog.append(_Waiting(rest, message.number if isinstance(message, Add) else None))
 
-    @property
-    def waiting(self) -> int:
-        """How many bytes are to be sent yet."""
-        with self._sending:
-            return sum(len(one.data) for one in self._backlog)
-
     def withdraw(self, numbers: Sequence[int]) -> Sequence[int]:
         """Drops what has been posted to start generations, as far as it has not begun to be sent; gives the others."""
         if not self._backlog:

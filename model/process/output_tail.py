@@ -18,20 +18,16 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ..vllm_messages import says_nothing
+
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
-__all__ = ["OutputTail", "says_nothing"]
+__all__ = ["OutputTail"]
 
 MAX_LINES = 400
 _PREFIX = re.compile(r"^(\([\w ]+ pid=\d+\) )?((ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] )?")
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(Error|Exception|Interrupt)): (?P<text>.+)$")
-_NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
-
-
-def says_nothing(text: str) -> bool:
-    """Whether an error's message only tells where to look for the cause."""
-    return _NOTHING.search(text) is not None
 
 
 class OutputTail:

@@ -21,13 +21,10 @@ import time
 from collections import deque
 from typing import Any
 
-from msgspec import structs
-
-from .. import startup
 from ..engine import Backend, EngineStats, load_backend
 from ..errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from ..events import Event, Failed
-from ..heap import freeze, keep_trimmed
+from ..heap import freeze
 from ..log import cause, show_content
 from ..log_filters import configure, withhold
 from ..options.image_rules import ImageRules
@@ -196,7 +193,6 @@ class RequestIds:
 
 def main() -> None:
     """Runs the engine's process to its end."""
-    startup.mark("interpreter, imports of ours")
     configure(own_process=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A background process of a terminal's session (child.py), which may not be stopped for what it logs (stty tostop).
@@ -215,11 +211,9 @@ def main() -> None:
         try:
             # Before an engine's library is imported, which takes its time.
             check_model(setup.settings)
-            startup.mark("settings")
             backend = load_backend(setup.settings)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
-            startup.mark("tokenizer, templates")
         except Exception as error:
             if not isinstance(error, StartError):
                 log.exception("the engine could not start")
@@ -229,9 +223,8 @@ def main() -> None:
         # From here on there are requests.
         show_content(setup.settings.log_requests == "true")
         withhold()
-        channel.send(Ready(structs.replace(backend.info, startup=startup.stages())))
+        channel.send(Ready(backend.info))
         freeze()
-        keep_trimmed(lambda: backend is not None and backend.busy)
         try:
             settings = setup.settings
             most = settings.limits.max_tokens_in_flight

@@ -2,87 +2,94 @@
 
     text --check_regex, check_grammar, check_schema--> nothing, or ValueError, which says why
 
-Guides are matched in the engine's steps, which all requests share. With xgrammar (0.2.8; 600 tokens, a vocabulary of
-32,000) nearly every expression costs below 10 ms a step, however large its counts are. Two kinds cost seconds, and are
-refused: counts within counts, `((a{1,100}){1,100}){1,100}`, and the repetition of what may be empty, `(a*){1,100}`.
+Guides are matched in the engine's steps, which all requests share, by native code that nothing can end. That is where
+the time goes, so a bound in time on the compiler would not help: xgrammar 0.2.8 compiles `((a{1,100}){1,100}){1,100}`
+in 9 ms, and its first step takes longer than 30 s.
+
+What costs is a text that can be divided in many ways. They are counted, roughly: repetitions within repetitions
+multiply, as in `(a{1,70}){1,70}` and `(a*){1,100}`, unless each time has a character that is nowhere repeated, as the
+line's end in `(- [^\\n]{1,80}\\n){1,20}`. That is no proof, but keeps out what costs seconds within a short answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import string
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["check_grammar", "check_regex", "check_schema"]
 
-LONGEST = 64 << 10
-"""Characters of a guide."""
-COUNTS = 1000
+MAX_CHARACTERS = 64 << 10
+MAX_WAYS = 1000
 """The product of counts within counts."""
-DEPTH = 200
-"""Groups within groups."""
-MEMBERS = 10_000
+UNBOUNDED, UNBOUNDED_AROUND = 200, 5
+"""What `*` and `+` count as: in the middle, and around something that is counted."""
+MAX_DEPTH = 200
+"""Groups within groups, and rules within rules."""
+MAX_VALUES = 10_000
 """Of a schema: values, in all its objects and arrays."""
+MAX_OPTIONAL = 300
+"""Properties of an object that are not required: xgrammar's work grows with the cube of their number."""
 
 # What is not closed goes to the end: were it no match, each beginning would look through all the rest.
 CLASS = r"\[\^?(?:\\.|[^\]\\])*(?:\]|\\?\Z)"
-LITERAL = r'"(?P<text>(?:\\.|[^"\\\n])*)(?:"|(?=\n)|\\?\Z)'
-OPTIONAL = 300
-"""Properties of an object that are not required: xgrammar's work grows with the cube of their number."""
-
-REPEATED = r"(?P<repeat>[*+?]|\{\s?(?P<least>[0-9]{1,18})\s?(?P<comma>,)?\s?(?P<most>[0-9]{0,18})\s?\})"
-REGEX = re.compile(
-    rf"\\.|{CLASS}|(?P<open>\((?:\?:)?)|(?P<close>\))|(?P<bar>\|)|{REPEATED}|(?P<blank>[\^$])|.", re.DOTALL
-)
+COMMON = r"(?P<close>\))|(?P<bar>\|)|(?P<repeat>[*+?]|\{\s?[0-9]{1,18}\s?,?\s?[0-9]{0,18}\s?\})"
+REGEX = re.compile(rf"(?P<open>\((?:\?:)?)|{COMMON}|(?P<blank>[\^$])|(?P<item>\\.|{CLASS}|.)", re.DOTALL)
 GRAMMAR = re.compile(
-    rf"{LITERAL}|{CLASS}|(?P<open>\()|(?P<close>\))|(?P<bar>\|)|{REPEATED}"
-    r"|(?P<rule>[A-Za-z_][\w.-]*)\s?::=|(?P<name>[A-Za-z_][\w.-]*)|(?P<blank>\#[^\n]*|\s+)|.",
+    rf"(?P<open>\()|{COMMON}|(?P<rule>[A-Za-z_][\w.-]*)\s?::=|(?P<name>[A-Za-z_][\w.-]*)|(?P<blank>\#[^\n]*|\s+)"
+    rf'|(?P<item>"(?:\\.|[^"\\\n])*(?:"|(?=\n)|\\?\Z)|{CLASS}|.)',
     re.DOTALL,
 )
+
+# Sets of ASCII characters are integers, a bit for each.
+ALL = (1 << 128) - 1
+RANGES = re.compile(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", re.DOTALL)
+
+
+def _bits(characters: str) -> int:
+    return sum({1 << ord(one) for one in characters if one < "\x80"})
+
+
+ESCAPES = {
+    "d": _bits(string.digits), "w": _bits(string.ascii_letters + string.digits + "_"), "s": _bits(string.whitespace),
+    "n": _bits("\n"), "r": _bits("\r"), "t": _bits("\t"),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Part:
     """A group, a rule, or an item of one."""
 
-    counts: int = 1
-    """The largest product of counts within counts."""
-    empty: bool = True
-    """Whether it may be empty: the branch that is being read, while it is."""
-    branches: bool = False
-    """Whether one of the branches before may be."""
-    last: _Part | None = None
-    """What a repetition would repeat."""
+    ways: int = 1
+    """In how many ways a text can be divided among its repetitions, roughly."""
+    characters: int = 0
+    """What it may have, of ASCII; rather too many than too few."""
+    marks: int = 0
+    """What each text of it has; rather too few."""
+    repeated: int = 0
+    """What may be in its repetitions."""
 
-    def add(self, item: _Part | None) -> None:
-        """Goes on with an item; None: the last one has ended."""
-        if (last := self.last) is not None:
-            self.counts = max(self.counts, last.counts)
-            self.empty = self.empty and last.empty
-        self.last = item
+    def take(self, other: _Part) -> None:
+        """Goes on with another part."""
+        self.ways = max(self.ways, other.ways)
+        self.characters |= other.characters
+        self.marks |= other.marks
+        self.repeated |= other.repeated
 
-    def branch(self) -> None:
-        """Begins another branch."""
-        self.add(None)
-        self.branches, self.empty = self.branches or self.empty, True
-
-    def end(self) -> _Part:
-        """The whole of it, as an item."""
-        self.branch()
-        return _Part(self.counts, self.branches)
-
-    def repeat(self, least: int, most: int | None) -> None:
-        """Repeats the last item; raises ValueError."""
-        if (item := self.last) is None:
-            return
-        if most is None or most > 1:
-            if item.empty:
-                raise ValueError("it repeats what may be empty, expected at least one character in what is repeated")
-            if item.counts > 1 and (most or 1) * item.counts > COUNTS:
-                raise ValueError(f"it has counts within counts, expected a product of at most {COUNTS}")
-        self.last = _Part(item.counts * (most or 1), item.empty or least == 0)
+    def times(self, least: int, most: int | None) -> _Part:
+        """The part, so many times; raises ValueError where that can be divided in too many ways."""
+        if most is not None and most <= 1:
+            return _Part(self.ways, self.characters, self.marks if least else 0, self.repeated)
+        if self.marks & ~self.repeated:
+            ways = most or UNBOUNDED
+        elif (
+            ways := self.ways * (most or (UNBOUNDED if self.ways == 1 else UNBOUNDED_AROUND))
+        ) > MAX_WAYS and self.ways > 1:
+            raise ValueError(f"it has counts within counts, expected a product of at most {MAX_WAYS}")
+        return _Part(ways, self.characters, 0, self.characters)
 
 
 def check_regex(text: str) -> None:
@@ -91,15 +98,25 @@ def check_regex(text: str) -> None:
 
 
 def check_grammar(text: str) -> None:
-    """A grammar in EBNF. What a rule that is made of itself adds up to is not known, and taken for a character."""
+    """A grammar in EBNF. What a rule that is made of itself adds up to is not known, and taken for nothing."""
     text = _short(text)
-    rules: dict[str, str] = {}
     heads = [match for match in GRAMMAR.finditer(text) if match["rule"]]
-    for head, after in zip(heads, [*heads[1:], None], strict=False):
-        rules[head["rule"]] = text[head.end() : after.start() if after else len(text)]
+    ends = [*(match.start() for match in heads[1:]), len(text)]
+    rules = {head["rule"]: text[head.end() : end] for head, end in zip(heads, ends, strict=False)}
     known: dict[str, _Part] = {}
-    for name in _inner_first(rules):
+
+    def read(name: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested too deeply, expected at most {MAX_DEPTH} rules within rules")
+        known[name] = _Part(characters=ALL)
+        for match in GRAMMAR.finditer(rules[name]):
+            if (inner := match["name"]) in rules and inner not in known:
+                read(inner, depth + 1)
         known[name] = _read(rules[name], GRAMMAR, known)
+
+    for name in rules:
+        if name not in known:
+            read(name, 1)
 
 
 def check_schema(text: str) -> None:
@@ -115,13 +132,13 @@ def check_schema(text: str) -> None:
     members = 0
     for value in _values(schema):
         members += len(value)
-        if members > MEMBERS:
-            raise ValueError(f"it is too large, expected at most {MEMBERS} values")
+        if members > MAX_VALUES:
+            raise ValueError(f"it is too large, expected at most {MAX_VALUES} values")
         if isinstance(value, dict):
             properties, required = value.get("properties"), value.get("required")
             needed = len(required) if isinstance(required, list) else 0
-            if isinstance(properties, dict) and len(properties) - needed > OPTIONAL:
-                raise ValueError(f"it has too many optional properties, expected at most {OPTIONAL} in an object")
+            if isinstance(properties, dict) and len(properties) - needed > MAX_OPTIONAL:
+                raise ValueError(f"it has too many optional properties, expected at most {MAX_OPTIONAL} in an object")
             patterns = value.get("patternProperties")
             for pattern in (value.get("pattern"), *(patterns if isinstance(patterns, dict) else ())):
                 if isinstance(pattern, str):
@@ -130,8 +147,8 @@ def check_schema(text: str) -> None:
 
 def _short(text: str) -> str:
     """The text, with one blank for several."""
-    if len(text) > LONGEST:
-        raise ValueError(f"it is too long, expected at most {LONGEST} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"it is too long, expected at most {MAX_CHARACTERS} characters")
     return LINES.sub("\n", BLANKS.sub(" ", text))
 
 
@@ -149,66 +166,86 @@ def _values(schema: Any) -> Iterator[dict[str, Any] | list[Any]]:
             stack += value.values() if isinstance(value, dict) else value
 
 
-def _inner_first(rules: dict[str, str]) -> list[str]:
-    """The rules, each after those that it is made of, as far as that goes."""
-    uses = {
-        name: [match["name"] for match in GRAMMAR.finditer(body) if match["name"] in rules]
-        for name, body in rules.items()
-    }
-    order: dict[str, None] = {}
-    seen: set[str] = set()
-    for first in rules:
-        stack = [(first, iter(uses[first]))]
-        if first in seen:
-            continue
-        seen.add(first)
-        while stack:
-            name, rest = stack[-1]
-            inner = next((one for one in rest if one not in seen), None)
-            if inner is None:
-                order[name] = None
-                stack.pop()
-            else:
-                seen.add(inner)
-                stack.append((inner, iter(uses[inner])))
-    return list(order)
-
-
-def _read(text: str, tokens: re.Pattern[str], known: dict[str, _Part]) -> _Part:
+def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, _Part]) -> _Part:
     """What an expression, or a rule's body, adds up to; raises ValueError for what is refused.
 
     What is no expression at all, the compiler tells.
     """
-    groups = [_Part()]
+    # Of each open group: its branches, and the item that may be repeated yet.
+    groups = [[_Part()]]
+    last: list[_Part | None] = [None]
+
+    def add(item: _Part | None) -> None:
+        if (before := last[-1]) is not None:
+            groups[-1][-1].take(before)
+        last[-1] = item
+
+    def end() -> _Part:
+        add(None)
+        last.pop()
+        whole, *others = groups.pop()
+        for branch in others:
+            marks = whole.marks & branch.marks
+            whole.take(branch)
+            whole.marks = marks
+        return whole
+
     for token in tokens.finditer(text):
-        group = groups[-1]
-        kind = token.lastgroup
-        if kind in ("least", "comma", "most"):
-            kind = "repeat"
+        kind, said = token.lastgroup, token[0]
         if kind == "open":
-            if len(groups) > DEPTH:
-                raise ValueError(f"it is nested too deeply, expected at most {DEPTH} groups within groups")
-            group.add(None)
-            groups.append(_Part())
+            if len(groups) > MAX_DEPTH:
+                raise ValueError(f"it is nested too deeply, expected at most {MAX_DEPTH} groups within groups")
+            groups.append([_Part()])
+            last.append(None)
         elif kind == "close" and len(groups) > 1:
-            groups.pop()
-            groups[-1].add(group.end())
+            whole = end()
+            add(whole)
         elif kind == "bar":
-            group.branch()
+            add(None)
+            groups[-1].append(_Part())
         elif kind == "repeat":
-            group.repeat(*_times(token))
+            if (item := last[-1]) is not None:
+                last[-1] = item.times(*_times(said))
         elif kind == "name":
-            group.add(known.get(token["name"], _Part(empty=False)))
+            add(known.get(said, _Part(characters=ALL)))
         elif kind != "blank":
-            group.add(_Part(empty=kind == "text" and not token["text"]))
+            add(_item(said))
     while len(groups) > 1:
-        groups[-2].add(groups.pop().end())
-    return groups[0].end()
+        whole = end()
+        add(whole)
+    return end()
 
 
-def _times(token: re.Match[str]) -> tuple[int, int | None]:
+def _item(said: str) -> _Part:
+    """A character, a class or a literal."""
+    if said[0] == '"':
+        plain = _bits(re.sub(r"\\.", "", said[1:-1], flags=re.DOTALL))
+        return _Part(1, ALL if "\\" in said else plain, plain)
+    if said[0] == "[" and len(said) > 1:
+        return _Part(1, _class(said[1:].removesuffix("]")))
+    characters = ALL if said == "." else _bits(said) if len(said) == 1 else _escaped(said[1])
+    return _Part(1, characters, characters if characters.bit_count() == 1 else 0)
+
+
+def _class(inner: str) -> int:
+    bits = 0
+    for found in RANGES.finditer(inner.removeprefix("^")):
+        low, high = (_escaped(one[1]) if len(one) > 1 else _bits(one) for one in (found[1], found[2] or found[1]))
+        if ALL in (low, high) or (found[2] and max(low.bit_count(), high.bit_count()) > 1):
+            return ALL
+        # From the lowest bit to the highest; beyond ASCII there is none.
+        bits |= (high | ((high or 1 << 128) - (low or 1 << 128)) if found[2] else low) & ALL
+    return ALL & ~bits if inner.startswith("^") else bits
+
+
+def _escaped(letter: str) -> int:
+    """What an escape stands for; all where that is not known."""
+    return ESCAPES.get(letter, ALL if letter.isalnum() else _bits(letter))
+
+
+def _times(said: str) -> tuple[int, int | None]:
     """How often something is repeated, at least and at most."""
-    if token["least"] is None:
-        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[token["repeat"]]
-    least, most = int(token["least"]), token["most"]
-    return least, (int(most) if most else None) if token["comma"] else least
+    if said in ("*", "+", "?"):
+        return int(said == "+"), 1 if said == "?" else None
+    least, comma, most = said[1:-1].partition(",")
+    return int(least), (int(most) if most.strip() else None) if comma else int(least)

@@ -5,5 +5,5 @@ start.py, options.py       vLLM's arguments and its start
 prompt.py, chat.py, images.py, structured.py     a request's prompt, conversation, pictures, grammar
 sampling.py, typical.py    its parameters
 beam.py                    steps the beam search of model/search
-stats.py, logprobs.py, seeds.py     vLLM's private parts that are used
+internals.py               vLLM's private parts, all of them: each is checked when the engine starts
 """

@@ -17,7 +17,7 @@ from ..options import Settings
 from ..text.chat_template import chat_template
 from ..text.parsers import Reasoning, Splitter
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
-from .prompt import tokenize_params
+from .internals import part, tokenize_params
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -56,7 +56,6 @@ class ChatRenderer:
     def request(self, conversation: Conversation) -> Any:
         """vLLM's own form of the request, as its parsers want it; raises ParameterError."""
         from pydantic import ValidationError
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
         fields: dict[str, Any] = {
             "messages": numbered(conversation.messages),
@@ -73,7 +72,7 @@ class ChatRenderer:
             if conversation.function:
                 fields["tool_choice"] = {"type": "function", "function": {"name": conversation.function}}
         try:
-            request = ChatCompletionRequest(**fields)
+            request = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")(**fields)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(step) for step in first["loc"])
@@ -100,10 +99,9 @@ class ChatRenderer:
         if request.tools and request.tool_choice != "none":
             tools = [tool.model_dump() for tool in request.tools]
             chat = chat.with_defaults({"tools": tools})
-        from vllm.utils.mistral import is_mistral_tokenizer
-
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
-        chat = chat.with_defaults({"tokenize": is_mistral_tokenizer(self._llm.get_tokenizer())})
+        by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")
+        chat = chat.with_defaults({"tokenize": by_mistral(self._llm.get_tokenizer())})
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else truncate,
@@ -199,10 +197,8 @@ class ChatRenderer:
 
 def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Settings) -> Any:
     """vLLM's combined parser class of these names; None without any."""
-    from vllm.parser import ParserManager
-
     try:
-        return ParserManager.get_parser(
+        return part("vllm.parser:ParserManager").get_parser(
             tool_parser_name=tool_parser,
             reasoning_parser_name=reasoning_parser,
             enable_auto_tools=tool_parser is not None,

@@ -21,7 +21,7 @@ from ..generation import Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
 from ..text.prompt_limits import check_prompt, check_text, first, last, most_tokens
-from .prompt import tokenize_params
+from .internals import part, tokenize_params
 from .start import client_errors, start_vllm
 
 if TYPE_CHECKING:
@@ -159,17 +159,14 @@ class VllmEmbedding:
 
     def close(self) -> None:
         """Ends vLLM's own processes."""
-        shutdown = getattr(self._llm.engine_core, "shutdown", None)
-        if shutdown is not None:
-            shutdown()
+        self._llm.engine_core.shutdown()
 
     def _render(self, given: Any, special: bool = False) -> Any:
         """The prompt as vLLM takes it; with `special`, text gets the tokenizer's special tokens."""
-        from vllm.renderers.inputs.preprocess import parse_model_prompt
-
         said: dict[str, Any] = {"prompt": given} if isinstance(given, str) else {"prompt_token_ids": [*given]}
+        parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")
         tokenize = tokenize_params(do_lower_case=self._lower_case, add_special_tokens=special)
-        rendered: list[Any] = self._llm.renderer.render_cmpl([parse_model_prompt(self._model_config, said)], tokenize)
+        rendered: list[Any] = self._llm.renderer.render_cmpl([parsed(self._model_config, said)], tokenize)
         (prompt,) = rendered
         return prompt
 

@@ -24,7 +24,6 @@ from ..generation import Conversation, Generation
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
-from ..startup import mark
 from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split
 from ..text.prompt_limits import check_ids, max_new_tokens_for
@@ -33,7 +32,7 @@ from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
-from .logprobs import keep_chosen_only
+from .internals import engine_request, keep_chosen_only
 from .prompt import Texts, refused
 from .sampling import LIMITS, sampling_params
 from .start import client_errors, eos_ids, start_vllm
@@ -90,10 +89,7 @@ class VllmEngine:
         self._llm, self._stats = start_vllm(settings, self._typical)
         self._texts = Texts(self._llm, self._most)
         import vllm
-        import vllm.parser
 
-        # What conversations need of vLLM (ChatRenderer), as its own server does; the first request would wait for it.
-        mark("vLLM's parsers")
         self._client_errors = client_errors()
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
@@ -229,18 +225,13 @@ class VllmEngine:
 
     def close(self) -> None:
         """Ends vLLM's own processes."""
-        shutdown = getattr(self._llm.engine_core, "shutdown", None)
-        if shutdown is not None:
-            shutdown()
+        self._llm.engine_core.shutdown()
 
     def _input(self, name: str, prepared: _Prepared, params: SamplingParams) -> Any:
         """What vLLM is given: the prompt, or where it must be told that no reasoning comes, its own request."""
         if not prepared.guided_at_once:
             return prepared.prompt
-        tasks = self._llm.get_supported_tasks()
-        request = self._llm.input_processor.process_inputs(name, prepared.prompt, params, supported_tasks=tasks)
-        request.reasoning_ended = True
-        return request
+        return engine_request(self._llm, name, prepared.prompt, params)
 
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, one_line
 from ..media.images import Image
+from ..vllm_messages import PROCESSOR_FAILED
+from .internals import image_limit, part
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -27,15 +29,13 @@ class ImageDecoder:
     """What a model's images need."""
 
     def __init__(self, llm: LLMEngine) -> None:
-        self.limit = _limit(llm)
+        self.limit = image_limit(llm)
         """How many images a prompt may have; 0: the model takes none."""
         self._io: Any = None
         if self.limit:
-            from vllm.multimodal.media.image import ImageMediaIO
-
             config = llm.model_config.multimodal_config
             given: dict[str, Any] = (config.media_io_kwargs or {}).get("image", {}) if config else {}
-            self._io = ImageMediaIO(**{"image_mode": "RGB", **given})
+            self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
 
     def decode(self, images: Iterable[Image]) -> list[Any]:
         """The pictures, read as vLLM's own server reads them; raises ParameterError."""
@@ -52,16 +52,6 @@ class ImageDecoder:
             raise ParameterError(f"{image.field}: the image cannot be decoded: {reason}", image.field) from error
 
 
-def _limit(llm: LLMEngine) -> int:
-    processor = getattr(llm.renderer, "mm_processor", None)
-    if processor is None:
-        return 0
-    limits = processor.info.allowed_mm_limits
-    # Some models have one kind for images and videos alike.
-    kind = "vision_chunk" if getattr(llm.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
-    return int(limits.get(kind, 0))
-
-
 @contextmanager
 def processor_faults(images: Sequence[Image]) -> Iterator[None]:
     """Raises ParameterError for what a model's processor refuses (too narrow an image, say).
@@ -71,7 +61,7 @@ def processor_faults(images: Sequence[Image]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if error.__cause__ is None or not str(error).startswith("Failed to apply "):
+        if error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
             raise
         field = images[0].field if len(images) == 1 else "messages"
         reason = one_line(str(error.__cause__))[:200]

@@ -23,6 +23,8 @@ from ..options import Settings
 from ..options.faults import refuse, shown
 from ..options.table import OPTIONS
 from ..transformers.options import ONLY_HERE
+from ..vllm_messages import UNSUPPORTED_MODEL
+from .internals import argument_actions, available_memory
 
 __all__ = ["engine_arguments", "refusal", "vllm_version"]
 
@@ -42,10 +44,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     `max` devices become a number here, where they can be counted.
     """
     from vllm import EngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
-    actions = {action.dest: action for action in parser._actions}
+    actions = argument_actions()
     # A field without an action is for vLLM's own use, unless it is a plain switch.
     fields = {
         field.name: field
@@ -191,18 +191,7 @@ def _cpu_cache(settings: Settings) -> int | None:
         return None
     if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         return None
-    from vllm.utils.cpu_resource_utils import get_memory_node_info
-
-    return min(CPU_CACHE, int(get_memory_node_info().available_memory) // 4)
-
-
-_UNSUPPORTED = (
-    "not supported for now",
-    "is not supported anymore",
-    "not supported in-tree",
-    "not compatible with vLLM",
-)
-"""What vLLM says of architectures that it does not have (vllm/model_executor/models/registry.py)."""
+    return min(CPU_CACHE, available_memory() // 4)
 
 
 def refusal(settings: Settings) -> str | None:
@@ -219,7 +208,7 @@ def refusal(settings: Settings) -> str | None:
         EngineArgs(**arguments).create_model_config()
     except Exception as error:  # noqa: BLE001 - vLLM itself raises it again where it is no matter of kind
         text = one_line(str(error))
-        for sign in _UNSUPPORTED:
+        for sign in UNSUPPORTED_MODEL:
             if sign in text:
                 return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
     return None

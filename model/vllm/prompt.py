@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 from ..errors import ParameterError
 from ..generation import Generation
 from ..media.images import Image
 from ..text.prompt_limits import max_new_tokens_for, most_tokens, shortened
+from .internals import part, tokenize_params
 
-__all__ = ["Texts", "refused", "tokenize_params"]
+__all__ = ["Texts", "refused"]
 
 
 class Texts:
@@ -41,8 +41,6 @@ class Texts:
 
     def render(self, generation: Generation) -> Any:
         """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
-        from vllm.renderers.inputs.preprocess import parse_model_prompt
-
         prompt, truncate = generation.prompt, generation.sampling.truncate
         given: dict[str, Any]
         if isinstance(prompt, str):
@@ -54,32 +52,8 @@ class Texts:
         tokenize = tokenize_params(
             truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens
         )
-        parsed = parse_model_prompt(self._llm.model_config, given)
+        parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._llm.model_config, given)
         return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
-
-
-def tokenize_params(shortened: Callable[[str], str] | None = None, **arguments: Any) -> Any:
-    """vLLM's TokenizeParams; what is tokenized of a text is what `shortened` makes of it."""
-    params = _params_class()(max_total_tokens=None, **arguments)
-    object.__setattr__(params, "shortened", shortened)
-    return params
-
-
-@cache
-def _params_class() -> Any:
-    from vllm.renderers.params import TokenizeParams
-
-    class Shortening(TokenizeParams):  # type: ignore[misc]
-        """Made once a prompt, and changed by nobody."""
-
-        shortened: Callable[[str], str] | None
-
-        def apply_pre_tokenization(self, tokenizer: Any, prompt: Any) -> Any:
-            if self.shortened is not None:
-                prompt = {**prompt, "prompt": self.shortened(prompt["prompt"])}
-            return super().apply_pre_tokenization(tokenizer, prompt)
-
-    return Shortening
 
 
 def refused(error: Exception, guide_field: str | None = None) -> ParameterError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import threading
@@ -16,24 +15,19 @@ from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.crash import crash_at_once
 from ..process.last_words import end_at_once, ending
-from ..process.output_tail import OutputTail, says_nothing
-from ..startup import mark
-from .seeds import EXTENSION, keep_seeds
-from .stats import VllmStats, core_has_own_process
+from ..process.output_tail import OutputTail
+from ..vllm_messages import says_nothing
+from .internals import VllmStats, check_engine, check_library, core_has_own_process
 from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
-
-log = logging.getLogger(__name__)
-
-PAUSE = 0.001
-"""Seconds; vLLM's own."""
 
 
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
     """vLLM's LLMEngine, up, and what tells how busy it is.
 
-    `typical` may change its arguments and its VllmConfig. Raises OptionError, and whatever vLLM raises.
+    `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
+    missing, and whatever vLLM raises.
     """
     _choose_processes()
     _choose_sockets()
@@ -43,20 +37,17 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
 
     from .options import engine_arguments
 
-    mark("import vllm")
     if SCRATCH in os.environ:
         # A process of the engine's own, and not one that has other plans for its signals.
         crash_at_once()
+    check_library()
     before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
-    mark("options")
-    seeds = _mind_seeds(arguments)
     if typical is not None:
         typical.ask(arguments)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
     if typical is not None:
         typical.decide(config)
-    mark("vLLM's configuration")
     if settings.log_requests != "true":
         withhold_in_children()
     quiet = arguments["disable_log_stats"]
@@ -67,42 +58,10 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
+    check_engine(llm)
     stats = VllmStats(llm, quiet=quiet)
-    mark("vLLM's engine")
     _end_with(set(multiprocessing.active_children()) - before, output)
-    if seeds:
-        keep_seeds(llm)
-    _pause_where_nothing_runs(llm)
     return llm, stats
-
-
-def _pause_where_nothing_runs(llm: Any) -> None:
-    """While all that a core has waits (for a grammar that is being compiled, say), the next step comes a moment later.
-
-    Its steps would take all the time of a CPU that the compiler needs. A core in its own process does the same by
-    itself (vllm/v1/engine/core.py, _process_engine_step); InprocClient does not.
-    """
-    core = getattr(llm.engine_core, "engine_core", None)
-    # Where some other version has it otherwise, there is no pause.
-    post_step = getattr(core, "post_step", None)
-    if core is None or post_step is None:
-        return
-
-    def paused(model_executed: bool) -> None:
-        post_step(model_executed)
-        if not model_executed and core.scheduler.has_requests():
-            time.sleep(PAUSE)
-
-    core.post_step = paused
-
-
-def _mind_seeds(arguments: dict[str, Any]) -> bool:
-    """Whether the workers can be told to keep seeds: on a CPU, unless the user has an extension of their own."""
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu() or arguments["runner"] != "generate":
-        return False
-    return bool(arguments.setdefault("worker_extension_cls", EXTENSION) == EXTENSION)
 
 
 def _choose_processes() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ParameterError, one_line
 from ..generation import Conversation, StructuredOutput
 from ..text.grammar_limits import check_grammar, check_regex, check_schema
+from .internals import part
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams
@@ -93,7 +94,6 @@ def _bounded(field: str, made: StructuredOutputsParams) -> None:
 def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
     """Raises ParameterError where vLLM could not compile it, by vLLM's own check."""
     from vllm import SamplingParams
-    from vllm.v1.structured_output.backend_xgrammar import validate_xgrammar_grammar
 
     try:
         # The check lets these pass, and the core ends with them.
@@ -107,9 +107,10 @@ def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
     try:
         if backend != "xgrammar":
             return
+        validate = part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")
         # It writes what it makes of a grammar into what it is given.
         checked = copy.copy(made)
-        validate_xgrammar_grammar(SamplingParams(structured_outputs=checked))
+        validate(SamplingParams(structured_outputs=checked))
     except Exception as error:
         reason = PLACE.sub("", one_line(str(error.__cause__ or error)))[:300]
         raise ParameterError(f"{field}: it cannot be compiled: {reason}", field) from error

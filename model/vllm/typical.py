@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OptionError, UnsupportedError
 from ..generation import Sampling
 from ..options import Settings
+from .internals import RUN_V2_PROCESSORS, part, uses_v2_runner, v2_is_forced, v2_takes_processors
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +45,7 @@ class Typical:
         A model runner V2 that takes no processors makes way for V1 when vLLM makes its configuration, unless its
         environment insists (vllm/config/vllm.py, use_v2_model_runner).
         """
-        if self._wanted == "true" and not _has_second_interface() and not _second_is_forced():
+        if self._wanted == "true" and not v2_takes_processors() and not v2_is_forced():
             arguments["logits_processors"] = [*(arguments.get("logits_processors") or []), _FIRST]
 
     def decide(self, config: Any) -> None:
@@ -56,11 +57,11 @@ class Typical:
         """
         if self._wanted == "false":
             return
-        second = bool(config.use_v2_model_runner)
+        second = uses_v2_runner(config)
         self.why_not = ""
-        if second and not _has_second_interface():
+        if second and not v2_takes_processors():
             self.why_not = "vLLM's model runner V2 takes no logits processors in this version"
-            if config.speculative_config is None and not _second_is_forced():
+            if config.speculative_config is None and not v2_is_forced():
                 self.why_not += "; option.enable_typical_p=true goes back to V1"
         elif config.speculative_config is not None and not second:
             self.why_not = "vLLM takes no logits processors together with speculative decoding"
@@ -104,25 +105,14 @@ def _mass(params: Any) -> float | None:
     return (params.extra_args or {}).get(ARGUMENT)
 
 
-def _has_second_interface() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("vllm.v1.worker.gpu.sample.logits_processor") is not None
-
-
-def _second_is_forced() -> bool:
-    from vllm import envs
-
-    return bool(envs.VLLM_USE_V2_MODEL_RUNNER)
-
-
 def _first() -> Any:
     """For model runner V1, which calls it on logits already divided by the temperature, ahead of top_k and top_p."""
     import torch
-    from vllm.v1.sample.logits_processor import LogitsProcessor
-    from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
-    class First(LogitsProcessor):  # type: ignore[misc]
+    base: Any = part("vllm.v1.sample.logits_processor:LogitsProcessor")
+    process_dict_updates = part("vllm.v1.sample.logits_processor.builtin:process_dict_updates")
+
+    class First(base):  # type: ignore[misc]
         def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
             self._device = device
             self._asked: dict[int, float] = {}
@@ -151,9 +141,10 @@ def _second() -> Any:
     """For model runner V2, which calls it ahead of the temperature, once for all rows where any request wants it."""
     import numpy as np
     import torch
-    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor
 
-    class Second(LogitsProcessor):  # type: ignore[misc]
+    base: Any = part(f"{RUN_V2_PROCESSORS}:LogitsProcessor")
+
+    class Second(base):  # type: ignore[misc]
         def __init__(self, vllm_config: Any, req_states: Any) -> None:
             slots = req_states.max_num_reqs
             self._asked = np.zeros(slots, dtype=bool)

@@ -44,13 +44,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--idle", type=float, default=0.0, metavar="SECONDS", help="afterwards measure what idle processes cost"
     )
     command.add_argument(
-        "--startup",
-        type=int,
-        default=0,
-        metavar="N",
-        help="only this: start the local server and each --host N times, by stages",
-    )
-    command.add_argument(
         "--soak",
         type=int,
         default=0,

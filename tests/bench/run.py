@@ -10,7 +10,6 @@ that compares like with like, where there is memory for all of them.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import socket
@@ -31,7 +30,6 @@ from .layers import CommandLayer, Layer, UrlLayer
 from .report import idle_table, notes, plot, summary, table, write_json
 from .soak import Soak, soak
 from .soak_report import report
-from .startup import startup, startup_table
 from .turns import Turns
 from .work import WORKLOADS, Figures, Workload
 
@@ -43,10 +41,7 @@ SERVER = "local server"
 def bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Measures and prints; raises OptionError for arguments that make no sense."""
     with _terminable():
-        if arguments.startup:
-            _startup(arguments, overrides)
-        else:
-            _bench(arguments, overrides)
+        _bench(arguments, overrides)
 
 
 @contextmanager
@@ -95,28 +90,6 @@ def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     lost = sum(run.lost for run in runs)
     if lost:
         raise OptionError(f"{lost:,} tokens were lost")
-
-
-def _startup(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """Of the local server, and of each --host."""
-    commands = dict(_named(given) for given in arguments.host)
-    if arguments.model_dir is None and not commands:
-        raise OptionError("--startup: expected a model directory or --host", "model_dir")
-    found: dict[str, list[dict[str, float]]] = {}
-    with tempfile.TemporaryDirectory(prefix="lmi-bench-") as folder:
-        for number in range(arguments.startup):
-            if arguments.model_dir is not None:
-                log = Path(folder) / f"{number}.log"
-                one = startup(serve_command(arguments.model_dir, overrides), log)
-                found.setdefault(SERVER, []).append(one)
-            for at, (name, command) in enumerate(commands.items()):
-                one = startup(command, Path(folder) / f"{number}-{at}.log", ours=False)
-                found.setdefault(name, []).append(one)
-            totals = ", ".join(f"{name} {starts[-1]['total']:.2f} s" for name, starts in found.items())
-            _say(f"start {number + 1} of {arguments.startup}: {totals}")
-    print("\n\n".join(f"{name}:\n\n{startup_table(starts)}" for name, starts in found.items()))
-    if arguments.output:
-        arguments.output.with_suffix(".json").write_text(json.dumps({"starts": found}, indent=1) + "\n")
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from lmi.model.options import Settings, load_settings
@@ -89,6 +90,9 @@ class StandInCore:
         return self
 
     model_executor = None
+    scheduler = SimpleNamespace(
+        running=[], get_num_unfinished_requests=lambda: 0, kv_cache_manager=SimpleNamespace(usage=0.0)
+    )
 
 
 def settings_of(model_dir: Path, **options: str) -> Settings:

@@ -24,8 +24,6 @@ DIALECTS = {path.name for path in (ROOT / "formatters").iterdir() if (path / "__
 """Folders of dialects: the handler knows dialects by `formatters.base` alone."""
 HOST = "djl_python"
 KNOWN: dict[str, set[str]] = {
-    "model/transformers/chat.py": {f"imports {VLLM}"},
-    "model/transformers/requests.py": {f"imports {VLLM}"},
     "model/text/tokenizer.py": {f"imports vllm outside {VLLM}"},
     "model/process/crash.py": {f"imports vllm outside {VLLM}"},
 }

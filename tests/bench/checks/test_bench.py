@@ -19,12 +19,11 @@ import pytest
 
 from lmi.model.errors import OptionError
 
-from ...kit.hosts import Host, Server, model_directory
+from ...kit.hosts import Host, model_directory
 from ..__main__ import main
 from ..cpu import OTHERS, measured
 from ..load import Answered, run_load
 from ..report import idle_table, notes, ratios, summary, table, write_json
-from ..startup import stages_in, startup, startup_table
 from ..work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -333,94 +332,6 @@ def test_one_dialect_of_a_server_that_runs_already(host: Host, tmp_path: Path) -
     assert (result["lost"], result["unproven"]) == (0, 0)
     # This path takes no other dialect.
     assert bench(*asked[:4], "--dialect", "lmi").returncode == 1
-
-
-@pytest.mark.engine
-def test_a_host_tells_how_its_start_went(host: Host) -> None:
-    log = host.log_text()
-    ours, engines = stages_in(log, "ready after [^:]*: "), stages_in(log, "the engine's process: ")
-    if isinstance(host, Server):
-        # The engine's process starts before code of the user's is looked for: beside it, nothing takes time of its own.
-        assert list(ours) == ["imports, options", "engine's process"]
-    else:
-        assert list(ours) == ["djl_python", "imports, options", "code of the user's", "engine's process"]
-    assert list(engines) == [
-        "interpreter, imports of ours",
-        "settings",
-        "import vllm",
-        "options",
-        "vLLM's configuration",
-        "vLLM's engine",
-        "vLLM's parsers",
-        "tokenizer, templates",
-    ]
-    assert sum(engines.values()) == pytest.approx(ours["engine's process"], rel=0.2)
-
-
-SERVER = """
-import http.server, time
-class Ping(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-served = http.server.HTTPServer(("127.0.0.1", 0), Ping)
-print("INFO::x ready after 9.00 s: imports, options 0.01, code of the user's 0.00, engine's process 0.03")
-print("INFO::x the engine's process: interpreter, imports of ours 0.01, vLLM's engine 0.02, tokenizer, templates 0.00")
-print("Loading weights took 0.25 seconds")
-print(f"http://127.0.0.1:{served.server_port}", flush=True)
-served.serve_forever()
-"""
-
-
-def test_start_up_by_stages(tmp_path: Path) -> None:
-    found = startup([sys.executable, "-c", SERVER], tmp_path / "log")
-    assert found.pop("total") - found.pop("server up") == pytest.approx(0.04)
-    assert found.pop("spawn, messages") == pytest.approx(0.0)
-    assert found == {
-        "host: imports, options": 0.01,
-        "host: code of the user's": 0.0,
-        "engine: interpreter, imports of ours": 0.01,
-        "engine: vLLM's engine": 0.02,
-        "of it: weights": 0.25,
-        "engine: tokenizer, templates": 0.0,
-    }
-    assert "host's own" in startup([sys.executable, "-c", SERVER], tmp_path / "log", ours=False)
-
-
-def test_start_up_of_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With totals and shares, as the local server's."""
-    host = shlex.join([sys.executable, "-c", SERVER])
-    main(["--startup", "2", "--host", f"there={host}", "-o", str(tmp_path / "result")])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "there:"
-    assert [line.split(" | ")[0] for line in lines[4:]] == [
-        "| host: imports, options",
-        "| host: code of the user's",
-        "| spawn, messages",
-        "| engine: interpreter, imports of ours",
-        "| engine: vLLM's engine",
-        "| of it: weights",
-        "| engine: tokenizer, templates",
-        "| host's own",
-        "| total",
-        "| all of ours",
-    ]
-    starts = json.loads((tmp_path / "result.json").read_text())["starts"]["there"]
-    assert [start["total"] > 0 for start in starts] == [True, True]
-
-
-def test_what_is_ours_of_a_start() -> None:
-    starts = [
-        {"engine: import vllm": 1.0, "engine: tokenizer, templates": 0.04, "server up": seconds, "total": 2.0}
-        for seconds in (0.1, 0.3, 0.2)
-    ]
-    assert startup_table(starts).splitlines()[2:] == [
-        "| engine: import vllm | 1.00 | 50.0 |  |",
-        "| engine: tokenizer, templates | 0.04 | 2.0 | ours |",
-        "| server up | 0.20 | 10.0 | **ours, above 2 %** |",
-        "| total | 2.00 | 100.0 |  |",
-        "| all of ours | 0.24 | 12.0 |  |",
-    ]
 
 
 def test_what_was_started_ends_with_the_bench(tmp_path: Path) -> None:

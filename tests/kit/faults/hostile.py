@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "tool's schema": (forced({"type": "nonsense"}), "tools[1].function.parameters"),
     # What would never end, or take all the memory or the stack.
     "counts": (text(guided_regex="((a{1,100}){1,100}){1,100}"), "guided_regex"),
-    "repeated nothing": (text(guided_regex="(a*)*b"), "guided_regex"),
+    "repeated nothing": (text(guided_regex="(a*){1,100}"), "guided_regex"),
     "counts of rules": (text(guided_grammar='root ::= x{1,99}\nx ::= y{1,99}\ny ::= "a"{1,99}'), "guided_grammar"),
     "parentheses": (text(guided_regex="(" * 100_000 + "a" + ")" * 100_000), "guided_regex"),
     "parentheses in a grammar": (text(guided_grammar="root ::= " + "(" * 9_000 + '"a"' + ")" * 9_000),
@@ -134,6 +134,7 @@ HARMLESS: dict[str, Case] = {
     "ambiguous": text(guided_grammar='root ::= root root | "a"', max_tokens=200),
     "large count": text(guided_regex="a{1,1000000}"),
     "large size": text(guided_json={"type": "string", "maxLength": 10**9}),
+    "repeated repetitions": text(guided_regex="(a*)*b", max_tokens=200),
     "states": text(guided_regex="(a|b)*a(a|b){20}"),
     "deep": text(guided_json=nested(30)),
     "recursive schema": text(

@@ -19,13 +19,11 @@ from ...kit.paths import ENGINE_FAULTS, USER_CODE
 SERVE = """
 import os, sys
 from lmi.handler.commands import cli
-from lmi.model import startup
 from lmi.model.process.child import engine_environment
 from lmi.model.process.client import EngineClient
 
 def launch(self):
     print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
-    print("stages", *startup.stages(), sep="|")
     raise SystemExit(0)
 
 EngineClient.launch = launch
@@ -88,17 +86,17 @@ def before_launch(directory: Path, packages: Path | None = None) -> list[str]:
         before = environment.get("PYTHONPATH", "").split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(packages), *before]))
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120, env=environment)
-    return [line for line in done.stdout.splitlines() if line.startswith(("formatters", "stages"))]
+    return [line for line in done.stdout.splitlines() if line.startswith("formatters")]
 
 
 def test_the_local_server_launches_it_before_its_own_imports(directory: Path) -> None:
-    assert before_launch(directory) == ["formatters False set None", "stages|imports, options"]
+    assert before_launch(directory) == ["formatters False set None"]
 
 
 def test_code_of_the_users_goes_before_the_engine(directory: Path) -> None:
     """It may set the environment that the engine starts with."""
     (directory / "model.py").write_text("import os\nos.environ['SET_BY_USER'] = 'yes'\n")
-    assert before_launch(directory) == ["formatters True set yes", "stages|imports, options|code of the user's"]
+    assert before_launch(directory) == ["formatters True set yes"]
 
 
 def test_an_installed_dialect_goes_before_the_engine(directory: Path, tmp_path: Path) -> None:
@@ -108,7 +106,4 @@ def test_an_installed_dialect_goes_before_the_engine(directory: Path, tmp_path: 
     (packages / "theirs-1.0.dist-info" / "entry_points.txt").write_text("[lmi.dialects]\ntheirs = theirs:Toy\n")
     toy = (USER_CODE / "toy.py").read_text()
     (packages / "theirs.py").write_text(f"{toy}\n\nimport os\n\nos.environ['SET_BY_USER'] = 'yes'\n")
-    assert before_launch(directory, packages) == [
-        "formatters True set yes",
-        "stages|imports, options|code of the user's",
-    ]
+    assert before_launch(directory, packages) == ["formatters True set yes"]

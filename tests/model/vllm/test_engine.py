@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ import pytest
 
 from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
-from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
+from lmi.model.generation import Conversation, Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.process.client import EngineClient
 from lmi.model.text.parsers import Part
@@ -142,16 +141,6 @@ def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
     for index in range(3):
         (alone,) = run(backend, generation("Tell me", **{**sampling, "n": 1, "seed": 11 + index}))
         assert text(alone) == text(together, index)
-
-
-@pytest.mark.parametrize("beside", [{"temperature": 0.0}, {"temperature": 2.0}, {"temperature": 2.0, "top_k": 5}])
-def test_a_seed_holds_beside_requests_without_one(backend: Any, beside: dict[str, Any]) -> None:
-    seeded = [generation("Tell me", temperature=2.0, seed=seed, max_tokens=40, ignore_eos=True) for seed in (5, 6)]
-    others = [generation(question("endless").prompt, max_tokens=60, **beside) for _ in range(3)]
-    alone = [text(run(backend, one)[0]) for one in seeded]
-    first, *_, second = (text(events) for events in run(backend, seeded[0], *others, seeded[1]))
-    assert [first, second] == alone
-    assert first != second
 
 
 def test_abort_frees_the_engine(backend: Any) -> None:
@@ -422,37 +411,3 @@ def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
     with pytest.raises(StartError, match="could not start"):
         engine.start()
     engine.close()
-
-
-def test_a_pause_after_each_step_while_all_waits_for_a_grammar(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As vLLM's core pauses in a process of its own; never where a step computes something, streamed or not."""
-    from lmi.model.vllm import start as vllm_setup
-
-    pauses: list[float] = []
-    monkeypatch.setattr(vllm_setup, "time", SimpleNamespace(sleep=pauses.append))
-    run(backend, generation("Hello", max_tokens=20), generation("Hello", max_tokens=20, stream=False, tokens=False))
-    assert pauses == []
-    manager = backend._llm.engine_core.engine_core.structured_output_manager
-    create, compiled = manager._create_grammar, threading.Event()
-
-    def slowly(*given: Any, **named: Any) -> Any:
-        assert compiled.wait(60)
-        return create(*given, **named)
-
-    monkeypatch.setattr(manager, "_create_grammar", slowly)
-    guided = generation("Hello", max_tokens=20, structured_output=StructuredOutput(choice=("volcano",)))
-    backend.add(backend.prepare(0, guided))
-    for count in range(1, 6):
-        assert backend.step() == []
-        assert pauses == [vllm_setup.PAUSE] * count
-    # Another one that is computed beside it is not held up.
-    backend.add(backend.prepare(1, generation("Hello", max_tokens=20, ignore_eos=True)))
-    ended: list[Any] = []
-    while not ended:
-        ended = [event for number, event in backend.step() if number == 1 and getattr(event, "finish", None)]
-        assert ended or len(pauses) == 5
-    compiled.set()
-    events: list[Event] = []
-    while backend.busy:
-        events += [event for _, event in backend.step()]
-    assert "".join(delta.text for delta in deltas(events)) == "volcano"

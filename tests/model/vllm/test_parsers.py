@@ -88,7 +88,9 @@ def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
     from lmi.model.vllm.chat import ChatRenderer
 
     # Without a processor of images: the model has text alone.
-    llm: Any = SimpleNamespace(get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace())
+    llm: Any = SimpleNamespace(
+        get_tokenizer=lambda: tokenizer, model_config=model_config, renderer=SimpleNamespace(mm_processor=None)
+    )
     return ChatRenderer(llm, msgspec.structs.replace(SETTINGS, **options))
 
 

@@ -18,6 +18,7 @@ from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import Settings, load_settings
 from lmi.model.process.client import EngineClient
 from lmi.model.vllm import typical as vllm_typical
+from lmi.model.vllm.internals import v2_takes_processors
 from lmi.model.vllm.typical import ARGUMENT, Typical
 
 from ...kit import backends
@@ -59,14 +60,14 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[False, True], ids=["without", "with"])
 def interface(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether vLLM's model runner V2 takes processors."""
-    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: request.param)
+    monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: request.param)
     return bool(request.param)
 
 
 @pytest.fixture(params=[False, True], ids=["", "forced"])
 def forced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether vLLM's environment insists on model runner V2."""
-    monkeypatch.setattr(vllm_typical, "_second_is_forced", lambda: request.param)
+    monkeypatch.setattr(vllm_typical, "v2_is_forced", lambda: request.param)
     return bool(request.param)
 
 
@@ -99,7 +100,7 @@ def test_a_second_runner_that_takes_no_processors(
     speculative: bool, forced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM 0.23's. By default typical_p is refused, naming the option where that helps; asked for, the start fails."""
-    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: False)
+    monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: False)
     made = config(second=True, asynchronous=True, speculative=speculative)
     helps = "" if speculative or forced else "; option.enable_typical_p=true goes back to V1"
     typical = decided("auto", made)
@@ -113,7 +114,7 @@ def test_a_second_runner_that_takes_no_processors(
 
 def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """From 0.32 on, beside asynchronous scheduling and speculative decoding."""
-    monkeypatch.setattr(vllm_typical, "_has_second_interface", lambda: True)
+    monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: True)
     for wanted in ("auto", "true"):
         made = config(second=True, asynchronous=True, speculative=True)
         assert not decided(wanted, made).why_not
@@ -135,7 +136,7 @@ def test_vllm_goes_back_to_its_first_runner(demo_model: Path, monkeypatch: pytes
         made = EngineArgs(**arguments).create_engine_config()
         typical.decide(made)
         chosen[wanted] = (bool(made.use_v2_model_runner), typical.why_not, made.model_config.logits_processors)
-    if vllm_typical._has_second_interface():
+    if v2_takes_processors():
         second = (True, "", ["lmi.model.vllm.typical:V2"])
         assert chosen == {"auto": second, "true": second}
     else:
@@ -254,7 +255,7 @@ def test_the_second_runners_processor() -> None:
 
     from lmi.model.vllm import typical as vllm_typical
 
-    if not vllm_typical._has_second_interface():
+    if not v2_takes_processors():
         pytest.skip("this vLLM's model runner V2 takes no logits processors")
     made = config(second=True, asynchronous=True, speculative=True)
     assert not decided("auto", made).why_not

@@ -1,0 +1,92 @@
+"""What vLLM, and what is below it, says: the texts by which we know what has happened.
+
+A text that some version words differently costs a clear message, and nothing else; the parts of vLLM that we cannot do
+without are in vllm/internals.py. Read in vLLM 0.23.0 and 0.32.0.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ADVICE",
+    "CORE_FAILED",
+    "MORE",
+    "NOISE",
+    "OUT_OF_MEMORY",
+    "PROCESSOR_FAILED",
+    "START_FAILED",
+    "UNSUPPORTED_MODEL",
+    "says_nothing",
+]
+
+START_FAILED = frozenset({"EngineCore failed to start.", "WorkerProc failed to start."})
+"""Lines of the log with which vLLM's processes tell of the exception that ended their start."""
+
+CORE_FAILED = "EngineCore encountered an issue"
+"""The beginning of what vLLM's client raises where its core has ended."""
+
+PROCESSOR_FAILED = "Failed to apply "
+"""The beginning of what is raised where a model's processor of images refuses one; the cause says why."""
+
+UNSUPPORTED_MODEL = (
+    "not supported for now",
+    "is not supported anymore",
+    "not supported in-tree",
+    "not compatible with vLLM",
+)
+"""Of architectures that it does not have (vllm/model_executor/models/registry.py)."""
+
+_NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
+
+
+def says_nothing(text: str) -> bool:
+    """Whether an error's message only tells where to look for the cause."""
+    return _NOTHING.search(text) is not None
+
+
+# Why a start failed.
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|no available memory for the cache blocks|can't allocate memory|cannot allocate memory"
+    r"|is less than requested memory for kv|is less than desired GPU memory utilization|std::bad_alloc",
+    re.IGNORECASE,
+)
+
+NOISE = (
+    # pydantic's, around what a validator of vLLM's says.
+    re.compile(r"^\d+ validation errors? for \w+ (Value error, |Assertion failed, )?"),
+    re.compile(r" \[type=\w+, input_value=.*"),
+    re.compile(r"\. Supported architectures: dict_keys\(.*"),
+)
+
+ADVICE: tuple[tuple[str, str], ...] = (
+    (r"larger than the available KV cache memory|estimated maximum model length", "max_model_len"),
+    (r"No available memory for the cache blocks|desired GPU memory utilization", "gpu_memory_utilization"),
+    (r"requested memory for kv", "kv_cache_memory_bytes"),
+    (r"derived max_model_len", "max_model_len"),
+    (r"tensor parallel size|World size \(\d+\) is larger|tensor_parallel_size", "tensor_parallel_degree"),
+    (r"pipeline.parallel", "pipeline_parallel_degree"),
+    (r"max_num_batched_tokens", "max_rolling_batch_prefill_tokens"),
+    (r"quantiz|config file for \w+", "quantize"),
+    (r"Reasoning parser", "reasoning_parser"),
+    (r"trust_remote_code", "trust_remote_code"),
+    (r"speculative", "speculative_config"),
+    (r"dtype|bfloat16|float16", "dtype"),
+    (r"architectures? .* not supported|does not recognize this architecture", "model_id"),
+    (r"load.format", "load_format"),
+    (r"gpu_memory_utilization", "gpu_memory_utilization"),
+    (r"tokenizer", "tokenizer"),
+    (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape", "model_id"),
+    (
+        r"repo(sitory)? id|repo look-ups|local directory|model weights|model_type|safetensor|huggingface\.co|Hub",
+        "model_id",
+    ),
+)
+"""What a message speaks of, and the option that it is about; the first that fits."""
+
+MORE = (
+    (r"architectures? .* not supported", "vLLM has no such architecture; option.backend=transformers may"),
+    (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape",
+     "the weights do not fit config.json"),
+)  # fmt: skip
