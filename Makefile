@@ -206,7 +206,7 @@ chaos: $(MAIN) $(DEMO)/serving.properties
 # All of them, so that one run shows all there is to mend.
 lint: $(MAIN)
 	@failed=; \
-	for check in "ruff check" "ruff format --check" "mypy --python-version 3.10" "mypy --python-version 3.12" pyright; do \
+	for check in "ruff check" "ruff format --check" "mypy --python-version 3.10" "mypy --python-version 3.12" pyright vulture; do \
 		echo "lint: $$check"; .venv/bin/$$check || failed="$$failed, $$check"; \
 	done; \
 	test -z "$$failed" || { echo "lint: failed$${failed/,/:}"; exit 1; }
