@@ -18,12 +18,18 @@ from typing import TypedDict
 __all__ = ["APART", "end_group", "end_others", "members"]
 
 
-class _Apart(TypedDict, total=False):
-    process_group: int
-    start_new_session: bool
+if sys.version_info >= (3, 11):
 
+    class _Apart(TypedDict):
+        process_group: int
 
-APART: _Apart = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+    APART: _Apart = {"process_group": 0}
+else:
+
+    class _Apart(TypedDict):
+        start_new_session: bool
+
+    APART: _Apart = {"start_new_session": True}
 """For subprocess.Popen: a process group of its own, which can be ended as one and which Ctrl-C does not reach.
 
 But in the same session: Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose

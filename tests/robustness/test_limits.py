@@ -194,7 +194,7 @@ async def test_time(narrow: tuple[str, Host]) -> None:
 def connected(host: Host) -> socket.socket:
     """A bare connection."""
     url = httpx.URL(host.url)
-    sock = socket.create_connection((url.host, url.port))
+    sock = socket.create_connection((url.host, url.port or 80))
     sock.settimeout(60)
     return sock
 
