@@ -103,13 +103,18 @@ async def in_one_batch(http: Client, host: Host, *bodies: dict[str, Any]) -> lis
     raise AssertionError(f"{len(bodies)} requests at once never came in one batch: {batches(host)}")
 
 
+def likeliest(prompt: str, **parameters: Any) -> dict[str, Any]:
+    """Greedy text that is drawn: vLLM's CPU build keeps seeds only while all that runs has one."""
+    return body(prompt, **{"seed": 1, "temperature": 1.0, "top_k": 1, **parameters})
+
+
 GOOD = {
-    "greedy": body(ASKED[1].prompt),
+    "greedy": likeliest(ASKED[1].prompt),
     "seed": drawn(seed=7),
     "another seed": drawn(seed=8, top_k=50, top_p=0.9),
-    "stop_sequences": body(PLAIN.prompt, stop_sequences=[PLAIN.answer[10:13]]),
-    "max_new_tokens": body(PLAIN.prompt, max_new_tokens=3),
-    "truncate": body(ASKED[2].prompt, truncate=2, max_new_tokens=30),
+    "stop_sequences": likeliest(PLAIN.prompt, stop_sequences=[PLAIN.answer[10:13]]),
+    "max_new_tokens": likeliest(PLAIN.prompt, max_new_tokens=3),
+    "truncate": likeliest(ASKED[2].prompt, truncate=2, max_new_tokens=30),
     "best_of": drawn(seed=7, best_of=3, max_new_tokens=12, return_full_text=True),
 }
 BAD = {
@@ -241,7 +246,7 @@ async def test_streams_in_a_batch_of_several_come_in_one_piece(streaming: Host) 
     """DJL takes the answers of a batch together: each has the lines that it has alone, all of them at the end."""
     asked = {**GOOD, "best_of": drawn(seed=9, return_full_text=True)}
     async with client(streaming) as http:
-        *answers, _ = await in_one_batch(http, streaming, *asked.values(), body(PLAIN.prompt))
+        *answers, _ = await in_one_batch(http, streaming, *asked.values(), likeliest(PLAIN.prompt))
         alone = [await http.post(one) for one in asked.values()]
     for answer, lone in zip(answers, alone, strict=True):
         assert answer.status_code == lone.status_code == 200
