@@ -47,8 +47,8 @@ def dynamic(
 
 @pytest.fixture(scope="module")
 def streaming(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """The real DJL engine with `enable_streaming`. Its tests are `slow`: Java's decoder was once seen to lose its place in
-    such a stream (OutOfMemoryError in OutputDecoder.readUtf8), and then the worker ends.
+    """The real DJL engine with `enable_streaming`. Its tests are `slow`: Java's decoder was once seen to lose its place
+    in such a stream (OutOfMemoryError in OutputDecoder.readUtf8), and then the worker ends.
     """
     yield from running("dynamic", demo_model, tmp_path_factory.mktemp("streaming"), enable_streaming="true")
 
