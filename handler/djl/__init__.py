@@ -5,5 +5,6 @@ rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it
 frames.py, slices.py     an answer's records as what Java takes, no field too long
+last_chunk.py      the end of a dynamic batch's stream, so that Java's reader keeps its place
 metrics_log.py     the log's lines with metrics; host_watch.py: the worker ends with Java
 """

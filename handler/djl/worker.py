@@ -32,6 +32,7 @@ from .async_mode import TRACKING_ID, AsyncBatcher
 from .dynamic_batch import Chunks, PlainBatch, Whole
 from .frames import Frame
 from .host_watch import end_with_parent
+from .last_chunk import LastChunkApart
 from .metrics_log import Reporter
 from .rolling_batch import RollingBatch
 
@@ -231,9 +232,17 @@ def output_of_batch(frames: list[Frame]) -> Output:
     return output
 
 
+class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types
+    """An Output with stream content."""
+
+    def send(self, cl_socket: Any) -> None:
+        """Returns once the stream has ended."""
+        super().send(LastChunkApart(cl_socket))
+
+
 def output_of_answer(answer: Whole | Chunks) -> Output:
     """An answer on its own (a dynamic batch of one)."""
-    output = Output()
+    output = StreamedOutput()
     output.set_code(answer.status)
     output.properties.update(answer.headers)
     if isinstance(answer, Whole):

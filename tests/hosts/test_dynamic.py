@@ -47,9 +47,7 @@ def dynamic(
 
 @pytest.fixture(scope="module")
 def streaming(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """The real DJL engine with `enable_streaming`. Its tests are `slow`: Java's decoder was once seen to lose its place
-    in such a stream (OutOfMemoryError in OutputDecoder.readUtf8), and then the worker ends.
-    """
+    """The real DJL engine with `enable_streaming`."""
     yield from running("dynamic", demo_model, tmp_path_factory.mktemp("streaming"), enable_streaming="true")
 
 
@@ -211,7 +209,6 @@ async def test_several_sequences_are_not_streamed(dynamic: Host, name: str) -> N
     assert refused.json()["error"] == f"parameters.{name}: above 1 it is not supported with streaming"
 
 
-@pytest.mark.slow
 @pytest.mark.anyio
 async def test_enable_streaming(streaming: Host) -> None:
     """Who does not say `stream` gets a stream, with an entry for each input in every line."""
@@ -230,7 +227,6 @@ async def test_enable_streaming(streaming: Host) -> None:
     assert refused.json()["error"] == "parameters.n: above 1 it is not supported with streaming"
 
 
-@pytest.mark.slow
 def test_lines_come_while_others_are_made(streaming: Host) -> None:
     """The worker's log tells the end of a request before its last record is handed out."""
     asked = body(question("endless").prompt, max_new_tokens=1500)
@@ -245,7 +241,6 @@ def test_lines_come_while_others_are_made(streaming: Host) -> None:
     assert len(rest) == 1499
 
 
-@pytest.mark.slow
 @pytest.mark.anyio
 async def test_streams_in_a_batch_of_several_come_in_one_piece(streaming: Host) -> None:
     """DJL takes the answers of a batch together: each has the lines that it has alone, all of them at the end."""
@@ -262,7 +257,6 @@ async def test_streams_in_a_batch_of_several_come_in_one_piece(streaming: Host) 
     assert "".join(line[0] for line in lines_of(answers[0])) == ASKED[1].answer
 
 
-@pytest.mark.slow
 @pytest.mark.anyio
 async def test_streams_beside_whole_answers(streaming: Host) -> None:
     """A batch has one content type: of several it is application/json, whatever each of the answers is."""
