@@ -225,6 +225,6 @@ lock: | $(UV)
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 
 clean:
-	@echo "clean: removing .venv .venv-newest .venv-clients .cache"
-	@rm -rf .venv .venv-newest .venv-clients .cache build dist *.egg-info .pytest_cache .hypothesis
+	@echo "clean: removing .venv* .cache"
+	@rm -rf .venv .venv-newest .venv-clients .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -87,8 +87,7 @@ def _context(config: Any, wanted: int | None) -> int:
     text = config.get_text_config(decoder=True)
     known = [length for name in LENGTHS if isinstance(length := getattr(text, name, None), int) and length > 0]
     longest = max(known) if known else None
-    given = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    for rope in [part for part in given.values() if isinstance(part, dict)] or [given]:
+    for rope in _rotary_embeddings(text):
         if longest and rope.get("factor") and rope.get("rope_type", rope.get("type")) in {"linear", "dynamic", "yarn"}:
             longest = max(longest, int((rope.get("original_max_position_embeddings") or longest) * rope["factor"]))
     if wanted is None:
@@ -100,6 +99,22 @@ def _context(config: Any, wanted: int | None) -> int:
             f"option.max_model_len: expected at most {longest}, the model's, got {wanted}", "max_model_len"
         )
     return wanted
+
+
+def _rotary_embeddings(text: Any) -> list[dict[str, Any]]:
+    """How they are scaled: the parameters of each kind of layer, of a text model's configuration."""
+    given = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+    return [part for part in given.values() if isinstance(part, dict)] or [given]
+
+
+def _scaled_by_length(config: Any, context: int) -> bool:
+    """Whether positions depend on the longest sequence of a pass (transformers.modeling_rope_utils)."""
+    text = config.get_text_config(decoder=True)
+    return any(
+        rope.get("rope_type", rope.get("type")) in {"dynamic", "longrope"}
+        and context > (rope.get("original_max_position_embeddings") or getattr(text, "max_position_embeddings", 0) or 0)
+        for rope in _rotary_embeddings(text)
+    )
 
 
 def _model(settings: Settings, arguments: Arguments, config: Any, common: dict[str, Any]) -> Any:
@@ -177,6 +192,8 @@ def runner(loaded: Loaded, settings: Settings, arguments: Arguments) -> Batching
     library = logging.getLogger("ContinuousBatchingLogger")
     library.setLevel(logging.CRITICAL)
     try:
+        if _scaled_by_length(model.config, loaded.context):
+            raise RuntimeError("a sequence's positions would depend on the length of others")
         share, size = _memory(loaded.device, arguments)
         batching = Batching(
             model, most=most, context=loaded.context, batch_tokens=arguments.max_num_batched_tokens, memory=share

@@ -224,7 +224,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("case", LIMITS, ids=list(LIMITS))
-def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, case: str) -> None:
     """Connections for twice the requests that may be open, and 64; with few descriptors, what these allow."""
     limits, most, raised = LIMITS[case]
     options = {"max_rolling_batch_size": "100", "max_queued_requests": "400"}
@@ -235,3 +235,4 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> Non
     server = http_server(service, "127.0.0.1", 0, api_key=None, grace=1.0)
     assert server.config.limit_concurrency == most + 1
     assert told == ([raised] if raised else [])
+    assert [record.args for record in caplog.records] == ([] if most == 1064 else [(limits[1], most, 1064)])

@@ -69,15 +69,18 @@ def known(model: Any) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
-@pytest.fixture(scope="module")
-def run(model: Any, known: object) -> Iterator[Any]:
-    """What runs the model's sequences, at most 4 at once; after `known`, whose loops are the model's own."""
+def runner_of(model: Any, context: int) -> Any:
     from lmi.model.transformers.load import Loaded, runner
     from lmi.model.transformers.options import Arguments
 
     settings = settings_of({"rolling_batch": "scheduler", "max_rolling_batch_size": "4"}, model_dir="/opt/ml/model")
-    loaded = Loaded(model, model.device, None, 128, WORDS, frozenset(), {})
-    running = runner(loaded, settings, Arguments())
+    return runner(Loaded(model, model.device, None, context, WORDS, frozenset(), {}), settings, Arguments())
+
+
+@pytest.fixture(scope="module")
+def run(model: Any, known: object) -> Iterator[Any]:
+    """What runs the model's sequences, at most 4 at once; after `known`, whose loops are the model's own."""
+    running = runner_of(model, 128)
     yield running
     running.close()
 
@@ -110,6 +113,26 @@ def test_which_the_library_runs_together(request: pytest.FixtureRequest, run: An
     assert type(run).__name__ == ("Batching" if name in TOGETHER else "Loops")
 
 
+@pytest.mark.parametrize(("context", "runs"), [(64, "Batching"), (128, "Loops")])
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_positions_that_depend_on_the_longest_sequence(kind: str, context: int, runs: str) -> None:
+    """Beyond 64 tokens transformers scales the positions of all sequences of a pass by the longest one."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    rope: dict[str, Any] = {"rope_type": kind, "factor": 2.0, "rope_theta": 10000.0}
+    if kind == "longrope":
+        rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "original_max_position_embeddings": 64}
+    config = AutoConfig.for_model("llama", **COMMON, max_position_embeddings=64, rope_parameters=rope)
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(config).eval()
+    running = runner_of(made, context)
+    try:
+        assert type(running).__name__ == runs
+    finally:
+        running.close()
+
+
 def test_each_is_what_it_is_alone(run: Any, known: list[tuple[list[int], list[int]]]) -> None:
     """More than run at once, some of which wait."""
     rows = [row(prompt) for prompt, _ in known]
@@ -128,6 +151,31 @@ def test_some_come_late_and_some_leave(run: Any, known: list[tuple[list[int], li
     for one in gone:
         run.end(one)
     assert finished(run, [stays, late], news) == [known[0][1], known[1][1]]
+
+
+def test_a_pass_that_fails_is_its_own_sequences_failure() -> None:
+    model = build("gpt_neo")
+    compute = model.forward
+
+    def failing(input_ids: Any, **named: Any) -> Any:
+        if (input_ids == WORDS - 1).any():
+            raise RuntimeError("out of luck")
+        return compute(input_ids=input_ids, **named)
+
+    running = runner_of(model, 128)
+    try:
+        model.forward = failing
+        bad, good = row([3, WORDS - 1]), row([3, 4], max_tokens=3)
+        running.add(bad)
+        running.add(good)
+        told: dict[Any, list[Any]] = {bad: [], good: []}
+        while len(told[good]) < good.max_tokens or not told[bad]:
+            for one, _, _, error in running.news.get(timeout=60):
+                told[one].append(error)
+        assert [str(error) for error in told[bad]] == ["it could not be computed: out of luck"]
+        assert told[good] == [None] * 3
+    finally:
+        running.close()
 
 
 def test_it_ends_at_a_token(run: Any, known: list[tuple[list[int], list[int]]]) -> None:
