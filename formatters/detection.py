@@ -85,7 +85,7 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     # Those of `inputs` share their mark.
     marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.BODY_FIELD)
+    raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
 
 
 def _check_content_type(request: Request) -> None:
@@ -102,9 +102,13 @@ def _check_task(call: ParsedRequest, settings: Settings) -> None:
     """A model either generates text or embeds it, in whatever dialect it is asked."""
     embeds = {generation.embedding is not None for generation in call.generations}
     if settings.embeds and False in embeds:
-        raise UnsupportedError("this model embeds text and generates none: expected a field inputs or input", "inputs")
+        raise UnsupportedError(
+            "this model makes embeddings and generates no text: expected a field inputs or input", "inputs"
+        )
     if not settings.embeds and True in embeds:
-        raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
+        raise UnsupportedError(
+            "this model generates text and makes no embeddings (option.task=text-embedding is not set)"
+        )
 
 
 def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> None:
@@ -170,7 +174,7 @@ def receive(
 def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
 
-    Only of our dialects: a request that is not admitted does not reach code of the user's.
+    Only of our dialects: a request that is not admitted does not reach user code.
     """
     payload: Payload | None = None
     dialect = fallback(settings)

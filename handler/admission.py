@@ -62,7 +62,7 @@ class Admission:
         limits = self._limits
         if len(request.body) > limits.max_body_bytes:
             return too_large(limits.max_body_bytes, len(request.body))
-        # Requests with several prompts, and those that are still with code of the user's: either number may be higher.
+        # Requests with several prompts, and those that are still with user code: either number may be higher.
         busy = max(len(self._open), self._engine.running)
         if busy < self._running + limits.max_queued_requests:
             return None
@@ -93,9 +93,7 @@ class Admission:
                 if deadline > now:
                     return deadline
                 del self._open[exchange]
-            exchange.expire(
-                TimeLimitError(f"the request has taken {limit:g} seconds, which is the limit (option.request_timeout)")
-            )
+            exchange.expire(TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)"))
 
 
 def too_large(most: int, given: int | None = None) -> TooLargeError:

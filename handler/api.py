@@ -1,4 +1,4 @@
-"""What code of users imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
+"""What user code imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
 
 handle                               the entry point, for a model.py that calls ours
 Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json tells

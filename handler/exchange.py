@@ -187,7 +187,7 @@ class Exchange:
         sizes = [len(record) for record in self.records.copy()]
         waiting, most = sum(sizes), self._admission.max_unsent_bytes
         if waiting > most:
-            message = f"{waiting} bytes wait for the client to read them, expected at most {most}"
+            message = f"{waiting} bytes are waiting for a slow client, expected at most {most}"
             log.warning("request %s ended: %s", self.request_id, message)
             return SlowReaderError(f"{message} (option.max_unsent_bytes)")
         room = (most - waiting) // max(sizes, default=1)
@@ -199,7 +199,7 @@ class Exchange:
         try:
             return self.call.reply.feed(Failed.of(error), prompt)
         except Exception:
-            log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
+            log.exception("request %s: the formatter also failed to render the error", self.request_id)
         if self.begun:
             return ()
         self.call = ParsedRequest(

@@ -56,7 +56,7 @@ class Service:
         return self._extensions.dialects if self._extensions else ()
 
     def start(self) -> EngineInfo:
-        """Loads the user's code and brings the engine up; raises StartError."""
+        """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._handed)
         # Beside the engine's start, for a tokenizer takes its time too.
@@ -85,7 +85,7 @@ class Service:
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
-        Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
+        Nor for user code: a request that it concerns is always an exchange, whatever becomes of it.
         """
         meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
@@ -133,14 +133,14 @@ class Service:
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have news.
 
-        That is after each step of the engine, on its thread, and after code of the user's has run, on the thread that
+        That is after each step of the engine, on its thread, and after user code has run, on the thread that
         it ran on.
         """
         self._listeners.append(listener)
         self.engine.listen(listener)
 
     async def apart(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which may be code of the user's: the event loop goes on meanwhile."""
+        """What `work` gives, which may be user code: the event loop goes on meanwhile."""
         if self._extensions is None:
             return work()
         return await asyncio.wrap_future(self._extensions.workers.call(work))

@@ -47,5 +47,5 @@ class Watch:
         try:
             return sweep(now)
         except Exception:
-            log.exception("a limit of time could not be looked after")
+            log.exception("checking the time limits failed")
             return now + 1.0

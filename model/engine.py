@@ -163,7 +163,7 @@ class Backend(Protocol):
         ...
 
     def step(self) -> list[tuple[int, Event]]:
-        """Generates on and returns what is new, by generation. Raises when the engine is beyond use."""
+        """Generates on and returns what is new, by generation. Raises when the engine failed."""
         ...
 
     def stats(self) -> EngineStats:

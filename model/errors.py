@@ -13,7 +13,7 @@
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
-    │   ├── UserCodeError       code of the user's (a formatter, a dialect, a filter) failed on this request
+    │   ├── UserCodeError       user code (a formatter, a dialect, a filter) failed on this request
     │   ├── OverloadedError     a limit on queued work was reached
     │   ├── TimeLimitError      the request took longer than may be
     │   ├── SlowReaderError     the client does not read its answer
@@ -177,7 +177,7 @@ class GenerationError(EngineError):
 
 
 class UserCodeError(EngineError):
-    """Code of the user's raised, or returned what it may not; the message names the function."""
+    """User code raised, or returned what it may not; the message names the function."""
 
     code = "user_code_failed"
 

@@ -87,7 +87,7 @@ def trace(error: BaseException, *, shown: bool) -> str:
         frames = "".join(traceback.format_tb(link.__traceback__))
         kind = type(link)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        parts.append(f"{frames}{name} (what it says is withheld: option.log_requests)")
+        parts.append(f"{frames}{name} (message withheld: see option.log_requests)")
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return "Traceback (most recent call last):\n" + "\nafter\n".join(reversed(parts))
 

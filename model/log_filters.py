@@ -80,7 +80,7 @@ class Withheld(logging.Filter):
         if record.args:
             record.msg, record.args = _numbers_only(record.msg, record.args), None
         else:
-            record.msg = f"({record.funcName}: what this line says is withheld: option.log_requests)"
+            record.msg = f"({record.funcName}: message withheld: see option.log_requests)"
         return True
 
     def _passes(self, record: logging.LogRecord) -> bool:

@@ -142,7 +142,7 @@ def _part(given: Any, place: str) -> Any:
     if part.get("content") is None:
         return {**part, "type": own}
     if part.get(own) is not None:
-        raise ParameterError(f"{place}.content: goes not with {own}, expected one of them", f"{place}.content")
+        raise ParameterError(f"{place}.content: cannot be combined with {own}", f"{place}.content")
     content = Text().read(f"{place}.content", part["content"])
     rest = {name: value for name, value in part.items() if name not in ("type", "content", "detail")}
     if kind == "text":

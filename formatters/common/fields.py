@@ -82,7 +82,7 @@ def read_rows(
             names.setdefault(row.key, shown)
             continue
         if values[row.key] != row.default:
-            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}, expected one of them", shown)
+            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}; set only one of them", shown)
         names[row.key] = shown
         values[row.key] = value
     return values, names
@@ -99,11 +99,11 @@ def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, pr
     if settings.unknown_parameters == "error":
         near = difflib.get_close_matches(name[:64], known, n=1)
         hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-        raise UnsupportedError(f"{shown}: not known{hint}", shown)
+        raise UnsupportedError(f"{shown}: unknown field{hint}", shown)
     if shown not in _logged_names and len(_logged_names) < MAX_LOGGED_NAMES:
         _logged_names.add(shown)
         # The value may be part of a prompt: it is not for the log.
-        logger.warning("a request field that is not known is ignored: %s", shown)
+        logger.warning("unknown request field ignored: %s", shown)
 
 
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"

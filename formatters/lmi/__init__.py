@@ -173,7 +173,7 @@ def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) 
 def refuse_several(parameters: Parameters) -> None:
     """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
     if name := parameters.several:
-        raise UnsupportedError(f"{name}: above 1 it is not supported with streaming", name)
+        raise UnsupportedError(f"{name}: above 1 is not supported with streaming", name)
 
 
 def refuse_unsupported(payload: Payload, request: Request) -> None:

@@ -130,7 +130,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     if beams and values["temperature"] == 1:
         names.pop("temperature", None)
     if values["min_tokens"] > values["max_tokens"]:
-        most = f"an integer up to max_new_tokens, {values['max_tokens']}"
+        most = f"an integer up to {values['max_tokens']} (max_new_tokens)"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)
     if not _samples(values, names, schema):
         values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
@@ -158,7 +158,7 @@ def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:
     """
     n, best_of = values["n"], values["best_of"]
     if "best_of" in names and best_of < n:
-        raise ParameterError.of(names["best_of"], best_of, f"an integer from n, {n}, to {SEQUENCES}")
+        raise ParameterError.of(names["best_of"], best_of, f"an integer from {n} (n) to {SEQUENCES}")
     most = max(n, best_of)
     values["n"], values["best_of"] = (most if n == 1 else n), (most if most > 1 else None)
     return None if most == 1 else names["best_of" if best_of > 1 else "n"]
@@ -168,11 +168,11 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
     """Sets the beam search, whose best n sequences come, or all where n is 1; names the field that asks for it."""
     name, width, n = names["num_beams"], values["num_beams"], values["n"]
     if n > width:
-        raise ParameterError.of(names["n"], n, f"an integer up to num_beams, {width}")
+        raise ParameterError.of(names["n"], n, f"an integer up to {width} (num_beams)")
     for key in NOT_WITH_BEAMS:
         # Here a temperature of 0 stands for greedy decoding; what is not named is a default of drawing.
         if key in names and values[key] != (0 if key == "temperature" else DEFAULTS[key]):
-            raise UnsupportedError(f"{names[key]}: goes not with {name} above 1, expected one of them", names[key])
+            raise UnsupportedError(f"{names[key]}: cannot be combined with {name} above 1", names[key])
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(
         width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"], field=name

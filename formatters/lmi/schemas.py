@@ -34,7 +34,7 @@ class TokenId:
     @property
     def description(self) -> str:
         """In words."""
-        return "one token id; -1 is none"
+        return "one token id, or -1 for none"
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         token = Integer(-1, LARGEST_ID).read(name, given)

@@ -41,7 +41,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     max_tokens = values.get("max_tokens", MAX_TOKENS)
     silent = max_tokens == 0
     if silent and not echo:
-        raise ParameterError.of("max_tokens", 0, "an integer >= 1 (0 goes with echo: true only)")
+        raise ParameterError.of("max_tokens", 0, "an integer >= 1 (0 requires echo: true)")
     logprobs = values.get("logprobs")
     asked_prefill = values.get("prompt_logprobs")
     sampling = sampling_of(

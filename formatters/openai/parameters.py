@@ -229,7 +229,7 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool,
     if options is None:
         return streams, False
     if not streams:
-        raise ParameterError.of("stream_options", options, "no such field without stream: true")
+        raise ParameterError.of("stream_options", options, "none without stream: true")
     for name, given in options.items():
         if given is None:
             continue
@@ -250,7 +250,7 @@ def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | N
         raise UnsupportedError("prompt_logprobs: not supported with stream: true", "prompt_logprobs")
     least = values.get("min_tokens", 0)
     if max_tokens is not None and least > max_tokens:
-        raise ParameterError.of("min_tokens", least, f"an integer up to max_tokens, {max_tokens}")
+        raise ParameterError.of("min_tokens", least, f"an integer up to {max_tokens} (max_tokens)")
     given = {key: value for key, value in values.items() if key in SAMPLING_KEYS}
     given["best_of"] = _best_of(values, streams)
     return Sampling(**{**given, "prompt_logprobs": prompt_logprobs, "max_tokens": max_tokens, **more})
@@ -262,7 +262,7 @@ def _best_of(values: Mapping[str, Any], streams: bool) -> int | None:
     if best_of is None or best_of == n:
         return None
     if best_of < n:
-        raise ParameterError.of("best_of", best_of, f"an integer from n, {n}, to {SEQUENCES}")
+        raise ParameterError.of("best_of", best_of, f"an integer from {n} (n) to {SEQUENCES}")
     if streams:
-        raise UnsupportedError(f"best_of: above n, {n}, it is not supported with stream: true", "best_of")
+        raise UnsupportedError(f"best_of: above n ({n}) is not supported with stream: true", "best_of")
     return int(best_of)

@@ -63,4 +63,4 @@ def refuse_others(payload: Payload, taken: Collection[str]) -> None:
         value = given.get(name)
         if name in taken or value is None or value is False or value in ([], {}, *ASKS_NOTHING.get(name, ())):
             continue
-        raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)
+        raise UnsupportedError(f"{name}: not supported, the responses of this API cannot show it", name)

@@ -112,7 +112,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     values, names = read_rows(given, ROWS, settings, "parameters.")
     most = values["max_tokens"]
     if most is not None and values["min_tokens"] > most:
-        expected = f"an integer up to max_new_tokens, {most}"
+        expected = f"an integer up to {most} (max_new_tokens)"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], expected)
     # Its clients always send do_sample, false unless told: anything else that only matters to sampling asks for it too
     # (server/text_generation_server/utils/tokens.py, has_warpers).
@@ -121,9 +121,9 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         values["temperature"] = 0.0
     if values["n"] > 1:
         if not samples:
-            raise ParameterError.of(BEST_OF, values["n"], "1 where no tokens are drawn (do_sample is false)")
+            raise ParameterError.of(BEST_OF, values["n"], "1 without sampling (do_sample is false)")
         if values["seed"] is not None:
-            raise ParameterError(f"{names['seed']}: goes not with best_of above 1, expected one of them", names["seed"])
+            raise ParameterError(f"{names['seed']}: cannot be combined with best_of above 1", names["seed"])
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         samples=samples,

@@ -83,9 +83,9 @@ class _Sender:
                     break
                 outputs += self.output(frame)
         except Exception as error:
-            log.exception("request %s: its answer cannot be sent", self.exchange.request_id)
+            log.exception("request %s: its response could not be sent", self.exchange.request_id)
             self.exchange.abort()
-            failure = GenerationError(f"the answer cannot be sent: {type(error).__name__}")
+            failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
             outputs += self.output(Frame(last=True, failure=failure))
         return outputs
 
@@ -114,8 +114,8 @@ class AsyncBatcher:
         try:
             opened = self._service.open(request, lambda _: self._fresh.append(sender))
         except Exception as error:
-            log.exception("request %s: it could not be opened", request.request_id)
-            failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
+            log.exception("request %s could not be started", request.request_id)
+            failure = GenerationError(f"the request could not be started: {type(error).__name__}")
             yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
         if isinstance(opened, Response):
@@ -148,7 +148,7 @@ class AsyncBatcher:
             self._loop.call_soon_threadsafe(self._sent.set)
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
             # The loop may be closed already when the engine tells of its end.
             with contextlib.suppress(RuntimeError):

@@ -108,7 +108,7 @@ def _within(whole: Whole, request: Request, settings: Settings) -> Whole:
     """`whole`, or an error in its place: an answer of a batch is one field (slices.py)."""
     if len(whole.body) <= FIELD:
         return whole
-    told = f"the answer is {len(whole.body)} bytes long, expected one of at most {FIELD} in a batch: ask for less"
+    told = f"the response is {len(whole.body)} bytes long, expected at most {FIELD} in a batch"
     return _whole_of_answer(refusal(UnsupportedError(told), request, settings))
 
 

@@ -109,8 +109,8 @@ class RollingBatch:
         try:
             opened = self._service.open(request)
         except Exception as error:
-            log.exception("request %s: it could not be opened", request.request_id)
-            return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be opened: {error}")))
+            log.exception("request %s could not be started", request.request_id)
+            return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be started: {error}")))
         return _Open(frame=frame_of_answer(opened)) if isinstance(opened, Response) else _Open(opened)
 
     def _forget(self, running: int) -> None:

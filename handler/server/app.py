@@ -77,7 +77,7 @@ class StreamResponse(HttpResponse):
             leaving = asyncio.ensure_future(_disconnected(receive))
             done, _ = await asyncio.wait((sending, leaving), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.warning("a connection is cut off: its client has not read its answer for too long")
+                log.warning("connection closed: the client did not read its response for too long")
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
@@ -155,7 +155,7 @@ class LocalServer:
             return _unauthorized()
         if self._document is None:
             service = self._service
-            # The schemas of the user's own dialects are code of the user's.
+            # The schemas of the user's own dialects are user code.
             self._document = await service.apart(
                 lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
             )
@@ -191,7 +191,7 @@ class LocalServer:
                 body = await asyncio.wait_for(read_body(http, most, self.bodies), timeout)
                 request = replace(request, body=body)
             except asyncio.TimeoutError:
-                late = TimeLimitError(f"the body has not come within {timeout:g} seconds (option.request_timeout)")
+                late = TimeLimitError(f"the body did not arrive within {timeout:g} seconds (option.request_timeout)")
                 refused, whole = refused or late, False
             except (TooLargeError, OverloadedError) as error:
                 refused, whole = refused or error, False

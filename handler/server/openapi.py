@@ -46,7 +46,7 @@ UNHEALTHY: JsonSchema = {
 HOST: Mapping[str, OpenApi] = {
     "/ping": OpenApi("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
     "/health": OpenApi(
-        "Whether the engine is healthy, as TGI says it", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
+        "Whether the engine is healthy, in the form of TGI", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
     ),
     "/metrics": OpenApi(
         "Prometheus' metrics",
@@ -128,7 +128,7 @@ def _operation(
     identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
     if not told:
         summary = (route.endpoint.__doc__ or route.path).strip().splitlines()[0]
-        return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "An answer"}}}
+        return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "The response"}}}
     described = list({id(one): one for one, _ in told}.values())
     operation: dict[str, Any] = {
         "operationId": identity,
@@ -143,7 +143,7 @@ def _operation(
 
 
 def _request(described: OpenApi, settings: Settings) -> JsonSchema:
-    """The schema of a body; any object where code of the user's cannot tell."""
+    """The schema of a body; any object where user code cannot tell."""
     assert described.request is not None
     try:
         schema = described.request(settings)
@@ -169,7 +169,7 @@ def _parameters(route: HttpRoute, method: str, told: Sequence[Told], settings: S
         for name, schema in described.headers.items():
             found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
     if route.path in BY_BODY:
-        about = "k=v pairs, separated by commas; dialect=NAME says which dialect the body is in"
+        about = "k=v pairs, separated by commas; dialect=NAME selects the dialect of the body"
         found["header", ATTRIBUTES] = {
             "name": ATTRIBUTES, "in": "header", "required": False, "schema": STRING, "description": about
         }  # fmt: skip
@@ -180,14 +180,14 @@ def _responses(told: Sequence[Told], schemas: _Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     answers = _contents((one.answers for one, _ in told), schemas)
     if answers:
-        responses["200"] = {"description": "The answer", "content": answers}
+        responses["200"] = {"description": "The response", "content": answers}
     errors = _contents((one.errors for one, _ in told), schemas)
     if told and all(one is not None and one.query for _, one in told):
         # Without the query parameter nobody has the path.
         errors.setdefault(TEXT, {"schema": STRING})
     if errors:
-        responses["4XX"] = {"description": "The request is refused, by a message of one line", "content": errors}
-        responses["5XX"] = {"description": "The engine is not there, or failed the request", "content": errors}
+        responses["4XX"] = {"description": "The request is refused; the message is one line", "content": errors}
+        responses["5XX"] = {"description": "The engine is unavailable, or failed during the request", "content": errors}
     return responses
 
 

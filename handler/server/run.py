@@ -77,7 +77,7 @@ def _room(settings: Settings) -> int:
     # At least half of them, however few there are.
     room = min(wanted, max(soft - DESCRIPTORS, soft // 2))
     if room < wanted:
-        log.warning("the limit of open files, %d, is room for %d connections, not for %d", soft, room, wanted)
+        log.warning("the limit of open files, %d, allows %d connections, expected %d", soft, room, wanted)
     return room
 
 
@@ -109,7 +109,9 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what is served."""
-        log.info("stopping: %d requests in flight have %g s", self._service.metrics.in_flight, self._grace)
+        log.info(
+            "shutting down: %d requests in flight may take up to %g s", self._service.metrics.in_flight, self._grace
+        )
         cutting = asyncio.ensure_future(self._cut_off())
         try:
             await super().shutdown(sockets)
@@ -118,5 +120,5 @@ class _Server(uvicorn.Server):
 
     async def _cut_off(self) -> None:
         await asyncio.sleep(self._grace)
-        log.warning("stopping: %d requests are cut off", self._service.metrics.in_flight)
+        log.warning("shutting down: aborting %d requests", self._service.metrics.in_flight)
         await asyncio.to_thread(self._service.engine.close)

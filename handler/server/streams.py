@@ -87,7 +87,7 @@ class AsyncService:
         return stream
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
             # The loop may be closed already when the engine tells of its end.
             with contextlib.suppress(RuntimeError):

@@ -43,7 +43,7 @@ class ContentFilter:
 
     def __init__(self, function: object, text: str, workers: Workers) -> None:
         if not callable(function):
-            raise OptionError(f"option.{OPTION}: {text!r} is no function", OPTION)
+            raise OptionError(f"option.{OPTION}: {text!r} is not a function", OPTION)
         self._stages = _takes(function, 2)
         if not self._stages and not _takes(function, 1):
             given = inspect.signature(function)
@@ -63,7 +63,7 @@ class ContentFilter:
         reason = members.get("reason") or getattr(verdict, "reason", None)
         if isinstance(reason, str):
             return reason
-        raise self._function.refuse(verdict, "None, a reason (str) or something with a reason")
+        raise self._function.refuse(verdict, "None, a reason (str) or an object with the attribute reason")
 
     def admit(self, generation: Generation) -> None:
         """Judges a prompt; raises ContentFilterError for one that is flagged."""
@@ -179,7 +179,7 @@ class FilteredEncoder:
                 return self._inner.feed(Failed.of(error), prompt)
             if reason is not None:
                 told = f": {reason}" if content_is_shown() else ""
-                log.info("request %s: the content filter cut its answer off%s", current(), told)
+                log.info("request %s: the content filter ended the response%s", current(), told)
                 return self._end(state, event.index, kept, prompt)
         state.tokens += len(event.tokens)
         if event.finish is not None:

@@ -65,7 +65,7 @@ def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
 
 
 class InputFormatter:
-    """A function of the user's that makes a payload of a request."""
+    """A user function that makes a payload of a request."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
         parameters = _parameters(function)
@@ -180,7 +180,7 @@ def _form(function: Callable[..., Any], label: str) -> Form:
 
 
 class OutputFormatter:
-    """A function of the user's that makes the answer."""
+    """A user function that makes the answer."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
         self.form: Form = _form(function, label)
@@ -225,7 +225,7 @@ class OutputFormatter:
         generation = call.generations[0]
         if len(call.generations) > 1 or generation.sampling.n > 1:
             field = generation.prompt_field.partition("[")[0] if len(call.generations) > 1 else "n"
-            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} knows no more", field)
+            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} supports no more", field)
         shown = isinstance(generation.prompt, str)
         sampling = generation.sampling
         if sampling.logprobs is None:

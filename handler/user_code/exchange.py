@@ -1,14 +1,14 @@
-"""An exchange that code of the user's takes part in: neither the engine's thread nor the host's runs it.
+"""An exchange that user code takes part in: neither the engine's thread nor the host's runs it.
 
     Service.open --> Deferred, at once
     a worker thread:   prepare --> Call --> Engine.submit;   event, event --> Reply.feed --> records
     engine's thread:   event --> queue --> a worker thread, unless one is at this exchange already
 
-The work for one request is done in order, by one thread at a time, so that a slow or failing function of the user's
+The work for one request is done in order, by one thread at a time, so that a slow or failing user function
 holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
 on how tokens are split into events.
 
-A thread that hangs in the user's code is given up: the request is answered without it, and what it comes back with is
+A thread that hangs in user code is given up: the request is answered without it, and what it comes back with is
 dropped (pool.py).
 """
 
@@ -44,7 +44,7 @@ class Prepared:
 
     call: ParsedRequest
     guarded: bool = True
-    """Whether the reply runs code of the user's; else it is fed on the engine's thread, as any other."""
+    """Whether the reply runs user code; else it is fed on the engine's thread, as any other."""
     cut: list[int] = field(default_factory=list[int])
     """Where the reply notes the generations that it wants nothing more of, by their number."""
 
@@ -83,9 +83,9 @@ class Deferred(Exchange):
             ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
         )
         self._prepare = prepare
-        """Raises nothing that a request or code of the user's can cause."""
+        """Raises nothing that a request or user code can cause."""
         self._refuse = refuse
-        """What is answered where code of the user's cannot be asked, for it hangs."""
+        """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
         self._notify = notify
         """Wakes the hosts: they are not to wait for the engine's next step."""
@@ -117,7 +117,7 @@ class Deferred(Exchange):
             self._workers.give_up(self._task, error)
 
     def abandon(self, error: LmiError) -> None:
-        """The thread that was to work on it hangs in code of the user's, or there is none."""
+        """The thread that was to work on it hangs in user code, or there is none."""
         with self._lock:
             if self.finished:
                 return
@@ -144,8 +144,8 @@ class Deferred(Exchange):
         try:
             super().begin()
         except Exception as error:
-            log.exception("request %s: it could not be handed to the engine", self.request_id)
-            failed = Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}"))
+            log.exception("request %s: it could not be submitted to the engine", self.request_id)
+            failed = Failed.of(UserCodeError(f"the request could not be submitted to the engine: {error}"))
             self._engine.tell(partial(self._feed, 0), failed)
         if self.finished:
             # There was no engine to hand it to, and no step of it will wake the host.
@@ -163,7 +163,7 @@ class Deferred(Exchange):
         self._tell()
 
     def _end_with(self, error: LmiError) -> None:
-        """Ends it without asking code of the user's how; no other thread is at it."""
+        """Ends it without asking user code how; no other thread is at it."""
         if not self._guarded:
             self._engine.fail(self._tickets, error)
             return
@@ -179,7 +179,7 @@ class Deferred(Exchange):
         try:
             self.records.extend(broken_off(self.call.reply, error))
         except Exception:
-            log.exception("request %s: the formatter cannot tell of the failure", self.request_id)
+            log.exception("request %s: the formatter also failed to render the error", self.request_id)
 
     def _tell(self) -> None:
         if self._on_news is not None:

@@ -69,7 +69,7 @@ class Extensions:
                 ) from error
 
     def concerns(self, request: Request) -> bool:
-        """Whether code of the user's may run for a request."""
+        """Whether user code may run for a request."""
         if self.input or self.output or self.filter:
             return True
         if not self.dialects:
@@ -82,7 +82,7 @@ class Extensions:
         return explicit is None or isinstance(explicit, UserDialect)
 
     def receive(self, request: Request) -> Prepared | Response:
-        """What a request asks for, or the answer that refuses it. Runs code of the user's; raises nothing."""
+        """What a request asks for, or the answer that refuses it. Runs user code; raises nothing."""
         hooks = _Hooks(self)
         try:
             call = receive(request, self.settings, self.dialects, hooks)
@@ -94,7 +94,7 @@ class Extensions:
 
 
 class _Hooks(Hooks):
-    """One request's way through the user's code."""
+    """One request's way through user code."""
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
@@ -128,7 +128,7 @@ class _Hooks(Hooks):
 def load_extensions(settings: Settings, handed: HostFormatters = NO_FORMATTERS) -> Extensions:
     """What the model directory and the options name, and what a host has found in model.py.
 
-    Executes code of the user's. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
+    Executes user code. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
     no dialect.
     """
     extensions = Extensions(settings)
@@ -138,7 +138,7 @@ def load_extensions(settings: Settings, handed: HostFormatters = NO_FORMATTERS) 
     _model_py(extensions, directory, handed)
     _options(extensions)
     if settings.embeds and extensions.output is not None:
-        message = "an output formatter makes answers of generated text, expected none with option.task=text-embedding"
+        message = "an output formatter formats generated text, expected none with option.task=text-embedding"
         raise OptionError(f"option.output_formatter: {message}", "output_formatter")
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
@@ -186,7 +186,7 @@ def _options(extensions: Extensions) -> None:
 
 def _only(other: object, option: str) -> None:
     if other is not None:
-        raise OptionError(f"option.{option}: model.py decorates an {option} too, expected one of them", option)
+        raise OptionError(f"option.{option}: model.py decorates an {option} too; keep only one of them", option)
 
 
 def _function(option: str, text: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Threads for code of the user's, and one event loop for what of it is asynchronous.
+"""Threads for user code, and one event loop for what of it is asynchronous.
 
     submit(task) --> a thread;   run(name, function) --> what the user's function gives
                                   |
@@ -62,7 +62,7 @@ class Workers:
     """A bounded pool of daemon threads."""
 
     def __init__(self, most: int, timeout: float = 60.0) -> None:
-        """`most`: threads that do not hang; `timeout`: seconds that a function of the user's may take."""
+        """`most`: threads that do not hang; `timeout`: seconds that a user function may take."""
         self._most = most
         self._timeout = timeout
         self._wake = threading.Condition()
@@ -73,7 +73,7 @@ class Workers:
         self._stuck = 0
         self._closed = False
         self._running: dict[Task, None] = {}
-        """Those within a function of the user's, oldest first, which is the next to take too long."""
+        """Those within a user function, oldest first, which is the next to take too long."""
         self._current = threading.local()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._blocked_loops = 0
@@ -117,7 +117,7 @@ class Workers:
         return future
 
     def run(self, name: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """What a function of the user's returns; of a coroutine function, what that comes to.
+        """What a user function returns; of a coroutine function, what that comes to.
 
         Raises Abandoned where it has taken too long. On a thread that is none of these it may take any time.
         """
@@ -151,14 +151,14 @@ class Workers:
             tell()
 
     def give_up(self, task: Task, error: LmiError) -> None:
-        """Fails the task if it is within a function of the user's just now."""
+        """Fails the task if it is within a user function just now."""
         with self._wake:
             tell = self._leave_behind(task, error) if task in self._running else None
         if tell is not None:
             tell()
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop of what is asynchronous in the user's code; None where none has been needed."""
+        """The loop of what is asynchronous in user code; None where none has been needed."""
         return self._loop
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Workers:
             left, self._queue = list(self._queue), deque()
         elif self._queue:
             self._grow()
-        log.error("%s hangs, its thread is left to itself; %d hang", task.name, self._stuck)
+        log.error("%s hangs, its thread is abandoned; %d threads hang", task.name, self._stuck)
         return partial(self._fail, task, error, left)
 
     def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
@@ -197,11 +197,11 @@ class Workers:
                 del self._running[task]
                 return
             self._stuck -= 1
-        log.warning("%s has returned after all", name)
+        log.warning("%s has returned after its time limit", name)
         raise Abandoned
 
     def _no_thread(self) -> UserCodeError:
-        return UserCodeError(f"code of the user's is not called: {self._stuck} threads hang in it")
+        return UserCodeError(f"user code is not called: {self._stuck} threads hang in it")
 
     @property
     def _room(self) -> int:
@@ -222,7 +222,7 @@ class Workers:
             except Abandoned:
                 pass
             except BaseException:
-                log.exception("request %s: code of the user's failed where nobody expected it", current())
+                log.exception("request %s: user code failed unexpectedly", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None
@@ -268,7 +268,9 @@ class Workers:
         with self._wake:
             if self._loop is loop:
                 self._blocked_loops += 1
-                log.error("the loop of the user's code is blocked and replaced; %d are", self._blocked_loops)
+                log.error(
+                    "the event loop of user code is blocked and was replaced; %d are blocked", self._blocked_loops
+                )
                 self._drop_loop()
 
     def _drop_loop(self) -> None:

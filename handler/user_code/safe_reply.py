@@ -1,4 +1,4 @@
-"""A reply that code of the user's takes part in: what goes wrong there is told in the dialect's own form.
+"""A reply that user code takes part in: what goes wrong there is told in the dialect's own form.
 
 event --_records--> records;   UserCodeError, Failed --_fail--> the dialect's refusal, or its words for a broken stream
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def broken_off(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
-    """The records that end a stream that has begun, made without any code of the user's, which may hang."""
+    """The records that end a stream that has begun, made without any user code, which may hang."""
     own = getattr(reply, "broken_off", None)
     return own(error) if own is not None else reply.feed(Failed.of(error))
 
@@ -45,7 +45,7 @@ class GuardedEncoder:
         self._begun = False
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The records that `event` completes. Raises nothing that the user's code can cause."""
+        """The records that `event` completes. Raises nothing that user code can cause."""
         if isinstance(event, Failed):
             return self._fail(event.error, prompt)
         records: list[bytes] = []
@@ -57,7 +57,7 @@ class GuardedEncoder:
         except LmiError as error:
             failure = error
         except Exception as error:
-            log.exception("request %s: a reply that code of the user's takes part in failed", current())
+            log.exception("request %s: user code in its response failed", current())
             failure = UserCodeError(f"the output formatter failed: {shown(error)}")
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
@@ -86,5 +86,5 @@ class GuardedEncoder:
             if all(isinstance(record, bytes) for record in records):
                 return records
         except Exception:
-            log.exception("request %s: the dialect cannot tell of its failure either", current())
+            log.exception("request %s: the dialect also failed to render the error", current())
         return plain_end(error)

@@ -64,7 +64,7 @@ class _Deadline:
         if left <= 0:
             raise self.over
         if self.cancelled.is_set():
-            raise MediaError("nobody waits for it any more")
+            raise MediaError("its request has ended")
         return left
 
     @property
@@ -127,8 +127,7 @@ class Fetcher:
             for _ in range(self._redirects + 1):
                 target = Target.of(url)
                 if not allowed(target.host, self._rules.domains):
-                    named = f"the host {target.host[:100]!r} is none of those"
-                    raise MediaError(f"{named} that option.allowed_media_domains allows")
+                    raise MediaError(f"the host {target.host[:100]!r} is not in option.allowed_media_domains")
                 answer = self._get(target, deadline, took)
                 if isinstance(answer, bytes):
                     return answer
@@ -185,15 +184,15 @@ class Fetcher:
             found = lookup.result(deadline.left)
         except LookupTimeout:
             lookup.cancel()
-            raise MediaError("it could not be fetched: its host's name could not be looked up in time") from None
+            raise MediaError("it could not be fetched: the lookup of its host name timed out") from None
         except UnicodeError:
             raise MediaError("expected a URL with a valid host and port") from None
         for _, _, _, _, name in found:
             address = ipaddress.ip_address(name[0])
             if not public(address) and not any(address in network for network in self._networks):
                 raise MediaError(
-                    f"the host {target.host[:100]!r} has an address that is not public, in no network that "
-                    "option.allowed_media_networks allows"
+                    f"the host {target.host[:100]!r} has an address that is neither public nor in "
+                    "option.allowed_media_networks"
                 )
         return [(family, name) for family, _, _, _, name in found]
 
@@ -231,12 +230,12 @@ class _Redirect:
 def _body(answer: http.client.HTTPResponse, took: Took) -> bytes:
     """The body of an answer that is an image by its header."""
     if answer.status != 200:
-        raise MediaError(f"it could not be fetched: its server answered with status {answer.status}")
+        raise MediaError(f"it could not be fetched: its server responded with status {answer.status}")
     kind = (answer.getheader("Content-Type") or "").partition(";")[0].strip().lower()
     if not kind.startswith("image/") and kind not in _UNKNOWN_TYPES:
-        raise MediaError(f"expected an image, but its server calls it {kind[:60]!r}")
+        raise MediaError(f"expected an image, but its server sent the type {kind[:60]!r}")
     if (answer.getheader("Content-Encoding") or "identity").lower() != "identity":
-        raise MediaError("its server sent it compressed, without having been asked for that")
+        raise MediaError("its server sent it compressed, which was not requested")
     length = answer.length
     if length:
         took(length)
@@ -257,7 +256,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or type(error).__name__})"
     if isinstance(error, socket.gaierror):
-        return "its host's name is not known"
+        return "its host name is unknown"
     if isinstance(error, http.client.HTTPException):
-        return "its server does not answer as HTTP lays down"
+        return "its server's response is not valid HTTP"
     return (error.strerror if isinstance(error, OSError) else None) or "the connection failed"

@@ -85,7 +85,7 @@ def task_of(given: Given, settings: Settings, reader: OptionReader) -> str:
 
 
 def is_users(engine: str) -> bool:
-    """Whether an engine is code of the user's, `module:name`."""
+    """Whether an engine is user code, `module:name`."""
     return ":" in engine
 
 
@@ -120,7 +120,7 @@ def check_mpi(given: Given, settings: Settings, reader: OptionReader) -> None:
     """
     if not given.mpi_mode or (settings.tensor_parallel_degree, settings.pipeline_parallel_degree) == (1, 1):
         return
-    message = "MPI mode is not supported, one worker uses all devices: set engine=Python"
+    message = "MPI mode is not supported (one worker uses all devices): set engine=Python"
     if given.rolling_batch == "trtllm":
         message = (
             "DJL Serving turns it on for option.rolling_batch=trtllm, a worker for each device; for one "

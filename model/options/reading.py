@@ -62,7 +62,7 @@ class OptionReader:
             self.host |= {name: text} if name != "env" else {}
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
-                self.fault(name, f"{shown(text)} asks for what this version does not support: {option.unsupported}")
+                self.fault(name, f"{shown(text)} requires what this version does not support: {option.unsupported}")
         elif text and option.owner != "nobody":
             self._read_known(option, name, text)
 
@@ -70,12 +70,12 @@ class OptionReader:
         before = self._given.get(option.name)
         if before and before[1] != text:
             if not option.set_by_djl:
-                self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, the same by another name")
+                self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, which is the same option")
                 return
             # DJL Serving writes the first name of these where the user wrote none, so the user's word is the alias.
             if name == option.name:
                 name, text, before = before[0], before[1], (name, text)
-            self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
+            self.notes.append(f"option.{name}={text} takes precedence over option.{before[0]}={before[1]}")
         self._given[option.name] = (name, text)
         try:
             self.values[option.name] = option.value(text)

@@ -49,7 +49,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     engine = engine_of(given, settings, task, reader)
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
-        reader.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
+        reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
     if given.enable_auto_tool_choice and not settings.tool_call_parser:
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:

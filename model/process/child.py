@@ -102,7 +102,7 @@ class EngineChild:
             self.fail(UnavailableError("the engine's process did not end by itself"))
             # Somebody who waits in the kernel, for a device that does not answer, cannot even be killed.
             if not self.gone.wait(2 * EXIT_TIMEOUT_S):
-                log.critical("processes of the engine cannot be killed; it is given up with what memory they hold")
+                log.critical("processes of the engine cannot be killed; they keep their memory")
 
     def _reap(self) -> None:
         """Waits for the process's end; then what it has started goes too, for that would hold the channel open."""

@@ -142,7 +142,7 @@ class EngineClient:
     def _patience(self, link: EngineChild) -> threading.Timer:
         """Ends a rebuild that takes too long. The first start is the host's to watch."""
         limit = self._limit or threading.TIMEOUT_MAX
-        timer = threading.Timer(limit, link.fail, [UnavailableError(f"the engine was not up after {limit:.0f} s")])
+        timer = threading.Timer(limit, link.fail, [UnavailableError(f"the engine was not ready after {limit:.0f} s")])
         timer.daemon = True
         if self._limit:
             timer.start()
@@ -164,7 +164,7 @@ class EngineClient:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
         except (TypeError, ValueError, OverflowError) as error:
             link.sinks.pop(number, None)
-            raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
+            raise GenerationError(f"the request could not be submitted to the engine: {error}") from error
         if self._link is not link and link.sinks.pop(number, None) is not None:
             raise UnavailableError(self._why_down)
         return number
@@ -225,7 +225,7 @@ class EngineClient:
                     link.cause = UnavailableError(message.message)
                     break
         except Exception:
-            log.exception("the engine's channel is beyond use")
+            log.exception("reading from the engine's process failed")
         self._ended(link)
 
     def _hand_out(self, step: Step, link: EngineChild) -> None:
@@ -265,7 +265,7 @@ class EngineClient:
                         sink(failed)
                 self._notify()
         except Exception:
-            log.exception("somebody could not be told that the engine ended")
+            log.exception("reporting the engine's end to its requests failed")
         link.end()
         if link.served or time.monotonic() - self._since > STEADY_AFTER_S:
             self._deaths = 0
@@ -287,7 +287,7 @@ class EngineClient:
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 more = "" if failures == self._tries else "; it is tried again"
                 self._why_down = f"the engine could not be rebuilt: {error}{more}"
-        log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
+        log.critical("giving up on the engine after %d failed rebuilds: %s", self._tries, self._why_down)
 
     def pause(self, seconds: float) -> bool:
         """Waits before a rebuild; whether there is to be none, as the engine is being closed."""

@@ -28,7 +28,7 @@ class TokenBudget:
         """Counts a generation in; raises OverloadedError, and ParameterError for one that could never be."""
         if tokens > self._most:
             raise ParameterError(
-                f"prompt and answer may come to {tokens} tokens, expected at most {self._most} ({OPTION}); "
+                f"prompt and response may come to {tokens} tokens, expected at most {self._most} ({OPTION}); "
                 "shorten the prompt or ask for fewer tokens"
             )
         if self.total + tokens > self._most:

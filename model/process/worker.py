@@ -230,7 +230,7 @@ def main() -> None:
             most = settings.limits.max_tokens_in_flight
             EngineProcess(channel, backend, settings.images, most, settings.engine_stall_timeout).run()
         except Exception as error:
-            log.exception("the engine is beyond use")
+            log.exception("the engine failed")
             # There is nothing to be closed in good order any more.
             backend = None
             channel.send(EngineFailed("GenerationError", f"the engine failed: {cause(error)}"))

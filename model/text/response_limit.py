@@ -55,7 +55,7 @@ def _tokens(tokens: tuple[Token, ...]) -> int:
 def too_long(size: int, most: int) -> ParameterError:
     """The error of an answer that has come to `size`."""
     return ParameterError(
-        f"the answer has come to {size} bytes, expected at most {most} (option.max_answer_bytes; a token that is shown "
-        f"counts {TOKEN}, and so does each likely one): ask for fewer or shorter sequences (n, max_tokens), for fewer "
-        "log-probabilities or inputs, or for a stream"
+        f"the response has come to {size} bytes, expected at most {most} (option.max_answer_bytes; a token that is "
+        f"shown counts {TOKEN}, and so does each likely one): ask for fewer or shorter sequences (n, max_tokens), for "
+        "fewer log-probabilities or inputs, or for a stream"
     )

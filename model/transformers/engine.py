@@ -139,7 +139,7 @@ class TransformersEngine:
             except Exception as fault:
                 if not isinstance(fault, LmiError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
-                    fault = GenerationError(f"the answer could not be decoded: {fault}")
+                    fault = GenerationError(f"the response could not be decoded: {fault}")
                 self.abort([number])
                 events.append((number, Failed.of(fault)))
         return events

@@ -202,7 +202,7 @@ def transformers_arguments(settings: Settings) -> Arguments:
         if settings.engine == "auto":
             left_out.append(name)
         else:
-            faults.append((name, f"option.{name}: the transformers engine has no parsers of answers, vLLM has"))
+            faults.append((name, f"option.{name}: the transformers engine does not parse responses, vLLM does"))
     refuse(faults)
     if left_out:
         log.warning("without effect on the transformers engine: %s", ", ".join(f"option.{name}" for name in left_out))
@@ -213,7 +213,7 @@ def _quantized(settings: Settings, values: dict[str, Any], faults: list[tuple[st
     """load_in_8bit and load_in_4bit, older names of option.quantize."""
     for name, bits in (("load_in_8bit", 8), ("load_in_4bit", 4)):
         if getattr(settings, name) and values.setdefault("bits", bits) != bits:
-            faults.append((name, f"option.{name}: contradicts the option that asks for {values['bits']} bits"))
+            faults.append((name, f"option.{name}: contradicts the option that sets {values['bits']} bits"))
 
 
 def _unknown(name: str) -> str:

@@ -94,7 +94,7 @@ class Requests:
                 raise ParameterError(f"{name}: expected at most {most}, got {wanted}", name)
         if sampling.beams is not None:
             field = sampling.beams.field
-            raise UnsupportedError(f"{field}: the transformers engine has no beam search, vLLM has", field)
+            raise UnsupportedError(f"{field}: the transformers engine does not support beam search, vLLM does", field)
         for name in ("logit_bias", "stop_token_ids"):
             check_ids(name, [*(getattr(sampling, name) or ())], self._loaded.words)
 

@@ -89,7 +89,7 @@ class VllmEmbedding:
         field = generation.prompt_field
         wanted = generation.embedding
         if wanted is None:
-            raise UnsupportedError("this model embeds text and generates none")
+            raise UnsupportedError("this model makes embeddings and generates no text")
         params = PoolingParams(
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )

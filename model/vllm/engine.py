@@ -212,7 +212,7 @@ class VllmEngine:
                 if not isinstance(error, RequestError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):
-                    error = GenerationError(f"the answer could not be decoded: {error}")
+                    error = GenerationError(f"the response could not be decoded: {error}")
                 self.abort([number])
                 events.append((number, Failed.of(error)))
         if stopped:
@@ -253,7 +253,7 @@ class VllmEngine:
             return events
         if reason == "error" and (field := sequence.guide_field) and not self._connected:
             # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
-            raise ParameterError(f"{field}: no token of the model's conforms to it", field)
+            raise ParameterError(f"{field}: no token of the model matches it", field)
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         if reason is None:

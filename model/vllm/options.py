@@ -67,12 +67,14 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             # For the other engine, should it be chosen.
             continue
         elif name in settings.unprefixed:
-            log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
+            log.warning("unknown option in serving.properties ignored: %s", name)
         else:
             faults.append((option, _unknown(option, known)))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
-        expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"
+        expected = (
+            "expected neither enable_chunked_processing nor max_embed_len: a text must fit into the model's context"
+        )
         faults.append(("pooler_config", f"option.pooler_config: {expected}"))
     refuse(faults)
     return _with_defaults(arguments, settings)
@@ -102,7 +104,7 @@ def _unknown(name: str, known: typing.Iterable[str]) -> str:
     names = [*known, *(name for option in OPTIONS for name in option.names)]
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean option.{near[0]}?" if near else ""
-    return f"option.{name}: there is no such option, nor such an argument of vLLM {__version__}{hint}"
+    return f"option.{name}: there is no such option and no such argument of vLLM {__version__}{hint}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:

@@ -247,7 +247,7 @@ def test_time_before_the_first_record(tmp_path: Path, body: bytes, status: int) 
     failure: LmiError | None = exchange.call.reply.failure
     assert isinstance(failure, TimeLimitError)
     assert exchange.call.reply.status == status
-    assert b"the request has taken 50 seconds, which is the limit (option.request_timeout)" in exchange.records[0]
+    assert b"the request took longer than 50 seconds (option.request_timeout)" in exchange.records[0]
     assert made.engine.running == 0
     assert made.service.admission.open == 0
 
@@ -346,7 +346,7 @@ def test_unread(tmp_path: Path, more: int, ended: bool, caplog: pytest.LogCaptur
     assert made.engine.running == (0 if ended else 1)
     if ended:
         assert len(exchange.records) == 41
-        assert "bytes wait for the client to read them" in json.loads(exchange.records[-1])["error"]
+        assert "bytes are waiting for a slow client" in json.loads(exchange.records[-1])["error"]
         assert "request slow-one ended" in caplog.text
 
 

@@ -89,7 +89,7 @@ def test_add_special_tokens() -> None:
         ({"prompt": ["a"] * 2049}, ParameterError, "prompt: expected at most 2048 choices, prompts times n"),
         ({"prompt": ["a"] * 17, "n": 128}, ParameterError, "prompt: expected at most 2048 choices, prompts times n"),
         ({"logprobs": 21}, ParameterError, "logprobs: expected an integer from 0 to 20, got 21"),
-        ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1 (0 goes with echo: true only), got"),
+        ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1 (0 requires echo: true), got"),
         (
             {"prompt": ["a"] * 17, "best_of": 128},
             ParameterError,

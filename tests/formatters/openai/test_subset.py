@@ -30,7 +30,7 @@ def assert_refused(dialect: str, fields: dict[str, Any], name: str) -> None:
     assert isinstance(answer, Response)
     assert answer.failure is not None
     assert answer.failure.param == name
-    assert answer.failure.message == f"{name}: not supported, the answers of this API have no place for it"
+    assert answer.failure.message == f"{name}: not supported, the responses of this API cannot show it"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -1,4 +1,4 @@
-"""Code of the user's runs apart: what is slow, raises or is aborted there concerns its own request only."""
+"""User code runs apart: what is slow, raises or is aborted there concerns its own request only."""
 
 from __future__ import annotations
 
@@ -400,7 +400,7 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({"model.py": "def f(:"}, {}, "model.py: SyntaxError"),
     ({}, {"content_filter": "nowhere:judge"}, "option.content_filter: 'nowhere:judge': there is no module nowhere"),
     ({"one.py": ""}, {"content_filter": "one:judge"}, "option.content_filter: 'one:judge': one has no judge"),
-    ({"two.py": "judge = 5"}, {"content_filter": "two:judge"}, "'two:judge' is no function"),
+    ({"two.py": "judge = 5"}, {"content_filter": "two:judge"}, "'two:judge' is not a function"),
     ({"three.py": "def judge(): ..."}, {"content_filter": "three:judge"}, "expected (text, stage), got ()"),
     ({"four.py": "import nowhere"}, {"output_formatter": "four:Toy"}, "ModuleNotFoundError: No module named 'nowhere'"),
     ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),

@@ -1,4 +1,4 @@
-"""The engine's process starts before the host imports what it needs itself, unless code of the user's is there."""
+"""The engine's process starts before the host imports what it needs itself, unless user code is there."""
 
 from __future__ import annotations
 
