@@ -628,7 +628,7 @@ BEAMS = {"num_beams", "length_penalty", "early_stopping"}
 def test_effect(at: Endpoint, name: str) -> None:
     if name in BEAMS and at.backend.info.engine == "transformers":
         with pytest.raises(
-            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine has no beam search"
+            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine does not support beam search"
         ):
             EFFECTS[name](at)
         return

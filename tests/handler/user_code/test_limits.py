@@ -1,4 +1,4 @@
-"""User code that hangs: its request is answered, its thread is left to itself, and others are served.
+"""User code that hangs: its request is answered, its thread is abandoned, and others are served.
 
 Time passes when a test says so: `Place.pass_time` is what the watch does.
 """

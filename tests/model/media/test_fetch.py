@@ -166,7 +166,7 @@ def test_a_redirect_is_judged_like_the_first_url(served: tuple[Site, int]) -> No
         url = f"http://127.0.0.1:{port}/to/{target.replace('/', '%2F')}"
         assert "has an address that is neither public" in refused(url)
         assert "has an address that is neither public" in refused(target)
-        assert "none of those that option.allowed_media_domains allows" in refused(url, domains=("127.0.0.1",))
+        assert "is not in option.allowed_media_domains" in refused(url, domains=("127.0.0.1",))
         assert inner.asked == []
         assert fetch(url, networks=("127.0.0.0/8",)) == PICTURE
         assert inner.asked == ["/a.png"]
