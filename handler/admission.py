@@ -96,7 +96,7 @@ class Admission:
             exchange.expire(TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)"))
 
 
-def too_large(most: int, given: int | None = None) -> TooLargeError:
+def too_large(limit: int, given: int | None = None) -> TooLargeError:
     """The error of a body that is too long; of some nobody knows how long they are."""
     got = "more" if given is None else str(given)
-    return TooLargeError(f"the body: expected at most {most} bytes (option.max_body_bytes), got {got}")
+    return TooLargeError(f"the body: expected at most {limit} bytes (option.max_body_bytes), got {got}")

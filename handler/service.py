@@ -35,7 +35,7 @@ class Service:
     """Opens an exchange for each request."""
 
     def __init__(
-        self, settings: Settings, engine: Engine | None = None, *, handed: HostFormatters = NO_FORMATTERS
+        self, settings: Settings, engine: Engine | None = None, *, host_formatters: HostFormatters = NO_FORMATTERS
     ) -> None:
         self.settings = settings
         self.engine = engine or EngineClient(settings)
@@ -45,7 +45,7 @@ class Service:
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
-        self._handed = handed
+        self._host_formatters = host_formatters
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
@@ -58,7 +58,7 @@ class Service:
     def start(self) -> EngineInfo:
         """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
-        extensions = load_extensions(self.settings, self._handed)
+        extensions = load_extensions(self.settings, self._host_formatters)
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -85,14 +85,14 @@ class Service:
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
-        Nor for user code: a request that it concerns is always an exchange, whatever becomes of it.
+        Nor for user code: a request that it applies to is always an exchange, whatever becomes of it.
         """
         meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
         if isinstance(opened, Response):
             self.metrics.refused(request, opened)
             return opened
-        self.metrics.began()
+        self.metrics.count_opened()
         self.admission.admit(opened)
         opened.begin()
         return opened
@@ -110,7 +110,7 @@ class Service:
             told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
             return refusal(refused, told, self.settings)
         exchange: Exchange
-        if (extensions := self._extensions) is not None and extensions.concerns(request):
+        if (extensions := self._extensions) is not None and extensions.applies_to(request):
             exchange = Deferred(
                 partial(extensions.receive, request),
                 lambda error: refusal(error, request, self.settings),
@@ -139,7 +139,7 @@ class Service:
         self._listeners.append(listener)
         self.engine.listen(listener)
 
-    async def apart(self, work: Callable[[], T]) -> T:
+    async def run_user_code(self, work: Callable[[], T]) -> T:
         """What `work` gives, which may be user code: the event loop goes on meanwhile."""
         if self._extensions is None:
             return work()

@@ -40,10 +40,10 @@ class Watch:
         pause = 0.0
         while not self._closed.wait(pause):
             now = time.monotonic()
-            next_look = min(self._look(sweep, now) for sweep in self._sweeps)
-            pause = min(max(next_look - time.monotonic(), 0.0), MAX_INTERVAL_S)
+            next_run = min(self._run_sweep(sweep, now) for sweep in self._sweeps)
+            pause = min(max(next_run - time.monotonic(), 0.0), MAX_INTERVAL_S)
 
-    def _look(self, sweep: Sweep, now: float) -> float:
+    def _run_sweep(self, sweep: Sweep, now: float) -> float:
         try:
             return sweep(now)
         except Exception:

@@ -115,7 +115,7 @@ class Engine(Protocol):
         """
         ...
 
-    def tell(self, sink: Sink, event: Event) -> None:
+    def deliver(self, sink: Sink, event: Event) -> None:
         """Gives `event` to a sink whose generation was not taken, but never while another thread gives it one.
 
         For requests of several generations, whose sinks feed one reply. For any thread that is in no sink or listener.

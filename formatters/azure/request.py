@@ -25,12 +25,12 @@ from ..openai.messages import check_number
 from ..openai.subset import TEXT_FIELDS, refuse_others
 
 __all__ = [
+    "ACCEPTED_FIELDS",
     "API_VERSION",
     "DEPLOYMENT",
     "EXTRAS",
     "FIELDS",
     "ROLES",
-    "TAKEN",
     "check_deployment",
     "check_version",
     "read_payload",
@@ -50,7 +50,9 @@ FIELDS = frozenset(
 )  # fmt: skip
 """What is no extra parameter."""
 
-TAKEN = FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
+ACCEPTED_FIELDS = (
+    FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
+)
 """These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
@@ -104,7 +106,7 @@ def _header(request: Request, name: str) -> str:
 def _without_extras(payload: Payload, request: Request) -> Payload:
     mode = _header(request, EXTRAS).strip().lower() or "error"
     if mode == "pass-through":
-        refuse_others(payload, TAKEN)
+        refuse_others(payload, ACCEPTED_FIELDS)
         return payload
     if mode in ("ignore", "drop"):
         # `drop` is what Azure's client calls it.

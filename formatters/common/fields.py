@@ -31,16 +31,16 @@ class Parameter:
     default: Any
     key: str | None = None
     """What it sets: a field of Sampling or a switch of the dialect. None: nothing that an answer shows."""
-    only: bool = False
+    default_only: bool = False
     """Whether the default is the only value that is served."""
-    same: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
+    equivalents: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
     """Values that stand for another one."""
 
     @property
     def schema(self) -> JsonSchema:
         """What the field may be, with its default."""
         default = self.default
-        if self.only:
+        if self.default_only:
             # 0 is 0.0, but 0 is not false.
             return {"type": "null"} if default is None else nullable({"const": default})
         schema = nullable(self.kind.schema)
@@ -70,9 +70,9 @@ def read_rows(
             continue
         shown = f"{prefix}{name}"
         value = row.kind.read(shown, value)
-        if row.same:
-            value = row.same.get(value, value)
-        if row.only and value != row.default:
+        if row.equivalents:
+            value = row.equivalents.get(value, value)
+        if row.default_only and value != row.default:
             if row.default is None:
                 raise UnsupportedError(f"{shown}: not supported", shown)
             raise UnsupportedError.of(shown, value, f"{row.default}, the only value that is supported")

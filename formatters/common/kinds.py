@@ -141,7 +141,7 @@ class Texts:
     @property
     def schema(self) -> JsonSchema:
         text = {**FILLED, "maxLength": TEXTS_LENGTH}
-        return one_of(text, array(text, most=TEXTS), *([{"type": "boolean"}] if self.flag else []))
+        return one_of(text, array(text, le=TEXTS), *([{"type": "boolean"}] if self.flag else []))
 
     @property
     def description(self) -> str:
@@ -170,7 +170,7 @@ class Ids:
 
     @property
     def schema(self) -> JsonSchema:
-        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, most=IDS)
+        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, le=IDS)
 
     @property
     def description(self) -> str:

@@ -16,9 +16,9 @@ FILLED: JsonSchema = {"type": "string", "minLength": 1}
 """A string that is not empty."""
 
 
-def array(items: JsonSchema, least: int = 0, most: int | None = None) -> JsonSchema:
+def array(items: JsonSchema, ge: int = 0, le: int | None = None) -> JsonSchema:
     """A list."""
-    return {"type": "array", "items": items, "minItems": least} | ({} if most is None else {"maxItems": most})
+    return {"type": "array", "items": items, "minItems": ge} | ({} if le is None else {"maxItems": le})
 
 
 def one_of(*schemas: JsonSchema) -> JsonSchema:

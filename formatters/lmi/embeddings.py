@@ -75,9 +75,9 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("truncate", Truncation(), False, "truncate"),
     Parameter("truncation_direction", Side(), "right", "cut"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
-    Parameter("prompt_name", Anything(), None, only=True),
+    Parameter("prompt_name", Anything(), None, default_only=True),
     # Hugging Face's client has it for other services.
-    Parameter("encoding_format", Text(("float", "base64")), "float", only=True),
+    Parameter("encoding_format", Text(("float", "base64")), "float", default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()

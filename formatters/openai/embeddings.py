@@ -20,7 +20,7 @@ from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import Parameter, read_rows
 from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text, read_ids
-from .reply import answer_of
+from .reply import error_response
 
 __all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
@@ -37,17 +37,17 @@ TABLE: tuple[Parameter, ...] = (
     # vLLM's.
     Parameter("use_activation", Boolean(), None, "normalize"),
     Parameter("normalize", Boolean(), None, "normalize"),
-    Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", same={-1: True}),
+    Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", equivalents={-1: True}),
     Parameter("truncation_side", Text(("left", "right")), "right", "cut"),
     Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
-    Parameter("embed_dtype", Text(), "float32", only=True),
+    Parameter("embed_dtype", Text(), "float32", default_only=True),
     Parameter("endianness", Text(("native", "little")), None),
-    Parameter("priority", Integer(-LARGEST), 0, only=True),
-    Parameter("cache_salt", Anything(), None, only=True),
-    Parameter("mm_processor_kwargs", Anything(), None, only=True),
+    Parameter("priority", Integer(-LARGEST), 0, default_only=True),
+    Parameter("cache_salt", Anything(), None, default_only=True),
+    Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     Parameter("request_id", Anything(), None),
     # No part of it, but to ignore it would leave a client waiting for events.
-    Parameter("stream", Boolean(), False, only=True),
+    Parameter("stream", Boolean(), False, default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
 
@@ -122,7 +122,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     )
     reply = Embeddings(
         count=len(inputs),
-        refuse=answer_of,
+        refuse=error_response,
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )

@@ -35,7 +35,7 @@ IDS: JsonSchema = array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}
 FORMS: Mapping[str, JsonSchema] = {
     **TOOLS_SCHEMA,
     "modalities": array({"const": "text"}),
-    "documents": array(ANY_OBJECT, most=DOCUMENTS),
+    "documents": array(ANY_OBJECT, le=DOCUMENTS),
 }
 """Of CHAT_FORMS, but for the messages."""
 

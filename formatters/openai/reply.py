@@ -22,7 +22,7 @@ from ...model.events import Delta, Event, Finish, FinishReason, Started
 from ..base import JSON, Response, encode, event_record
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "StreamFrame", "Tell", "answer_of"]
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "RenderError", "StreamFrame", "error_response"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -49,11 +49,11 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
-Tell = Callable[[LmiError], Response]
+RenderError = Callable[[LmiError], Response]
 """The answer that tells of an error where nothing has been sent yet."""
 
 
-def answer_of(error: LmiError) -> Response:
+def error_response(error: LmiError) -> Response:
     """OpenAI's: the error as JSON, with its status."""
     return Response(encode(error_body(error)), error.status, failure=error)
 
@@ -66,7 +66,7 @@ class OpenAIEncoder:
     n: int = 1
     """Choices of each prompt."""
     prompts: int = 1
-    tell: Tell = answer_of
+    render_error: RenderError = error_response
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -114,7 +114,7 @@ class OpenAIEncoder:
         self.finished, self.failure = True, error
         if self.begun:
             return [event_record(error_body(error)), DONE]
-        answer = self.tell(error)
+        answer = self.render_error(error)
         self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
         return [answer.body]
 

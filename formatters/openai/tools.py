@@ -102,9 +102,9 @@ NAMED = objects(["name"], name=FILLED)
 NAMED_TOOL = objects(["type"], type={"const": "function"}, function=NAMED)
 
 TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
-    "tools": array(objects(["type", "function"], **TOOL_FIELDS), most=TOOLS),
+    "tools": array(objects(["type", "function"], **TOOL_FIELDS), le=TOOLS),
     "tool_choice": one_of({"enum": [*TOOL_CHOICES]}, NAMED_TOOL),
-    "functions": array(FUNCTION, most=TOOLS),
+    "functions": array(FUNCTION, le=TOOLS),
     "function_call": one_of({"enum": [*FUNCTION_CHOICES]}, NAMED),
 }
 """Of the fields of a request that are read here."""

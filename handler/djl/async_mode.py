@@ -21,7 +21,7 @@ from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
 
 __all__ = ["TRACKING_ID", "AsyncBatcher"]
 
@@ -119,7 +119,7 @@ class AsyncBatcher:
             yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
         if isinstance(opened, Response):
-            yield b"".join(sender.output(frame_of_answer(opened)))
+            yield b"".join(sender.output(frame_of_response(opened)))
             return
         sender.exchange = opened
         # Where there is no engine, the answer is there already, and no step will tell of it.

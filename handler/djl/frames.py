@@ -22,7 +22,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from .slices import SLICE, next_slice
 
-__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
+__all__ = ["NOTHING", "Frame", "frame_of_exchange", "frame_of_response"]
 
 _LENGTH = struct.Struct(">i")
 
@@ -113,7 +113,7 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frame_of_answer(answer: Response) -> Frame:
+def frame_of_response(answer: Response) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
     if answer.failure is None or answer.status < 400:
         return Frame(answer.body, True, headers_of(answer))

@@ -47,7 +47,7 @@ from ...model.errors import (
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
-from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyAnswer, is_small, read_body, refuse_body
+from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .openapi import document
 from .streams import AsyncService, Stream
 
@@ -156,7 +156,7 @@ class LocalServer:
         if self._document is None:
             service = self._service
             # The schemas of the user's own dialects are user code.
-            self._document = await service.apart(
+            self._document = await service.run_user_code(
                 lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
             )
         return JSONResponse(self._document)
@@ -180,7 +180,7 @@ class LocalServer:
         )
         found = route_of(request, self._service.dialects)
         limits = self._service.settings.limits
-        most, timeout = limits.max_body_bytes, limits.request_timeout
+        max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
         # A short body tells the dialect in which to refuse.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
@@ -188,7 +188,7 @@ class LocalServer:
             if refused is not None:
                 timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                body = await asyncio.wait_for(read_body(http, most, self.bodies), timeout)
+                body = await asyncio.wait_for(read_body(http, max_bytes, self.bodies), timeout)
                 request = replace(request, body=body)
             except asyncio.TimeoutError:
                 late = TimeLimitError(f"the body did not arrive within {timeout:g} seconds (option.request_timeout)")
@@ -203,15 +203,15 @@ class LocalServer:
         if refused is not None:
             answer = refusal(refused, request, self._service.settings)
             self._service.metrics.refused(request, answer)
-            return _answer(answer) if whole else EarlyAnswer(_answer(answer), most)
+            return _http_response(answer) if whole else EarlyResponse(_http_response(answer), max_bytes)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
-            return _answer(await self._page(found[0], page, request))
+            return _http_response(await self._page(found[0], page, request))
         opened = self._streams.open(request)
         if isinstance(opened, Response):
-            return _answer(opened)
+            return _http_response(opened)
         return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records)
 
     def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
@@ -230,7 +230,7 @@ class LocalServer:
         if dialect in DIALECTS:
             return page(request, settings, info)
         try:
-            return await self._service.apart(lambda: page(request, settings, info))
+            return await self._service.run_user_code(lambda: page(request, settings, info))
         except LmiError as error:
             return refusal(error, request, settings)
 
@@ -262,7 +262,7 @@ def _unauthorized() -> HttpResponse:
     return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
 
 
-def _answer(answer: Response) -> HttpResponse:
+def _http_response(answer: Response) -> HttpResponse:
     headers = headers_of(answer)
     return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
 

@@ -85,7 +85,7 @@ class Exposition:
         yield from _histograms(
             (
                 ("lmi_time_to_first_token_seconds", "Time to first token of streamed requests.", metrics.first),
-                ("lmi_inter_token_latency_seconds", "Time between two chunks of a stream.", metrics.gaps),
+                ("lmi_inter_token_latency_seconds", "Time between two chunks of a stream.", metrics.inter_token),
                 (
                     "lmi_time_per_output_token_seconds",
                     "Mean time per token after the first, of streams with one sequence.",
@@ -94,7 +94,7 @@ class Exposition:
                 (
                     "lmi_request_duration_seconds",
                     "From a request to the end of a successful response.",
-                    metrics.whole,
+                    metrics.duration,
                 ),
             )
         )

@@ -25,7 +25,7 @@ from ...model.generation import Generation
 from ...model.options import Settings
 from .loading import Function, kind_of, shown
 from .pool import Workers
-from .safe_reply import GuardedEncoder, plain_end
+from .safe_reply import GuardedEncoder, plain_error_line
 
 __all__ = ["UserDialect", "dialect_of", "looks_like_dialect"]
 
@@ -178,10 +178,10 @@ class UserEncoder(GuardedEncoder):
         super().__init__(inner, refuse)
         self._feed = feed
 
-    def broken_off(self, error: LmiError) -> list[bytes]:
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
         """The dialect's own words are user code."""
         self.finished, self.failure = True, error
-        return plain_end(error)
+        return plain_error_line(error)
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         records: Any = self._feed(event, prompt)

@@ -15,18 +15,18 @@ from ...model.events import Event, Failed
 from ...model.log import current
 from .loading import shown
 
-__all__ = ["GuardedEncoder", "broken_off", "plain_end"]
+__all__ = ["GuardedEncoder", "end_of_stream", "plain_error_line"]
 
 log = logging.getLogger(__name__)
 
 
-def broken_off(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
+def end_of_stream(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
     """The records that end a stream that has begun, made without any user code, which may hang."""
-    own = getattr(reply, "broken_off", None)
+    own = getattr(reply, "end_of_stream", None)
     return own(error) if own is not None else reply.feed(Failed.of(error))
 
 
-def plain_end(error: LmiError) -> list[bytes]:
+def plain_error_line(error: LmiError) -> list[bytes]:
     """The same where no dialect can be asked."""
     return [line_record({"error": error.message, "code": 424})]
 
@@ -62,10 +62,10 @@ class GuardedEncoder:
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
 
-    def broken_off(self, error: LmiError) -> list[bytes]:
-        """See `broken_off`."""
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
+        """See `end_of_stream`."""
         self.finished, self.failure = True, error
-        return broken_off(self._inner, error)
+        return end_of_stream(self._inner, error)
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         """What `event` brings; sets `finished`. Raises LmiError."""
@@ -74,12 +74,12 @@ class GuardedEncoder:
     def _fail(self, error: LmiError, prompt: int) -> list[bytes]:
         self.finished, self.failure = True, error
         if self._begun:
-            return self._break_off(error, prompt)
+            return self._end_stream(error, prompt)
         answer = self._refuse(error)
         self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
         return [answer.body] if answer.body else []
 
-    def _break_off(self, error: LmiError, prompt: int) -> list[bytes]:
+    def _end_stream(self, error: LmiError, prompt: int) -> list[bytes]:
         """The end of a stream that has begun."""
         try:
             records = self._inner.feed(Failed.of(error), prompt)
@@ -87,4 +87,4 @@ class GuardedEncoder:
                 return records
         except Exception:
             log.exception("request %s: the dialect also failed to render the error", current())
-        return plain_end(error)
+        return plain_error_line(error)

@@ -45,7 +45,7 @@ _REDIRECTING = (301, 302, 303, 307, 308)
 _UNKNOWN_TYPES = ("", "application/octet-stream", "binary/octet-stream")
 """What storage services say of files whose type nobody told them: the file's own first bytes decide then."""
 
-Took = Callable[[int], None]
+OnBytes = Callable[[int], None]
 """Told how many more bytes have come; raises where they are too many."""
 
 
@@ -114,21 +114,21 @@ class Fetcher:
         self._agent = agent
         self._lookups = ThreadPoolExecutor(LOOKUPS, "lmi-lookup")
 
-    def fetch(self, url: str, took: Took, cancelled: threading.Event) -> bytes:
+    def fetch(self, url: str, on_bytes: OnBytes, cancelled: threading.Event) -> bytes:
         """The bytes behind an http(s) or file URL.
 
-        took: is told how many bytes have come, before they are kept; what it raises ends the fetching.
+        on_bytes: called with how many bytes have come, before they are kept; what it raises ends the fetching.
         Raises MediaError.
         """
         if url[:5].lower() == "file:":
-            return self._file(url, took)
+            return self._file(url, on_bytes)
         deadline = _Deadline(self._seconds, cancelled)
         try:
             for _ in range(self._redirects + 1):
                 target = Target.of(url)
                 if not allowed(target.host, self._rules.domains):
                     raise MediaError(f"the host {target.host[:100]!r} is not in option.allowed_media_domains")
-                answer = self._get(target, deadline, took)
+                answer = self._get(target, deadline, on_bytes)
                 if isinstance(answer, bytes):
                     return answer
                 url = urljoin(url, answer.location)
@@ -138,7 +138,7 @@ class Fetcher:
             raise MediaError(f"it could not be fetched: {_reason(error)}") from error
         raise MediaError(f"it could not be fetched: more than {self._redirects} redirects")
 
-    def _get(self, target: Target, deadline: _Deadline, took: Took) -> bytes | _Redirect:
+    def _get(self, target: Target, deadline: _Deadline, on_bytes: OnBytes) -> bytes | _Redirect:
         with self._connect(target, deadline) as sock:
             request = (
                 f"GET {target.path} HTTP/1.1\r\nHost: {target.header}\r\nUser-Agent: {self._agent}\r\n"
@@ -152,7 +152,7 @@ class Fetcher:
                 answer.begin()
                 if answer.status in _REDIRECTING and (location := answer.getheader("Location")):
                     return _Redirect(location)
-                return _body(answer, took)
+                return _body(answer, on_bytes)
             finally:
                 answer.close()
 
@@ -200,7 +200,7 @@ class Fetcher:
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context()
 
-    def _file(self, url: str, took: Took) -> bytes:
+    def _file(self, url: str, on_bytes: OnBytes) -> bytes:
         """A file of the folder that option.allowed_local_media_path names."""
         if self._rules.folder is None:
             raise MediaError("file URLs need option.allowed_local_media_path, which is not set")
@@ -215,7 +215,7 @@ class Fetcher:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise MediaError("expected an ordinary file")
-                took(status.st_size)
+                on_bytes(status.st_size)
                 return file.read(status.st_size)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
@@ -227,7 +227,7 @@ class _Redirect:
     location: str
 
 
-def _body(answer: http.client.HTTPResponse, took: Took) -> bytes:
+def _body(answer: http.client.HTTPResponse, on_bytes: OnBytes) -> bytes:
     """The body of an answer that is an image by its header."""
     if answer.status != 200:
         raise MediaError(f"it could not be fetched: its server responded with status {answer.status}")
@@ -238,12 +238,12 @@ def _body(answer: http.client.HTTPResponse, took: Took) -> bytes:
         raise MediaError("its server sent it compressed, which was not requested")
     length = answer.length
     if length:
-        took(length)
+        on_bytes(length)
     pieces: list[bytes] = []
     received = 0
     while piece := answer.read(CHUNK):
         if length is None:
-            took(len(piece))
+            on_bytes(len(piece))
         received += len(piece)
         pieces.append(piece)
     if length is not None and received < length:

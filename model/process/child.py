@@ -20,8 +20,8 @@ from pathlib import Path
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
-from .group import APART, end_group
-from .last_words import ending
+from .group import PROCESS_GROUP, end_group
+from .last_words import describe_exit
 from .messages import Abort, Channel, FromEngine, Start
 
 __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
@@ -47,7 +47,7 @@ class EngineChild:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={**engine_environment(), SCRATCH: self._scratch},
-            **APART,
+            **PROCESS_GROUP,
         )
         theirs.close()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
@@ -57,7 +57,7 @@ class EngineChild:
         """Whether a generation has ended well."""
         self.stats = EngineStats()
         """How busy it was when it last told."""
-        self.heard = 0
+        self.messages_received = 0
         """How many messages have come."""
         self.gone = threading.Event()
         """Set when nothing of the engine is left."""
@@ -112,7 +112,7 @@ class EngineChild:
             ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if ended is not None:
                 code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-                cause = f"the engine's process ended {ending(code)}"
+                cause = f"the engine's process ended {describe_exit(code)}"
         if self.cause is None:
             self.cause = UnavailableError(cause)
         end_group(process.pid)
@@ -122,16 +122,16 @@ class EngineChild:
         self.gone.set()
 
     def _watch(self, limit: float) -> None:
-        """Ends an engine that has something to do and is not heard of for `limit` seconds.
+        """Kills an engine that has work and sends nothing for `limit` seconds.
 
         It counts its own rounds instead of looking at a clock: if this process is stopped for a while, which engines
         are then too, one round is all that passes.
         """
         rounds = 10
-        heard, quiet = 0, 0
+        seen, quiet = 0, 0
         while not self.gone.wait(limit / rounds):
-            quiet = quiet + 1 if self.sinks and self.heard == heard else 0
-            heard = self.heard
+            quiet = quiet + 1 if self.sinks and self.messages_received == seen else 0
+            seen = self.messages_received
             if quiet > rounds:
                 waiting = len(self.sinks)
                 log.critical(

@@ -59,9 +59,9 @@ class OutputTail:
             os.dup2(kept, descriptor)
             os.close(kept)
 
-    def cause(self, patience: float = 0.2) -> str:
+    def cause(self, timeout: float = 0.2) -> str:
         """The last error among the lines that says something, without its class if that says less; else empty."""
-        time.sleep(patience)
+        time.sleep(timeout)
         for line in reversed(list(self._lines)):
             found = _ERROR.match(_PREFIX.sub("", line))
             if found and not says_nothing(found["text"]):

@@ -80,10 +80,10 @@ class RequestPreparer:
         pending = _Pending(number, generation, parts, self._rules)
         self._pending[number] = pending
         if not pending.missing:
-            self._preparers.submit(self._guarded, pending, self._prepare)
+            self._preparers.submit(self._run_step, pending, self._prepare)
         for index, part in enumerate(parts):
             if not is_data_url(part.url):
-                self._fetchers.submit(self._guarded, pending, self._fetch, index)
+                self._fetchers.submit(self._run_step, pending, self._fetch, index)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
@@ -94,19 +94,19 @@ class RequestPreparer:
 
     def _admit(self, parts: Sequence[ImagePart]) -> None:
         """Raises where the model does not take so many images."""
-        most = self._backend.info.images
-        if not most:
+        limit = self._backend.info.images
+        if not limit:
             field = f"{parts[0].place}.type"
             raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got 'image_url'", field)
-        if len(parts) > most:
-            place = parts[most].place
+        if len(parts) > limit:
+            place = parts[limit].place
             raise ParameterError(
-                f"{place}: expected at most {most} images in a prompt (option.limit_mm_per_prompt, or the model's own "
+                f"{place}: expected at most {limit} images in a prompt (option.limit_mm_per_prompt, or the model's own "
                 f"limit), got {len(parts)}",
                 place,
             )
 
-    def _guarded(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
+    def _run_step(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
         """A step on a thread of a pool; its failure ends this generation alone."""
         if pending.ended.is_set():
             return
@@ -114,9 +114,9 @@ class RequestPreparer:
             step(pending, *arguments)
         except Exception as error:  # noqa: BLE001 - told to whom it concerns
             with self._lock:
-                waited_for = self._pending.pop(pending.number, None) is not None
+                pending_still = self._pending.pop(pending.number, None) is not None
                 pending.ended.set()
-            if waited_for:
+            if pending_still:
                 self._refuse(pending.number, error)
 
     def _fetch(self, pending: _Pending, index: int) -> None:
@@ -130,7 +130,7 @@ class RequestPreparer:
             pending.missing -= 1
             complete = not pending.missing
         if complete:
-            self._preparers.submit(self._guarded, pending, self._prepare)
+            self._preparers.submit(self._run_step, pending, self._prepare)
 
     def _prepare(self, pending: _Pending) -> None:
         images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]

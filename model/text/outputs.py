@@ -135,7 +135,7 @@ class OutputReader:
             if stopped:
                 return
 
-    def how(
+    def finish_reason(
         self, found: str | None, reason: str | None, stop: str | int | None
     ) -> tuple[FinishReason, str | int | None]:
         """Why a sequence ended, and at what. A stop string goes before what vLLM saw in the same step."""

@@ -260,7 +260,7 @@ class VllmEngine:
             stopped.append(sequence.name)
         self._forget(sequence)
         new, tokens = text.finish()
-        ended, stop = self._reader.how(text.stop, reason, completion.stop_reason)
+        ended, stop = self._reader.finish_reason(text.stop, reason, completion.stop_reason)
         # vLLM's own form: lists, numbers, strings.
         transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
         finish = Finish(

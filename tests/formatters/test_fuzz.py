@@ -163,7 +163,7 @@ def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
     channel = Channel[FromEngine](ours, FromEngine)
     engine = EngineClient(SETTINGS)
     link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
-    engine._link = link
+    engine._child = link
     conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
     with pytest.raises(GenerationError, match=r"^the request could not be submitted to the engine"):
         engine.submit(Generation(request_id="1", prompt=conversation), lambda event: None)

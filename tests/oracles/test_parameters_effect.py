@@ -131,7 +131,7 @@ def test_the_rows_have_the_documented_defaults() -> None:
         row, default = ROWS["trtllm" if schema == "trtllm" else "common"][name], DOCUMENTED[schema][name]
         if default is not None and name != "do_sample":
             read = row.kind.read(name, default)
-            assert row.same.get(read, read) == row.default
+            assert row.equivalents.get(read, read) == row.default
 
 
 @pytest.mark.parametrize("schema", DRAWN)

@@ -18,7 +18,7 @@ from lmi.handler.djl.frames import NOTHING
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.server.streams import AsyncService
-from lmi.handler.user_code.exchange import Deferred, merged
+from lmi.handler.user_code.exchange import Deferred, merge_deltas
 from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
@@ -240,7 +240,7 @@ def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -
     made = place({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
     batch = PlainBatch(made.service)
     bodies = [b'{"inputs": "Hi"}', b'{"inputs": "wrong"}', b'{"inputs": "stop"}']
-    answers = made.service.apart(lambda: batch.answers([Request(body) for body in bodies]))
+    answers = made.service.run_user_code(lambda: batch.answers([Request(body) for body in bodies]))
 
     async def run() -> list[Whole]:
         answering = asyncio.ensure_future(answers)
@@ -356,7 +356,7 @@ def test_neighbouring_deltas_become_one() -> None:
         (0, Delta(1, "z", finish=END)),
         (0, Failed("GenerationError", "over")),
     ]
-    assert merged(events) == [
+    assert merge_deltas(events) == [
         (0, Started(1)),
         (0, delta("ab", reasoning="hm", calls=(CallDelta(0, "id", "f"), CallDelta(0, arguments="{}")))),
         (0, delta("c")),

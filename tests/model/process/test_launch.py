@@ -44,7 +44,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineClient:
 def launched(engine: EngineClient) -> EngineChild:
     """An engine's process that is not waited for yet."""
     engine.launch()
-    link = engine._starting
+    link = engine._starting_child
     assert link is not None
     return link
 
