@@ -24,7 +24,7 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
-from .base import Dialect, ParsedRequest, Payload, Request, Response, Route
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, openapi_of
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
 
@@ -32,6 +32,7 @@ __all__ = [
     "Hooks",
     "check_dialect",
     "detect",
+    "documents_by_body",
     "explicit_dialect",
     "read_body",
     "receive",
@@ -86,6 +87,21 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
     raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
+
+
+def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> list[OpenApi]:
+    """What the dialects document that `detect` finds by the body, at an endpoint with these settings.
+
+    Of our dialects with the same field of the body the first one that serves it is found (`inputs`: tgi, dynamic, lmi).
+    """
+    found = [one for known in user_dialects for one in openapi_of(known) if one.serves(settings)]
+    fields: set[str] = set()
+    for known in DIALECTS:
+        served = [one for one in openapi_of(known) if one.serves(settings)]
+        if served and known.BODY_FIELD not in fields:
+            found += served
+            fields |= {known.BODY_FIELD} - {""}
+    return found
 
 
 def _check_content_type(request: Request) -> None:

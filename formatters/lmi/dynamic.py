@@ -65,7 +65,7 @@ OPENAPI = (
         several,
         {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
         {JSON: (ErrorBody,)},
-        serves=lambda settings: settings.dynamic_batch and not (settings.tgi_compat or settings.embeds),
+        serves=lambda settings: settings.dynamic_batch and not settings.embeds,
     ),
 )
 
@@ -114,7 +114,7 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
 
 @dataclass(slots=True)
 class _Reply:
-    """What both kinds share. An input that fails ends its request: the documented error has no place for one."""
+    """What complete and streamed responses share. An input that fails ends the whole request."""
 
     beginnings: tuple[str, ...]
     """What each text begins with: the input itself with return_full_text."""
