@@ -30,6 +30,8 @@ Messages are one line: the Java front end turns a line break into a 500.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "UserCodeError",
+    "did_you_mean",
     "error_of_kind",
     "one_line",
 ]
@@ -71,6 +74,12 @@ def one_line(text: str) -> str:
     if joined.isprintable():
         return joined
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in joined)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:
+    """ "; did you mean ...?" with the name of `known` that is most like `name`; empty if none is (difflib's ratio)."""
+    near = [other for other in difflib.get_close_matches(name, known, n=1, cutoff=cutoff) if other != name]
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
 class LmiError(Exception):

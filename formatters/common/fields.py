@@ -1,17 +1,16 @@
-"""One field of a request, for the tables of all dialects: a table's row, unknown names, what no dialect serves.
+"""One field of a request, for the tables of all dialects: a table's row, unknown fields, what no dialect supports.
 
 {"top_k": 5} --read_rows, by {name: Parameter}--> values by key, or an error that names the field
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, UnsupportedError, one_line
+from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema, Request
 from .kinds import Kind
@@ -30,11 +29,11 @@ class Parameter:
     kind: Kind
     default: Any
     key: str | None = None
-    """What it sets: a field of Sampling or a switch of the dialect. None: nothing that an answer shows."""
+    """What it sets: a field of Sampling or a switch of the dialect. None: it has no effect on the response."""
     default_only: bool = False
-    """Whether the default is the only value that is served."""
+    """Whether the default is the only value that is supported."""
     equivalents: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
-    """Values that stand for another one."""
+    """Values that mean the same as another one."""
 
     @property
     def schema(self) -> JsonSchema:
@@ -94,12 +93,10 @@ _logged_names: set[str] = set()
 
 
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
-    """Ignores a name with one log line a process, or refuses it (wire-decisions: a parameter that nobody knows)."""
+    """Ignores a name with one log line a process, or refuses it (wire-decisions: an unknown parameter)."""
     shown = prefix + one_line(name)[:64]
     if settings.unknown_parameters == "error":
-        near = difflib.get_close_matches(name[:64], known, n=1)
-        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-        raise UnsupportedError(f"{shown}: unknown field{hint}", shown)
+        raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)
     if shown not in _logged_names and len(_logged_names) < MAX_LOGGED_NAMES:
         _logged_names.add(shown)
         # The value may be part of a prompt: it is not for the log.

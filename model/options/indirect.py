@@ -1,4 +1,4 @@
-"""The options that are not kept as given: together they decide fields of Settings (model/options/resolve.py)."""
+"""The options that are not kept themselves: together they decide fields of Settings (model/options/resolve.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from .option import Option
 from .settings import OutputFormat
 
-__all__ = ["CLASSIFICATION", "Given"]
+__all__ = ["CLASSIFICATION", "IndirectOptions"]
 
 CLASSIFICATION = "classification"
 
@@ -21,7 +21,7 @@ def _model(text: str) -> str:
 
 
 # fmt: off
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Their values."""
 
     model_id: Annotated[str | None, Option(

@@ -10,8 +10,8 @@ import msgspec
 
 from .engine import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
 from .faults import refuse
-from .given import Given
 from .image_rules import ImageRules
+from .indirect import IndirectOptions
 from .properties import gather, unprefixed_names
 from .reading import OptionReader
 from .settings import Limits, Settings
@@ -34,7 +34,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     for name, text in properties.items():
         # djl_python's worker puts cluster_size in as a number.
         reader.read(name, str(text).strip())
-    given = Given(**reader.fields(Given))
+    given = IndirectOptions(**reader.fields(IndirectOptions))
     directory = str(Path(model_dir).absolute())
     settings = Settings(
         model_dir=directory,

@@ -5,12 +5,12 @@ Any name that is not in the table is an argument of the engine.
 
 from __future__ import annotations
 
-from .given import Given
 from .image_rules import ImageRules
+from .indirect import IndirectOptions
 from .option import Kind, Option, declared
 from .settings import Limits, Settings
 
-__all__ = ["OPTIONS", "option_named", "options_table"]
+__all__ = ["OPTIONS", "OPTION_NAMES", "name_of_argument", "option_named", "options_table"]
 
 
 def _engine(
@@ -37,7 +37,7 @@ def _djl(name: str, help: str, *aliases: str) -> Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    *declared(Given).values(),
+    *declared(IndirectOptions).values(),
     *declared(Settings).values(),
     *declared(Limits).values(),
     *declared(ImageRules).values(),
@@ -119,11 +119,19 @@ OPTIONS: tuple[Option, ...] = (
 # fmt: on
 
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
+_OF_ARGUMENT = {option.argument: option.name for option in OPTIONS if option.argument}
+OPTION_NAMES = tuple(_BY_NAME)
+"""With aliases."""
 
 
 def option_named(name: str) -> Option | None:
     """The option of that name or alias; None: not in the table."""
     return _BY_NAME.get(name)
+
+
+def name_of_argument(argument: str) -> str:
+    """The name of the option that sets an argument of the engine: the argument's own where none does."""
+    return _OF_ARGUMENT.get(argument, argument)
 
 
 def _row(option: Option) -> str:

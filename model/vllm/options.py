@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import importlib.util
 import json
 import logging
@@ -18,10 +17,10 @@ import os
 import typing
 from typing import Any
 
-from ..errors import one_line
+from ..errors import did_you_mean, one_line
 from ..options import Settings
 from ..options.faults import refuse, shown
-from ..options.table import OPTIONS
+from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory
@@ -57,7 +56,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
-        option = _OPTION_OF.get(name, name)
+        option = name_of_argument(name)
         if name in fields:
             try:
                 arguments[name] = _value(fields[name], actions.get(name), text)
@@ -95,15 +94,10 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 
-_OPTION_OF = {option.argument: option.name for option in OPTIONS if option.argument}
-
-
 def _unknown(name: str, known: typing.Iterable[str]) -> str:
     from vllm import __version__
 
-    names = [*known, *(name for option in OPTIONS for name in option.names)]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean option.{near[0]}?" if near else ""
+    hint = did_you_mean(name, [*known, *OPTION_NAMES], prefix="option.")
     return f"option.{name}: there is no such option and no such argument of vLLM {__version__}{hint}"
 
 
