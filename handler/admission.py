@@ -97,6 +97,6 @@ class Admission:
 
 
 def too_large(limit: int, given: int | None = None) -> TooLargeError:
-    """The error of a body that is too long; of some nobody knows how long they are."""
+    """The error of a body that is too long; `given` is its length, if known."""
     got = "more" if given is None else str(given)
     return TooLargeError(f"the body: expected at most {limit} bytes (option.max_body_bytes), got {got}")

@@ -1,6 +1,6 @@
 """One request on its way through the engine, the same on every host.
 
-    Call --begin--> Engine.submit;   event --> Reply.feed --> records --> the host takes them, in its own way and time
+    ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
 Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
 it is bounded: a host stops taking records while its client does not read.
@@ -75,7 +75,7 @@ class Exchange:
         self._tickets: list[int] = []
         self._expired: LmiError | None = None
         self._size = 0
-        """What an answer that is not streamed has come to, see answer_size.py."""
+        """What an answer that is not streamed has come to, see model/text/response_limit.py."""
         self._next_check = 0
         """With how many records that wait their bytes are to be counted."""
 

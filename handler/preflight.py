@@ -1,4 +1,4 @@
-"""What `lmi serve` looks at before it starts anything. Imports little, for the engine's process waits for it."""
+"""What `lmi serve` checks before it starts anything. Imports little, for the engine's process waits for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def require_directory(model_dir: Path) -> None:
 
 
 def require_port(host: str, port: int) -> None:
-    """Raises StartError where nobody can listen there, before an engine is started for nothing."""
+    """Raises StartError if the port cannot be used, before an engine is started in vain."""
     try:
         # Not told the port, which it would cut to 16 bits.
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -52,7 +52,7 @@ class Service:
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
-        """The user's own, which go before ours."""
+        """The user's own, which are asked before ours."""
         return self._extensions.dialects if self._extensions else ()
 
     def start(self) -> EngineInfo:
@@ -131,7 +131,7 @@ class Service:
         return exchange
 
     def listen(self, listener: Listener) -> None:
-        """Calls `listener` when exchanges may have news.
+        """Calls `listener` when exchanges may have new records.
 
         That is after each step of the engine, on its thread, and after user code has run, on the thread that
         it ran on.
@@ -140,13 +140,13 @@ class Service:
         self.engine.listen(listener)
 
     async def run_user_code(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which may be user code: the event loop goes on meanwhile."""
+        """The result of `work`, which may be user code and runs on a thread: the event loop is not blocked."""
         if self._extensions is None:
             return work()
         return await asyncio.wrap_future(self._extensions.workers.call(work))
 
     def stop(self) -> None:
-        """Takes nothing new from now on; what runs goes on."""
+        """Accepts no new requests from now on; running ones continue."""
         self.stopping = True
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     discarded_reasoning_tokens: int = 0
     """How many of these belong to reasoning."""
     kv_transfer_params: dict[str, Any] | None = None
-    """What the connector tells of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
+    """What the connector reports of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
 
 
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):

@@ -1,5 +1,4 @@
-"""Names that a module had before, for user code that still imports them: each is told of once, in one line of the
-log."""
+"""Names that a module had before, for user code that still imports them: each use is logged once."""
 
 from __future__ import annotations
 

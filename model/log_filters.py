@@ -1,4 +1,4 @@
-"""Filters of the log's handlers: what they let through, and in which words.
+"""Filters of the log's handlers: which lines pass, and with what text.
 
 Tidy        breaks up what DJL would take for its own, takes out control characters, and has exceptions told by `trace`
 Withheld    lets only warnings of libraries through, without what may be a client's

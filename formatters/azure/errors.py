@@ -86,7 +86,7 @@ def status_of(error: LmiError) -> int:
 
 
 def error_response(error: LmiError, payload: Payload | None, headers: Mapping[str, str]) -> Response:
-    """The answer that tells of `error`; `payload` and `headers` are the request's, for the value that it is about."""
+    """The response for `error`; `payload` and `headers` are the request's, for the value that it is about."""
     status = status_of(error)
     words = WORDS.get(status) or HTTPStatus(status).phrase
     body: PlainError | UnprocessableError | OtherError

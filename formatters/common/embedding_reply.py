@@ -25,12 +25,12 @@ def numbers(vector: bytes) -> tuple[float, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddingEncoder:
-    """A reply (base.Reply), but for the form of its body."""
+    """A ResponseEncoder, but for the form of its body."""
 
     count: int
     """How many inputs there are."""
     refuse: Callable[[LmiError], Response]
-    """The dialect's answer that tells of an error."""
+    """The dialect's response for an error."""
     content_type: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,4 +1,4 @@
-"""What a field of a request may be: each kind reads a value, and tells of itself as a schema and in words.
+"""What a field of a request may be: each kind reads a value, and describes itself as a schema and in words.
 
 Kind.read(name, given) -> value, or an error that names the field
 """
@@ -243,19 +243,11 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """A JSON object that goes to the engine as it is: its depth and integers must be such as every encoder bears."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        return {"type": "object"}
-
-    @property
-    def description(self) -> str:
-        return "an object"
+class Tree(Object):
+    """A JSON object that goes to the engine as it is: its depth and integers are limited to what encoders accept."""
 
     def read(self, name: str, given: Any) -> dict[str, Any]:
-        tree = Object().read(name, given)
+        tree = Object.read(self, name, given)
         level: list[Any] = [tree]
         for _ in range(DEPTH):
             members = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]

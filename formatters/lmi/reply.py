@@ -5,7 +5,7 @@
 
 bodies.py has the bodies. With `logprobs` every token has its `top_tokens`.
 
-A failure is told in the documented generation-error body, which takes the place of the whole body or of the last line.
+A failure becomes the documented generation-error body, which takes the place of the whole body or of the last line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CLOSING_TOKEN = TokenObject(-1, "", 0.0, special_token=True)
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How the records of a stream are set apart."""
+    """How the records of a stream are separated."""
 
     content_type: str
     record: Callable[[object], bytes]
@@ -64,7 +64,7 @@ EVENTS = Framing(SSE, event_record)
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     inputs: str
     details: bool = False
@@ -74,12 +74,12 @@ class ResponseOptions:
 
 
 def unreadable(error: LmiError) -> bytes:
-    """The body that tells of an error where there is nothing to say of an answer."""
+    """The body of an error that the documented response has no place for."""
     return encode(UnreadableBody(error.message, status_of(error)))
 
 
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
-    """The record that tells of an error before any other record, and its content type."""
+    """The record of an error before any other record, and its content type."""
     if isinstance(error, (PayloadError, *OWN_STATUS)):
         return unreadable(error), JSON
     if framing is None:
@@ -93,7 +93,7 @@ def _error_line(error: LmiError) -> LastLine:
 
 @dataclass(slots=True)
 class _Reply:
-    """What both kinds share."""
+    """What complete and streamed responses share."""
 
     shape: ResponseOptions
     content_type: str = JSON

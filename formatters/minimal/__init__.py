@@ -97,7 +97,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    """The error in the form that the request asked for, as far as that is known."""
     form = _form(payload or {}, request)
     return Response(
         b"".join(error_records(error, form)),

@@ -35,7 +35,7 @@ __all__ = ["ChatOptions", "StreamChat", "WholeChat", "chat_encoder"]
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     n: int = 1
     logprobs: bool = False

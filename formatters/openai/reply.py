@@ -50,7 +50,7 @@ class Identity:
 
 
 RenderError = Callable[[LmiError], Response]
-"""The answer that tells of an error where nothing has been sent yet."""
+"""The response for an error where nothing has been sent yet."""
 
 
 def error_response(error: LmiError) -> Response:

@@ -49,7 +49,7 @@ CLOSING_TOKEN = TokenObject(-1, "", 0.0, special=True)
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     inputs: str
     details: bool = False
@@ -68,7 +68,7 @@ class ResponseOptions:
 
 @dataclass(slots=True)
 class _Reply:
-    """What both kinds share."""
+    """What complete and streamed responses share."""
 
     shape: ResponseOptions
     content_type: str = JSON
@@ -92,7 +92,7 @@ class _Reply:
         return self.shape.inputs + text if self.shape.return_full_text else text
 
     def refuse(self, error: LmiError, rendering: Rendering | None) -> list[bytes]:
-        """The whole body that tells of an error, with its status."""
+        """The complete body of an error, with its status."""
         self.finished, self.failure, self.content_type = True, error, JSON
         self.status, body = error_body(error, rendering)
         return [encode(body)]

@@ -124,7 +124,7 @@ class RollingBatch:
         self._open = [_Open(frame=lost) for _ in range(running)]
 
     def _notify(self) -> None:
-        """Called when there may be news."""
+        """Called when there may be new records."""
         with self._condition:
             self._notifications += 1
             self._condition.notify()

@@ -143,7 +143,7 @@ class LocalServer:
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
 
     async def metrics(self, http: HttpRequest) -> HttpResponse:
-        """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
+        """Prometheus' scrape: no text of requests or responses, but the API key is required here too."""
         if not self._admitted(http):
             return _unauthorized()
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
@@ -182,7 +182,7 @@ class LocalServer:
         limits = self._service.settings.limits
         max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
-        # A short body tells the dialect in which to refuse.
+        # A short body is read first: it decides the dialect of the refusal.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
         if whole:
             if refused is not None:
@@ -225,7 +225,7 @@ class LocalServer:
         return self._service.refusal(request) if opens else None
 
     async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
-        """An answer without the engine; one of the user's own dialects gives it apart."""
+        """A response without the engine; a user dialect's page runs as user code."""
         settings, info = self._service.settings, self._service.info
         if dialect in DIALECTS:
             return page(request, settings, info)

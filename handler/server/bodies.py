@@ -19,11 +19,11 @@ from ..admission import too_large
 __all__ = ["BODIES", "DISCARD_TIMEOUT_S", "Bodies", "EarlyResponse", "is_small", "read_body", "refuse_body"]
 
 SMALL = 64 << 10
-"""Bytes of a body that uvicorn reads before anybody asks for them."""
+"""Bytes of a body that uvicorn reads in advance."""
 BODIES = 8
 """Bodies of the longest kind that may be read at once."""
 DISCARD_TIMEOUT_S = 30.0
-"""Seconds in which the rest of a body may still come that nobody reads."""
+"""Seconds that the rest of an unread body may take to arrive."""
 
 
 class Bodies:
@@ -49,12 +49,12 @@ def is_small(http: HttpRequest) -> bool:
 
 
 def refuse_body(http: HttpRequest, max_bytes: int) -> TooLargeError | None:
-    """The error of a body that says itself that it is longer than `max_bytes`."""
+    """The error of a body whose declared length is above `max_bytes`."""
     return too_large(max_bytes, length) if (length := _declared_length(http)) > max_bytes else None
 
 
 def _declared_length(http: HttpRequest) -> int:
-    """How long the body says that it is; -1 for one that does not."""
+    """The declared length of the body; -1 if there is none."""
     if "transfer-encoding" in http.headers:
         return -1
     length = http.headers.get("content-length", "0")

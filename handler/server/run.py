@@ -36,7 +36,7 @@ LINGER_S = 30.0
 IDLE = 64
 """Connections beyond twice the requests that may be open: of who asks for health and metrics."""
 DESCRIPTORS = 192
-"""That are kept for all else."""
+"""File descriptors that are kept for everything else."""
 
 
 def http_server(service: Service, host: str, port: int, *, api_key: str | None, grace: float) -> uvicorn.Server:
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own would raise the signal anew once it has stopped, and the status would not be 0."""
+        """uvicorn's own would raise the signal again once it has stopped, and the status would not be 0."""
         yield
 
     async def on_tick(self, counter: int) -> bool:

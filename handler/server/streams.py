@@ -42,7 +42,7 @@ class Stream:
         self.exchange.abort()
 
     def wake(self) -> None:
-        """Called on the loop when there may be news."""
+        """Called on the loop when there may be new records."""
         self._news.set()
 
     async def ready(self) -> bool:

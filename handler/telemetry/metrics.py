@@ -1,6 +1,6 @@
 """What is counted of the requests of a service: for `/metrics` (prometheus.py) and for the log (djl/metrics_log.py).
 
-    Service.open --> Meter --note, with each event--> end --> Metrics
+    Service.open --> RequestStats --note, with each event--> end --> Metrics
     Engine.listen --> Metrics.tick, after each step
 
 No lock is taken and no clock is read for a token: the clock is read once a step, by the first event that a stream gets
@@ -92,7 +92,7 @@ class Metrics:
 
     @property
     def keeps(self) -> bool:
-        """Whether the log wants what is sent."""
+        """Whether the log needs the bytes that are sent."""
         return self._log.bodies
 
     @property
@@ -161,14 +161,14 @@ class Metrics:
 
 
 def outcome_of(failure: LmiError | None) -> Outcome:
-    """How a request ended that nobody aborted."""
+    """The outcome of a request that was not aborted."""
     if failure is None:
         return "ok"
     return "refused" if isinstance(failure, RequestError) else "failed"
 
 
 class RequestStats:
-    """What is noted of one request. Times are `time.monotonic`'s; 0 is never."""
+    """The measurements of one request. Times are `time.monotonic`'s; 0 is never."""
 
     __slots__ = (
         "_kept",
@@ -191,7 +191,7 @@ class RequestStats:
     def __init__(self, metrics: Metrics, body: bytes = b"") -> None:
         self._metrics = metrics
         self.keeps = metrics.keeps
-        """Whether `keep` is to be told of what is sent."""
+        """Whether `keep` must be called with what is sent."""
         self.body = body
         self.answer: list[bytes] = []
         """The beginning of what was sent."""

@@ -130,7 +130,7 @@ class _Sequence:
 
 
 class FilteredEncoder:
-    """A Reply that passes on to another one, `inner`, what the filter accepts."""
+    """Passes on to another encoder, `inner`, what the filter accepts."""
 
     def __init__(self, inner: ResponseEncoder, judge: ContentFilter, sequences: dict[int, int]) -> None:
         self._inner = inner

@@ -1,6 +1,7 @@
 """djl_python's custom formatters, in every form that users' model.py files have (djl_python 0.34 to 0.36).
 
-    request --InputFormatter.read--> payload --a dialect's parse--> Call --OutputFormatter.around--> Call
+    request --InputFormatter.read--> payload --a dialect's parse--> ParsedRequest
+    ParsedRequest --OutputFormatter.around--> ParsedRequest, whose encoder calls the function
 
     f(decoded_payload: dict, tokenizer=None, **kwargs) -> dict          async handlers
     f(input_item: Input, **kwargs) -> RequestInput                      rolling batch

@@ -1,14 +1,14 @@
-"""An exchange that user code takes part in: neither the engine's thread nor the host's runs it.
+"""An exchange that runs user code: neither the engine's thread nor the host's runs it.
 
     Service.open --> Deferred, at once
-    a worker thread:   prepare --> Call --> Engine.submit;   event, event --> Reply.feed --> records
-    engine's thread:   event --> queue --> a worker thread, unless one is at this exchange already
+    a worker thread:   prepare --> ParsedRequest --> Engine.submit;   event, event --> feed --> records
+    engine's thread:   event --> queue --> a worker thread, unless one works on this exchange already
 
 The work for one request is done in order, by one thread at a time, so that a slow or failing user function
 holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
 on how tokens are split into events.
 
-A thread that hangs in user code is given up: the request is answered without it, and what it comes back with is
+A thread that hangs in user code is abandoned: the request is answered without it, and what it comes back with is
 dropped (pool.py).
 """
 
@@ -94,9 +94,9 @@ class Deferred(Exchange):
         self._lock = threading.Lock()
         self._events: list[tuple[int, Event]] = []
         self._busy = False
-        """Whether a thread is at this exchange, or on its way."""
+        """Whether a thread works on this exchange, or is about to."""
         self._owned = False
-        """Whether it is there. One that has been given up is for good, so that no other begins."""
+        """Whether it is working. An abandoned one counts for ever, so that no other begins."""
 
     def begin(self) -> None:
         """Sets a worker thread to it."""
@@ -104,7 +104,7 @@ class Deferred(Exchange):
         self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, at the latest when the thread that is at it is back from our own code."""
+        """Ends it with an error, at the latest when the thread that works on it returns from our own code."""
         with self._lock:
             if self.finished:
                 return
@@ -163,7 +163,7 @@ class Deferred(Exchange):
         self._wake_host()
 
     def _end_with_error(self, error: LmiError) -> None:
-        """Ends it without asking user code how; no other thread is at it."""
+        """Ends it without running user code; no other thread works on it."""
         if not self._runs_user_code:
             self._engine.fail(self._tickets, error)
             return

@@ -1,6 +1,6 @@
 """What of the user's takes part in serving a model, found once at start, and what it does with a request.
 
-    request --input formatter--> payload --dialect--> Call --filter of prompts--> Call
+    request --input formatter--> payload --dialect--> ParsedRequest --filter of prompts--> ParsedRequest
     event --filter of text--> event --the dialect's reply, or the output formatter around it--> records
 
 A request that none of it applies to is served as if there were none: see `applies_to`.

@@ -5,7 +5,7 @@
                                   +--sweep: it takes too long--> task.fail(UserCodeError); another thread may be started
 
 However slow such code is, the engine's threads and the host's go on. Threads are started as they are needed and are
-kept. One that hangs cannot be ended: it is left behind, and what it comes back with, if it ever does, is dropped. An
+kept. One that hangs cannot be ended: it is abandoned, and what it returns, if it ever does, is dropped. An
 executor of concurrent.futures has no place for that, and waits for such threads when the process is to end; these are
 daemons.
 """
@@ -37,11 +37,11 @@ T = TypeVar("T")
 MAX_STUCK = 64
 """How many threads that hang are replaced by others; so many blocked loops, too."""
 LOOP_TIMEOUT_S = 1.0
-"""Seconds in which a loop that is not blocked comes round."""
+"""Seconds in which a loop that is not blocked runs a callback."""
 
 
 class Abandoned(BaseException):
-    """Ends the work on a thread that has been left behind: nobody waits for it. Not to be caught on the way."""
+    """Ends the work on an abandoned thread, whose result nobody waits for. Must not be caught on the way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class Workers:
         return self._stuck
 
     def submit(self, task: Task) -> None:
-        """Has a thread do it, in its turn; what it raises is logged. Never waits."""
+        """Queues it for a thread; what it raises is logged. Never waits."""
         with self._wake:
             none_left = self._stuck >= self._size + MAX_STUCK
             if not none_left:
@@ -140,7 +140,7 @@ class Workers:
             self._exit_function(task)
 
     def sweep(self, now: float) -> float:
-        """Gives up what has taken too long by `now` (time.monotonic). Returns when to look again."""
+        """Abandons functions that have taken too long by `now` (time.monotonic). Returns when to check again."""
         while True:
             with self._wake:
                 task = next(iter(self._running), None)
@@ -169,7 +169,7 @@ class Workers:
             self._drop_loop()
 
     def _abandon(self, task: Task, error: LmiError) -> Callable[[], None]:
-        """Counts its thread as one that hangs. Gives what is to be called then, without the lock."""
+        """Counts its thread as hanging. Returns what the caller must call, without the lock."""
         del self._running[task]
         self._stuck += 1
         left: list[Task] = []
@@ -256,7 +256,7 @@ class Workers:
         return self._loop
 
     def _replace_blocked_loop(self) -> None:
-        """Has what comes later run on a new loop, if this one does not come round."""
+        """Lets later code run on a new loop, if this one is blocked."""
         responded = threading.Event()
         with self._wake:
             loop = self._loop

@@ -1,4 +1,4 @@
-"""A reply that user code takes part in: what goes wrong there is told in the dialect's own form.
+"""Encoders that run user code: what fails there becomes an error in the dialect's own form.
 
 event --_records--> records;   UserCodeError, Failed --_fail--> the dialect's refusal, or its words for a broken stream
 """
@@ -32,7 +32,7 @@ def plain_error_line(error: LmiError) -> list[bytes]:
 
 
 class GuardedEncoder:
-    """A Reply around another one, `inner`, which is what hosts are answered with when something fails."""
+    """An encoder around another one, `inner`: what user code raises becomes an error in the dialect's form."""
 
     def __init__(self, inner: ResponseEncoder, refuse: Callable[[LmiError], Response]) -> None:
         self._inner = inner

@@ -54,13 +54,13 @@ class EngineChild:
         self.sinks: dict[int, Sink] = {}
         self.cause: LmiError | None = None
         self.served = False
-        """Whether a generation has ended well."""
+        """Whether a generation has completed."""
         self.stats = EngineStats()
-        """How busy it was when it last told."""
+        """How busy it was when it last reported."""
         self.messages_received = 0
-        """How many messages have come."""
+        """How many messages have been received from it."""
         self.gone = threading.Event()
-        """Set when nothing of the engine is left."""
+        """Set when all processes of the engine have ended."""
         self._reaping = threading.Lock()
         threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
         if settings.engine_stall_timeout:
@@ -79,7 +79,7 @@ class EngineChild:
         return self._process.pid
 
     def abort(self, numbers: tuple[int, ...]) -> None:
-        """Has the engine end generations; of those that it has not been told of it never hears."""
+        """Ends generations in the engine; those that have not been sent yet are not sent."""
         try:
             if told := self.channel.withdraw(numbers):
                 self.channel.post(Abort(tuple(told)))

@@ -55,7 +55,7 @@ class EngineClient:
         self._numbers = count(1)
         self._listeners: list[Listener] = []
         self._dispatch_lock = threading.Lock()
-        """Held while sinks and listeners are told something: once a step."""
+        """Held while sinks and listeners are called: once a step."""
         self._lock = threading.Lock()
         self._child: EngineChild | None = None
         self._starting_child: EngineChild | None = None
@@ -196,7 +196,7 @@ class EngineClient:
             child.abort(tuple(ticket for ticket, _ in running))
 
     def deliver(self, sink: Sink, event: Event) -> None:
-        """Gives `event` to a sink whose generation was not taken."""
+        """Delivers `event` to a sink whose generation was not submitted."""
         with self._dispatch_lock:
             sink(event)
 
@@ -248,7 +248,7 @@ class EngineClient:
             listener()
 
     def _handle_exit(self, child: EngineChild) -> None:
-        """The engine died: tells everything in flight, then rebuilds."""
+        """The engine died: fails every request in flight, then rebuilds."""
         deadline = time.monotonic() + 1.0
         while child.cause is None and time.monotonic() < deadline:
             time.sleep(0.01)

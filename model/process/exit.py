@@ -20,7 +20,7 @@ closing = threading.Event()
 
 
 def end_with_host(timeout: float = 3.0) -> None:
-    """Ends this process and its children: politely at first, for sure after `timeout` seconds."""
+    """Ends this process and its children: by SIGTERM, and after `timeout` seconds by SIGKILL."""
     shutting_down.set()
     timer = threading.Timer(timeout, end_now)
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""The processes of an engine, which are one process group: found in /proc, and ended for sure.
+"""The processes of an engine, which are one process group: found in /proc, and killed.
 
 A process that is killed leaves its shared memory behind in /dev/shm. Python's resource trackers, a process beside each
 one that uses any, remove it once all of its users are gone: so they are let live until they have done that.

@@ -1,4 +1,4 @@
-"""How processes end: in words, and what one says to its host when it ends at once, whatever its other threads do."""
+"""How processes end: an exit code in words, and an exit at once that reports its cause to the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["describe_exit", "end_at_once", "report_exit_to", "shutting_down"]
 log = logging.getLogger(__name__)
 
 LISTEN_TIMEOUT_S = 0.5
-"""Seconds that the host has to listen."""
+"""Seconds that reporting to the host may take."""
 
 
 def _no_listener(_cause: str) -> None:
@@ -37,7 +37,7 @@ def describe_exit(code: int) -> str:
 
 
 def report_exit_to(tell: Callable[[str], None]) -> None:
-    """`tell` is to be given the cause of an end."""
+    """Sets the function that reports why the process ends."""
     _listener[0] = tell
 
 

@@ -1,4 +1,4 @@
-"""What processes that are started meanwhile write, passed on and looked through for the error that ended them.
+"""The output of processes that are started meanwhile: passed on, and searched for the error that ended them.
 
     descriptors 1 and 2 --pipe--> a thread --> where they led before
                                            --> the last lines
@@ -31,8 +31,8 @@ _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(Error|Exception|Interrupt)): (?P
 
 
 class OutputTail:
-    """A context manager: processes that are started within it are heard for as long as they live; this one no longer
-    than it lasts."""
+    """A context manager: reads the output of processes that are started within it for as long as they live, and of this
+    one only until it exits."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LINES)

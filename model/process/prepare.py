@@ -43,11 +43,11 @@ class _Pending:
         self.fetched: dict[int, bytes] = {}
         self.missing = sum(not is_data_url(part.url) for part in parts)
         self.ended = threading.Event()
-        """It has been aborted or refused: nobody waits for what still comes."""
+        """It has been aborted or refused: what still arrives is dropped."""
 
 
 class RequestPreparer:
-    """Prepares generations; `ready` and `refuse` are told of each by number, on any thread."""
+    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class RequestPreparer:
         self._lock = threading.Lock()
 
     def take(self, number: int, generation: Generation) -> None:
-        """Prepares a generation, or sees to it that it will be. Raises nothing that a request can cause."""
+        """Prepares a generation, at once or on another thread. Raises nothing that a request can cause."""
         try:
             parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
             if not parts:
                 self._ready(number, self._backend.prepare(number, generation))
                 return
             self._admit(parts)
-        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - becomes the generation's error
             self._refuse(number, error)
             return
         pending = _Pending(number, generation, parts, self._rules)
@@ -112,7 +112,7 @@ class RequestPreparer:
             return
         try:
             step(pending, *arguments)
-        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - becomes the generation's error
             with self._lock:
                 pending_still = self._pending.pop(pending.number, None) is not None
                 pending.ended.set()

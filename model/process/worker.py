@@ -4,7 +4,7 @@
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, prepare.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
-The process ends when the backend is beyond use, and when the host goes away, whatever state either is in, and takes
+The process ends when the backend has failed, and when the host goes away, whatever state either is in, and takes
 with it what the backend has started. While it has work, and makes steps, it sends a
 message every second: the host notices when none comes.
 """
@@ -42,7 +42,7 @@ __all__ = ["EngineProcess", "main"]
 log = logging.getLogger(__name__)
 
 STATS_INTERVAL_S = 1.0
-"""How often the host is told how busy the engine is."""
+"""Seconds between two messages to the host about how busy the engine is."""
 HEARTBEAT_S = 1.0
 """Seconds after which an engine that makes steps sends a message, though they bring nothing."""
 IDLE_HEARTBEAT_S = 30.0
@@ -74,10 +74,10 @@ class EngineProcess:
         self._host_gone = False
         self._request_ids = RequestIds()
         self._stats_sent = 0.0
-        """When the host was last told how busy the engine is; 0: that it is idle."""
+        """When stats were last sent; 0: the last ones said that the engine is idle."""
 
     def run(self) -> None:
-        """Serves until the host is gone; raises what the backend raises when it is beyond use."""
+        """Serves until the host is gone; raises what the backend raises when it has failed."""
         threading.Thread(target=self._receive, name="lmi-intake", daemon=True).start()
         backend = self._backend
         idle = min(IDLE_HEARTBEAT_S, self._stall_timeout / 4) or None
@@ -100,12 +100,12 @@ class EngineProcess:
                 self._wake.clear()
 
     def _alive(self, now: float) -> bool:
-        """Whether requests are being taken in: a prompt whose preparation never ends holds up all that come after."""
+        """Whether requests are still being received: a prompt whose preparation never ends blocks all later ones."""
         since = self._preparing_since
         return since is None or now - since < self._stall_timeout
 
     def _send_stats(self, busy: bool) -> None:
-        """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
+        """Sends the host how busy the engine is: about once a second, and when it has become idle."""
         now = time.monotonic()
         if busy and now - self._stats_sent < STATS_INTERVAL_S:
             return
@@ -113,7 +113,7 @@ class EngineProcess:
         self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
 
     def _update_backend(self) -> None:
-        """Hands the backend what has come in since the last step."""
+        """Adds to the backend, and aborts, what has been received since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
         if self._token_budget is not None:
@@ -231,7 +231,7 @@ def main() -> None:
             EngineProcess(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout).run()
         except Exception as error:
             log.exception("the engine failed")
-            # There is nothing to be closed in good order any more.
+            # It cannot be closed in the ordinary way any more.
             backend = None
             channel.send(EngineFailed("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:

@@ -44,7 +44,7 @@ class Reasoning:
         self._start = start
         self._end = end
         self.known = start is not None and end is not None
-        """Whether it can be told at all: some models mark their reasoning in other ways."""
+        """Whether this is known at all: some models mark their reasoning in other ways."""
 
     @property
     def open(self) -> bool:

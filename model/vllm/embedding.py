@@ -133,7 +133,7 @@ class VllmEmbedding:
             self._llm.abort_request(names)
 
     def step(self) -> list[tuple[int, Event]]:
-        """One step of vLLM; raises when vLLM is beyond use."""
+        """One step of vLLM; raises when vLLM has failed."""
         events: list[tuple[int, Event]] = []
         for output in self._llm.step():
             name = output.request_id

@@ -197,7 +197,7 @@ class VllmEngine:
                 self._drop(group)
 
     def step(self) -> list[tuple[int, Event]]:
-        """One step of vLLM; raises when vLLM is beyond use."""
+        """One step of vLLM; raises when vLLM has failed."""
         events: list[tuple[int, Event]] = []
         stopped: list[str] = []
         for output in self._llm.step():

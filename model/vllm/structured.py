@@ -1,7 +1,7 @@
 """Guided decoding on vLLM.
 
 What a request asks for is compiled here first: a grammar that vLLM's core cannot compile ends the core for everyone.
-What would hold up the others is refused before (guide_limits.py).
+What would hold up the others is refused before (model/text/grammar_limits.py).
 """
 
 from __future__ import annotations
