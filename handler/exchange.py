@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from ..formatters import ParsedRequest
-from ..formatters.base import JSON, encode
+from ..formatters.base import encode
+from ..formatters.common.encoder import EncoderState
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed, Started
@@ -205,20 +206,14 @@ class Exchange:
         if self.begun:
             return ()
         self.call = ParsedRequest(
-            self.call.generations, FixedResponse(error.status, failure=error, finished=True), self.call.dialect
+            self.call.generations, FixedResponse(status=error.status, failure=error, finished=True), self.call.dialect
         )
         return [encode({"error": error.message, "code": error.status})]
 
 
 @dataclass(slots=True)
-class FixedResponse:
-    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
-
-    status: int = 200
-    content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
+class FixedResponse(EncoderState):
+    """The encoder of a request whose response needs no engine, and of one that has not been parsed yet."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """Nothing comes of it."""

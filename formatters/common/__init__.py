@@ -6,6 +6,7 @@ fields.py          a table's row of a field, unknown names, headers that no dial
 schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
 images.py          the parts of messages that are images
+encoder.py         the state of an encoder that hosts read
 finish.py          how the end of a sequence is called
 embedding_reply.py vectors as answers
 """

@@ -10,7 +10,7 @@ A failure becomes the documented generation-error body, which takes the place of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 from ...model.errors import LmiError, PayloadError
 from ...model.events import Delta, Event, Finish, Started, Token
 from ..base import JSON, JSON_LINES, SSE, encode, event_record, line_record
+from ..common.encoder import EncoderState
 from ..common.finish import FINISH_REASONS, aborted
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
@@ -92,15 +93,10 @@ def _error_line(error: LmiError) -> LastLine:
 
 
 @dataclass(slots=True)
-class _Reply:
+class _Encoder(EncoderState):
     """What complete and streamed responses share."""
 
     shape: ResponseOptions
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     started: Started | None = None
 
     def full_text(self, texts: list[str]) -> str:
@@ -141,7 +137,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeEncoder(_Reply):
+class WholeEncoder(_Encoder):
     """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/search/best_of.py)."""
 
     top: bool = False
@@ -189,7 +185,7 @@ class WholeEncoder(_Reply):
 
 
 @dataclass(slots=True)
-class StreamEncoder(_Reply):
+class StreamEncoder(_Encoder):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = LINES

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,8 @@ import msgspec
 
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
-from ..base import JSON, Response, encode, event_record
+from ..base import Response, encode, event_record
+from ..common.encoder import EncoderState
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
 __all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "RenderError", "StreamFrame", "error_response"]
@@ -59,7 +60,7 @@ def error_response(error: LmiError) -> Response:
 
 
 @dataclass(slots=True)
-class OpenAIEncoder:
+class OpenAIEncoder(EncoderState):
     """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
 
     identity: Identity
@@ -67,11 +68,6 @@ class OpenAIEncoder:
     """Choices of each prompt."""
     prompts: int = 1
     render_error: RenderError = error_response
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     begun: bool = False
     """Whether a record has been returned."""
     started: dict[int, Started] = field(default_factory=dict[int, Started])

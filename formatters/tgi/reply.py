@@ -9,7 +9,6 @@ An error takes the place of what was still to come: with a status before the fir
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -18,6 +17,7 @@ from ...model.errors import LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started, Token
 from ...model.generation import nth_seed
 from ..base import JSON, encode
+from ..common.encoder import EncoderState
 from ..common.finish import FINISH_REASONS as USUAL_REASONS
 from ..common.finish import aborted
 from ..lmi.reply import EVENTS, Framing
@@ -67,15 +67,10 @@ class ResponseOptions:
 
 
 @dataclass(slots=True)
-class _Reply:
+class _Encoder(EncoderState):
     """What complete and streamed responses share."""
 
     shape: ResponseOptions
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     started: Started | None = None
 
     @property
@@ -117,7 +112,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeEncoder(_Reply):
+class WholeEncoder(_Encoder):
     """One JSON body, once the last sequence has ended: the best of them, and in its details the others."""
 
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
@@ -192,7 +187,7 @@ class WholeEncoder(_Reply):
 
 
 @dataclass(slots=True)
-class StreamEncoder(_Reply):
+class StreamEncoder(_Encoder):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = EVENTS

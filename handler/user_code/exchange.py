@@ -154,7 +154,13 @@ class Deferred(Exchange):
 
     def _respond(self, answer: Response) -> None:
         """Takes a whole answer for the request's."""
-        reply = FixedResponse(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        reply = FixedResponse(
+            status=answer.status,
+            content_type=answer.content_type,
+            headers=answer.headers,
+            failure=answer.failure,
+            finished=True,
+        )
         self.call = ParsedRequest((), reply, answer.dialect)
         records = [answer.body] if answer.body else []
         if records and self._meter.keeps:
