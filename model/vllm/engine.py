@@ -33,7 +33,7 @@ from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
 from .internals import engine_request, keep_chosen_only
-from .prompt import Texts, refused
+from .prompt import PromptRenderer, refused
 from .sampling import LIMITS, sampling_params
 from .start import client_errors, eos_ids, start_vllm
 from .structured import structured_outputs, template_errors
@@ -87,7 +87,7 @@ class VllmEngine:
         self._most = settings.limits.max_prompt_tokens
         self._longest = settings.limits.max_answer_bytes
         self._llm, self._stats = start_vllm(settings, self._typical)
-        self._texts = Texts(self._llm, self._most)
+        self._prompts = PromptRenderer(self._llm, self._most)
         import vllm
 
         self._client_errors = client_errors()
@@ -126,10 +126,10 @@ class VllmEngine:
         try:
             request = self._chat.request(conversation) if conversation else None
             if request:
-                shortened = self._texts.shortening(generation, images)
+                shortened = self._prompts.shortening(generation, images)
                 prompt = self._chat.render(request, images, sampling.truncate, shortened)
             else:
-                prompt = self._texts.render(generation)
+                prompt = self._prompts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = max_new_tokens_for(generation, len(ids), self._info.context, self._most)
             check_size(generation, len(ids), self._longest)

@@ -11,10 +11,10 @@ from ..media.images import Image
 from ..text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
 from .internals import part, tokenize_params
 
-__all__ = ["Texts", "refused"]
+__all__ = ["PromptRenderer", "refused"]
 
 
-class Texts:
+class PromptRenderer:
     """Tokenizes prompts of at most `most` tokens (option.max_prompt_tokens) for one model; nothing that is far longer.
 
     vLLM's own limit is not used: its message for a long prompt would not name the client's field, and it goes by the

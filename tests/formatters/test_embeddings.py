@@ -288,7 +288,7 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [[1], []]}, "input[1]", "input[1]: expected at least one token id, got []"),
     ({"input": [1, -1]}, "input[1]", "input[1]: expected an integer >= 0, got -1"),
     ({"input": [1, "a"]}, "input[1]", "input[1]: expected an integer >= 0, got 'a'"),
-    ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 inputs, got 2049"),
+    ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 of them, got 2049"),
     ({"input": "a", "encoding_format": "hex"}, "encoding_format", "encoding_format: expected one of float, base64"),
     ({"input": "a", "dimensions": 0}, "dimensions", "dimensions: expected an integer >= 1, got 0"),
     ({"input": "a", "dimensions": "big"}, "dimensions", "dimensions: expected an integer >= 1, got 'big'"),
