@@ -74,7 +74,7 @@ class Request:
     """By lower-case name."""
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host tells them apart."""
+    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host passes them on."""
     path: str = "/invocations"
     method: str = "POST"
     request_id: str = ""
@@ -176,7 +176,7 @@ class Route:
     path: str
     methods: tuple[str, ...] = ("POST",)
     query: str | None = None
-    """Only requests with this query parameter; such routes go before those of the same path without one."""
+    """Only requests with this query parameter; such routes take precedence over those of the same path without one."""
     body: str | None = None
     """The query parameter that carries the body of a GET."""
     page: Page | None = None
@@ -240,5 +240,5 @@ FORMER_NAMES = {
     "Format": "Dialect",
     "Reply": "ResponseEncoder",
 }
-if not TYPE_CHECKING:  # which would then believe in any name
+if not TYPE_CHECKING:  # or type checkers would accept any name
     __getattr__ = former_names(__name__, FORMER_NAMES)

@@ -165,7 +165,7 @@ def receive(
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
-        # Before the body is read: an explicit dialect tells in its own form that it cannot be.
+        # Before the body is read: an explicit dialect refuses an unreadable body in its own form.
         dialect = explicit_dialect(request, settings, user_dialects) or dialect
         _check_query(request, user_dialects)
         payload = hooks.read(request)

@@ -58,7 +58,7 @@ class Admission:
         return self._limits.max_answer_bytes
 
     def refusal(self, request: Request) -> LmiError | None:
-        """Why the request cannot be taken on, if it cannot. Its body has not been looked at."""
+        """Why the request is refused, if it is. Its body has not been read."""
         limits = self._limits
         if len(request.body) > limits.max_body_bytes:
             return too_large(limits.max_body_bytes, len(request.body))

@@ -26,7 +26,7 @@ def require_directory(model_dir: Path) -> None:
 def require_port(host: str, port: int) -> None:
     """Raises StartError if the port cannot be used, before an engine is started in vain."""
     try:
-        # Not told the port, which it would cut to 16 bits.
+        # Without the port, which it would cut to 16 bits.
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found[:1]:
             with socket.socket(family, kind, protocol) as probe:

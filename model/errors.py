@@ -213,7 +213,7 @@ class SlowReaderError(EngineError):
 
 
 class UnavailableError(EngineError):
-    """There is no engine just now: it is starting, being rebuilt, or has been given up."""
+    """There is no engine just now: it is starting, being rebuilt, or could not be rebuilt."""
 
     status = 503
     code = "engine_unavailable"

@@ -177,5 +177,5 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
 
 
-if not TYPE_CHECKING:  # which would then believe in any name
+if not TYPE_CHECKING:  # or type checkers would accept any name
     __getattr__ = former_names(__name__, {"Guide": "StructuredOutput"})

@@ -4,7 +4,7 @@
     reply.py     the answers
     errors.py    the errors
 
-The query parameter `api-version` tells it, on its own paths and on /invocations, as far as the host hands it over:
+The query parameter `api-version` selects it, on its own paths and on /invocations, as far as the host hands it over:
 DJL's rolling batch does not. What the body says is read as OpenAI's.
 """
 
@@ -93,7 +93,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Nothing in a body tells that it is Azure's; ROUTES have what does."""
+    """Never: a body alone does not show that it is Azure's; ROUTES do."""
     return False
 
 

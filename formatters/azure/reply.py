@@ -1,7 +1,7 @@
 """The answers of Azure AI Model Inference (specs 004, CreateChatCompletionResponse; wire-decisions: Azure).
 
 A stream's chunks are OpenAI's. A whole answer has the document's keys, and beyond them only what was asked for:
-`logprobs` with the extra parameter of that name, `reasoning_content` of a model whose reasoning is told apart.
+`logprobs` with the extra parameter of that name, `reasoning_content` of a model with a reasoning parser.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ IMAGES: Mapping[bytes, str] = {
 
 
 def check_version(request: Request) -> None:
-    """Raises PayloadError for a version that is none. There is none where another mark tells that it is Azure's."""
+    """Raises PayloadError for what is not a version. None is needed where something else selects the dialect."""
     given = request.query.get(API_VERSION)
     if given is None:
         return

@@ -24,7 +24,7 @@ def check_body(body: bytes) -> None:
         return
     if _count(body, b"{[") <= CONTAINERS and _count(body, b",") <= VALUES:
         return
-    # Texts may have any number of these characters, so that now strings have to be told apart from the rest.
+    # Texts may have any number of these characters, so that now strings have to be separated from the rest.
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     _check("strings", _count(bare, b'"') // 2, STRINGS)
     outside = b"".join(bare.split(b'"')[::2])

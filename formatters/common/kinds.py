@@ -186,7 +186,7 @@ class Ids:
 
 
 def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
-    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is looked at by itself."""
+    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is checked by itself."""
     if set(map(type, given)) == {int} and min(given) >= 0 and max(given) <= LARGEST_ID:
         return tuple(given)
     one = Integer(0, LARGEST_ID)

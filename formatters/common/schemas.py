@@ -32,7 +32,7 @@ def nullable(schema: JsonSchema) -> JsonSchema:
 
 
 def objects(required: Iterable[str] = (), **properties: JsonSchema) -> JsonSchema:
-    """An object; fields that are not required may be null. What else is in it is not looked at."""
+    """An object; fields that are not required may be null. Other members are not checked."""
     needed = [*required]
     shown = {name: schema if name in needed else nullable(schema) for name, schema in properties.items()}
     return {"type": "object", "properties": shown} | ({"required": needed} if needed else {})

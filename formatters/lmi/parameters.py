@@ -63,7 +63,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("early_stopping", Boolean(words=("never",)), False, "early_stopping"),
     Parameter("stop_token_ids", Ids(), (), "stop_token_ids"),
     Parameter("include_stop_str_in_output", Boolean(), False, "include_stop"),
-    # The chosen token's log_prob is there wherever tokens are shown: 0 asks for no more than that.
+    # The chosen token's log_prob is there wherever tokens are shown: 0 asks for nothing further.
     Parameter("logprobs", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("prompt_logprobs", Integer(0), None, "prompt_logprobs"),
     Parameter("skip_special_tokens", Boolean(), True, "skip_special_tokens"),

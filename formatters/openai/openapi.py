@@ -1,7 +1,7 @@
 """What OpenAI's routes take and give, for /openapi.json; Azure's and the minimal one's are made of it.
 
-The plain fields are the tables' (parameters.py); the forms that are read by rules of their own are told here as
-far as a schema can tell them.
+The plain fields are the tables' (parameters.py); the forms that are read by rules of their own are described here as
+far as a schema can describe them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ server has TGI's own routes in any case. There /generate is whole and /generate_
 decides. An error is `{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent
 yet (wire-decisions: LMI, TGI compat).
 
-Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false unless told (specs 002,
+Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false by default (specs 002,
 GenerationParameters); the last line of a stream has its details unless `details` is false.
 """
 

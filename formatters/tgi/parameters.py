@@ -114,7 +114,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     if max_tokens is not None and values["min_tokens"] > max_tokens:
         expected = f"an integer up to {max_tokens} (max_new_tokens)"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], expected)
-    # Its clients always send do_sample, false unless told: anything else that only matters to sampling asks for it too
+    # Its clients always send do_sample, false by default: anything else that only matters to sampling asks for it too
     # (server/text_generation_server/utils/tokens.py, has_warpers).
     samples = values["do_sample"] or any(values[key] != DEFAULTS[key] for key in WARPERS)
     if not samples:

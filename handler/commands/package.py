@@ -156,7 +156,7 @@ def _write(file: BinaryIO, members: list[Member], progress: Progress) -> None:
 
 
 class _Content:
-    """A file that tells how far it has been read: weights pass through in pieces, never as a whole."""
+    """A file that reports how far it has been read: weights pass through in pieces, never as a whole."""
 
     def __init__(self, content: BinaryIO, name: str, done: int, total: int, progress: Progress) -> None:
         self._content, self._name, self._done, self._total, self._progress = content, name, done, total, progress

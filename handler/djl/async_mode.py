@@ -122,7 +122,7 @@ class AsyncBatcher:
             yield b"".join(sender.output(frame_of_response(opened)))
             return
         sender.exchange = opened
-        # Where there is no engine, the answer is there already, and no step will tell of it.
+        # Where there is no engine, the answer is there already, and no step will announce it.
         self._give_turn()
         try:
             while not sender.ended:
@@ -150,14 +150,14 @@ class AsyncBatcher:
     def _flush(self) -> None:
         """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
-            # The loop may be closed already when the engine tells of its end.
+            # The loop may be closed already when the engine reports its end.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._give_turn)
 
     def _give_turn(self) -> None:
         """Lets one of those that have news carry them, unless one does already."""
         fresh = self._fresh
-        # Its last frame may have been carried between its news and the word of it.
+        # Its last frame may have been carried after it was added here.
         while fresh and fresh[0].ended:
             fresh.popleft()
         if fresh and self._carrier is None:

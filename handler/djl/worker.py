@@ -244,9 +244,9 @@ def output_of_response(answer: Whole | Chunks) -> Output:
 
 
 def output_of_responses(answers: list[Whole]) -> Output:
-    """The answers of a dynamic batch. They share status and headers: errors among them are told by their bodies.
+    """The answers of a dynamic batch. They share status and headers: errors among them show in their bodies.
 
-    What is wrong with all of them alike, such as an engine that is not there, is told with its status.
+    What is wrong with all of them alike, such as an engine that is down, has its own status.
     """
     first = answers[0]
     if first.status >= 300 and all(answer == first for answer in answers):

@@ -258,7 +258,7 @@ def _renamed(schema: Any) -> Any:
 
 
 def _answered(schema: JsonSchema) -> JsonSchema:
-    """Of what is written: a field with a default is always there. What our docstrings cite nobody else has."""
+    """The schema of a response: a field with a default is always there. Our docstrings are left out."""
     properties: Mapping[str, JsonSchema] = schema.get("properties", {})
     required = [*schema.get("required", ())]
     required += [name for name, schema in properties.items() if "default" in schema and name not in required]

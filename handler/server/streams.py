@@ -89,7 +89,7 @@ class AsyncService:
     def _flush(self) -> None:
         """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
-            # The loop may be closed already when the engine tells of its end.
+            # The loop may be closed already when the engine reports its end.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake)
 

@@ -93,7 +93,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # Functions of extension modules do not tell.
+        # Functions of extension modules may have no signature.
         return count == 2
     return True
 

@@ -75,7 +75,7 @@ def _faults(found: object) -> list[str]:
     faults = [f"it has no {', '.join(missing)}"] if missing else []
     for name in TEXTS:
         value = getattr(found, name, "there")
-        # A dialect that is told by a path alone has no mark.
+        # A dialect that is selected by its path alone has no such field.
         if not isinstance(value, str) or not (value or name == "BODY_FIELD"):
             faults.append(f"{name}: expected a non-empty string, got {value!r}")
     routes = getattr(found, "ROUTES", ())
@@ -97,7 +97,7 @@ def _signature_fault(function: object, name: str) -> str | None:
         expected = "(error, payload, request, settings)" if name == "refuse" else "(payload, request, settings)"
         return f"{name}: expected {name}{expected}, got {name}{inspect.signature(function)}"
     except ValueError:
-        # Functions of extension modules do not tell.
+        # Functions of extension modules may have no signature.
         return None
     return None
 
@@ -161,7 +161,7 @@ class UserDialect:
             raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-        """The answer that tells of `error`, in the form of errors of no dialect where user code cannot."""
+        """The response for `error`, in a plain form if user code fails."""
         try:
             answer = self._refuse(error, payload, request, settings)
             if not isinstance(answer, Response) or not isinstance(answer.body, bytes):

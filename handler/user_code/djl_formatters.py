@@ -9,7 +9,7 @@
     g(request_output: TextGenerationOutput) -> str                      rolling batch          custom_tokens.py
     g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
 
-The form of a function is told by its signature, and all of them are served on every host.
+A function's form is determined by its signature, and all of them are served on every host.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ Form = Literal["response", "output", "oldest"]
 
 
 def _form(function: Callable[..., Any], label: str) -> Form:
-    """By the annotation, as djl_python tells, then by how many arguments it takes."""
+    """By the annotation, as in djl_python, then by how many arguments it takes."""
     parameters = _parameters(function)
     if parameters and OUTPUTS & _hint_names(function).get(parameters[0].name, set()):
         return "output"

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a request was found to ask for."""
+    """A request that has been parsed."""
 
     call: ParsedRequest
     runs_user_code: bool = True
@@ -255,7 +255,7 @@ def merge_deltas(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
 
 
 def _can_merge(first: Delta, second: Delta) -> bool:
-    """Whether both can be one: a delta's reasoning goes before its text, and that before its calls."""
+    """Whether both can be one: a delta's reasoning comes before its text, and that before its calls."""
     if first.index != second.index or first.finish is not None:
         return False
     return not (second.reasoning and (first.text or first.calls)) and not (second.text and first.calls)

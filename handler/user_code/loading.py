@@ -45,7 +45,7 @@ MODEL = "model"
 
 
 def shown(error: BaseException) -> str:
-    """An exception as part of a message, even if it cannot tell of itself."""
+    """An exception as part of a message, even if its `str` raises."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an exception of the user's may be anything

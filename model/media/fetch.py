@@ -43,14 +43,14 @@ POLL_INTERVAL_S = 0.25
 
 _REDIRECTING = (301, 302, 303, 307, 308)
 _UNKNOWN_TYPES = ("", "application/octet-stream", "binary/octet-stream")
-"""What storage services say of files whose type nobody told them: the file's own first bytes decide then."""
+"""The types that storage services send for files of unknown type: the file's own first bytes decide then."""
 
 OnBytes = Callable[[int], None]
 """Told how many more bytes have come; raises where they are too many."""
 
 
 class _Deadline:
-    """When all must be over, or nobody wants it any more."""
+    """When fetching must end, or has been cancelled."""
 
     def __init__(self, seconds: float, cancelled: threading.Event) -> None:
         self._end = time.monotonic() + seconds
@@ -74,7 +74,7 @@ class _Deadline:
 
 
 class _Timed(io.RawIOBase):
-    """A socket's bytes until the deadline: a timeout of the socket's own would start anew with every byte."""
+    """A socket's bytes until the deadline: a timeout of the socket's own would start again with every byte."""
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._sock = sock

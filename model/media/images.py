@@ -21,7 +21,7 @@ from .url_policy import MediaError
 __all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"""What is decoded, by Pillow's names: what browsers make. Its other readers are many, and seldom looked at."""
+"""What is decoded, by Pillow's names: what browsers make. Pillow's other readers are many, and rarely reviewed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What a model's folder must hold, looked at without the engine: in milliseconds, and with the names of the files.
+"""What a model's folder must hold, checked without the engine: in milliseconds, and with the names of the files.
 
-config.json, the tokenizer's files, and weights that are whole. What is on the hub is not looked at, nor is what only an
+config.json, the tokenizer's files, and weights that are whole. What is on the hub is not checked, nor is what only an
 engine can judge.
 """
 

@@ -29,7 +29,7 @@ __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
 log = logging.getLogger(__name__)
 
 SCRATCH = "LMI_ENGINE_SCRATCH"
-"""The environment variable that tells the engine's process its folder for sockets and the like."""
+"""The environment variable with the engine's folder for sockets and the like."""
 EXIT_TIMEOUT_S = 10.0
 """Seconds that an engine's process has to end by itself."""
 

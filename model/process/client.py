@@ -201,7 +201,7 @@ class EngineClient:
             sink(event)
 
     def close(self) -> None:
-        """Ends the engine for good; what runs gets an error."""
+        """Ends the engine; running requests get an error."""
         self._closing.set()
         for child in {self._child, self._starting_child}:
             if child is not None:

@@ -32,7 +32,7 @@ class BeamRun:
     splitters: Sequence[Splitter | None]
     search: BeamSearch
     candidates: int
-    """How many of the likeliest tokens the search is told of each prefix."""
+    """How many of the likeliest tokens the search gets for each prefix."""
 
 
 class BeamTexts:

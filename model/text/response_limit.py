@@ -20,7 +20,7 @@ BARE = 4
 
 
 def size_of(event: Event, copies: int = 1) -> int:
-    """What an event adds to an answer; a prompt is told of in so many sequences."""
+    """Bytes that an event adds to a response; a prompt is shown in `copies` sequences."""
     if isinstance(event, Delta):
         calls = sum(len(call.arguments) for call in event.calls)
         return len(event.text) + len(event.reasoning) + calls + len(event.vector) + _tokens(event.tokens)

@@ -188,7 +188,7 @@ def _choosing(rows: dict[str, Row], news: News) -> Any:
                 else:
                     try:
                         tokens[place], entry = row.choose(scores[place])
-                    except Exception as fault:  # noqa: BLE001 - told to the request that it is of
+                    except Exception as fault:  # noqa: BLE001 - becomes the request's error
                         error = GenerationError(f"the next token could not be chosen: {fault}")
                 found.append((row, tokens[place], entry, error))
             news.put(found)

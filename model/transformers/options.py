@@ -30,7 +30,7 @@ _BITS = {"bitsandbytes4": 4, "bitsandbytes8": 8}
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What the transformers engine is told besides Settings."""
+    """What the transformers engine takes besides Settings."""
 
     max_model_len: int | None = None
     """None: the model's."""

@@ -228,7 +228,7 @@ class VllmEngine:
         self._llm.engine_core.shutdown()
 
     def _input(self, name: str, prepared: _Prepared, params: SamplingParams) -> Any:
-        """What vLLM is given: the prompt, or where it must be told that no reasoning comes, its own request."""
+        """What vLLM is given: the prompt, or its own request where vLLM must know that no reasoning comes."""
         if not prepared.guided_at_once:
             return prepared.prompt
         return engine_request(self._llm, name, prepared.prompt, params)

@@ -24,7 +24,7 @@ __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
-    """vLLM's LLMEngine, up, and what tells how busy it is.
+    """vLLM's LLMEngine, started, and its statistics.
 
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
