@@ -46,7 +46,7 @@ tables by `python -m tests.project.parameters_document > docs/parameters.md`; a 
   asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
 - An engine's column says what it does with the field: *yes*, or with which reservation.
-- null is the same as leaving a parameter out. A parameter that stands in no table is ignored, with one line in the log,
+- null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
   or refused with `option.unknown_parameters=error`.
 """
 
