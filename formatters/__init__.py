@@ -41,5 +41,5 @@ __all__ = [
     "route_of",
 ]
 
-if not TYPE_CHECKING:  # which would then believe in any name
+if not TYPE_CHECKING:  # or type checkers would accept any name
     __getattr__ = former_names(__name__, {**FORMER_NAMES, "FORMATS": "DIALECTS"})

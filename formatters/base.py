@@ -1,4 +1,4 @@
-"""What every dialect is made of: a request in, a call out, and a reply that turns events into records.
+"""What every dialect is made of: a request in, a parsed request out, and an encoder that turns events into records.
 
     Request --detect--> Dialect --parse--> ParsedRequest(generations, reply)
     Event, Event, ... --reply.feed--> record, record, ...
@@ -74,7 +74,7 @@ class Request:
     """By lower-case name."""
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host tells them apart."""
+    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host passes them on."""
     path: str = "/invocations"
     method: str = "POST"
     request_id: str = ""
@@ -82,20 +82,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer, given without asking the engine."""
+    """A complete response, made without the engine."""
 
     body: bytes
     status: int = 200
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     failure: LmiError | None = None
-    """The error that it tells of, for hosts that must tell it in a form of their own."""
+    """The error in it, for hosts that must render it in a form of their own."""
     dialect: str = ""
     """Its name, where `receive` or `refusal` gave the answer."""
 
 
 class ResponseEncoder(Protocol):
-    """The answer to one request, in the making. All of a request's state is in its reply."""
+    """Encodes the response to one request. All of a request's state is in its encoder."""
 
     @property
     def status(self) -> int:
@@ -114,7 +114,7 @@ class ResponseEncoder(Protocol):
 
     @property
     def failure(self) -> LmiError | None:
-        """The error that ended the request, for hosts that must tell it in a form of their own."""
+        """The error that ended the request, for hosts that must render it in a form of their own."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class ResponseEncoder(Protocol):
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that `event` of generation number `prompt` completes, none of them empty.
 
-        A record is what must not be torn apart: a JSON line, a server-sent event, a whole body. The records of a
+        A record is what must not be split: a JSON line, a server-sent event, a whole body. The records of a
         request, joined, are its body, whatever the split of tokens into events.
         """
         ...
@@ -154,7 +154,7 @@ def _generates(settings: Settings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OpenApi:
-    """What is to be sent and what comes back, as the local server's /openapi.json tells it."""
+    """What is to be sent and what comes back, as the local server's /openapi.json describes it."""
 
     summary: str
     request: Callable[[Settings], JsonSchema] | None = None
@@ -166,7 +166,7 @@ class OpenApi:
     headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     """Headers that have a meaning here, all optional."""
     serves: Callable[[Settings], bool] = _generates
-    """Whether it is for an endpoint with these settings, where the body tells which dialect it is in."""
+    """Whether it is for an endpoint with these settings, where the body decides the dialect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Route:
     path: str
     methods: tuple[str, ...] = ("POST",)
     query: str | None = None
-    """Only requests with this query parameter; such routes go before those of the same path without one."""
+    """Only requests with this query parameter; such routes take precedence over those of the same path without one."""
     body: str | None = None
     """The query parameter that carries the body of a GET."""
     page: Page | None = None
@@ -192,9 +192,9 @@ class Route:
 class Dialect(Protocol):
     """A dialect. Modules of this package have this shape: the same names, as functions and constants.
 
-    It may have two further ones. `OPENAPI: tuple[OpenApi, ...]` tells of requests that are told by their bodies.
-    `for_formatters(generation, settings) -> ResponseEncoder | None` makes what output formatters of users are given
-    for a generation, where that is not the dialect's own answer.
+    It may have two further ones. `OPENAPI: tuple[OpenApi, ...]` describes requests that are detected by their bodies.
+    `for_formatters(generation, settings) -> ResponseEncoder | None` makes what output formatters of users get
+    for a generation, where that is not the dialect's own response.
     """
 
     NAME: str
@@ -202,33 +202,33 @@ class Dialect(Protocol):
     BODY_FIELD: str
     """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
     ROUTES: tuple[Route, ...]
-    """What tells this dialect before the body is looked at."""
+    """The paths that select this dialect, before the body is read."""
 
     def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
         """Whether a body without an explicit dialect is this one's."""
         ...
 
     def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
-        """The call; raises RequestError."""
+        """The parsed request; raises RequestError."""
         ...
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-        """The answer to a request that `parse` refused, or that could not be read (`payload` is None then)."""
+        """The response to a request that `parse` refused, or that could not be read (`payload` is None then)."""
         ...
 
 
 UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
-"""What is known of a dialect that says nothing of itself."""
+"""For a dialect that has no description."""
 
 
 def openapi_of(dialect: Dialect) -> tuple[OpenApi, ...]:
-    """What a dialect says of requests that are told to be its own by their bodies."""
+    """A dialect's description of requests that are detected by their bodies."""
     given = getattr(dialect, "OPENAPI", None)
     return given if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given) else (UNDESCRIBED,)
 
 
 def encoder_for_formatters(dialect: Dialect, generation: Generation, settings: Settings) -> ResponseEncoder | None:
-    """What output formatters of users are given in place of the dialect's own answer; None: that one."""
+    """What output formatters of users get instead of the dialect's own response; None: that response."""
     make: Callable[[Generation, Settings], ResponseEncoder | None] | None = getattr(dialect, "for_formatters", None)
     return None if make is None else make(generation, settings)
 
@@ -240,5 +240,5 @@ FORMER_NAMES = {
     "Format": "Dialect",
     "Reply": "ResponseEncoder",
 }
-if not TYPE_CHECKING:  # which would then believe in any name
+if not TYPE_CHECKING:  # or type checkers would accept any name
     __getattr__ = former_names(__name__, FORMER_NAMES)

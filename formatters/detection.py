@@ -24,7 +24,7 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
-from .base import Dialect, ParsedRequest, Payload, Request, Response, Route
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, openapi_of
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
 
@@ -32,6 +32,7 @@ __all__ = [
     "Hooks",
     "check_dialect",
     "detect",
+    "documents_by_body",
     "explicit_dialect",
     "read_body",
     "receive",
@@ -85,7 +86,22 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
     # Those of `inputs` share their mark.
     marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
     listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
-    raise PayloadError(f"nothing tells which dialect the body is in: expected a field {listed}", usual.BODY_FIELD)
+    raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
+
+
+def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> list[OpenApi]:
+    """What the dialects document that `detect` finds by the body, at an endpoint with these settings.
+
+    Of our dialects with the same field of the body the first one that serves it is found (`inputs`: tgi, dynamic, lmi).
+    """
+    found = [one for known in user_dialects for one in openapi_of(known) if one.serves(settings)]
+    fields: set[str] = set()
+    for known in DIALECTS:
+        served = [one for one in openapi_of(known) if one.serves(settings)]
+        if served and known.BODY_FIELD not in fields:
+            found += served
+            fields |= {known.BODY_FIELD} - {""}
+    return found
 
 
 def _check_content_type(request: Request) -> None:
@@ -102,9 +118,13 @@ def _check_task(call: ParsedRequest, settings: Settings) -> None:
     """A model either generates text or embeds it, in whatever dialect it is asked."""
     embeds = {generation.embedding is not None for generation in call.generations}
     if settings.embeds and False in embeds:
-        raise UnsupportedError("this model embeds text and generates none: expected a field inputs or input", "inputs")
+        raise UnsupportedError(
+            "this model makes embeddings and generates no text: expected a field inputs or input", "inputs"
+        )
     if not settings.embeds and True in embeds:
-        raise UnsupportedError("this model generates text and embeds none (option.task=text-embedding is not set)")
+        raise UnsupportedError(
+            "this model generates text and makes no embeddings (option.task=text-embedding is not set)"
+        )
 
 
 def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> None:
@@ -145,7 +165,7 @@ def receive(
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
-        # Before the body is read: an explicit dialect tells in its own form that it cannot be.
+        # Before the body is read: an explicit dialect refuses an unreadable body in its own form.
         dialect = explicit_dialect(request, settings, user_dialects) or dialect
         _check_query(request, user_dialects)
         payload = hooks.read(request)
@@ -170,7 +190,7 @@ def receive(
 def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
 
-    Only of our dialects: a request that is not admitted does not reach code of the user's.
+    Only of our dialects: a request that is not admitted does not reach user code.
     """
     payload: Payload | None = None
     dialect = fallback(settings)

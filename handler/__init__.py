@@ -4,8 +4,8 @@ service.py        what all hosts share: a request in, an exchange with the engin
 exchange.py       one request under way: events in, records out
 admission.py, watch.py     what is taken on, and for how long
 headers.py        HTTP headers and custom attributes, in and out
-preflight.py      what is looked at before anything starts
-api.py            what code of users imports
+preflight.py      what is checked before anything starts
+api.py            what user code imports
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
 server/           the local server, `lmi serve MODEL_DIR`
 telemetry/        metrics and the log's lines about requests

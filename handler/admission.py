@@ -58,11 +58,11 @@ class Admission:
         return self._limits.max_answer_bytes
 
     def refusal(self, request: Request) -> LmiError | None:
-        """Why the request cannot be taken on, if it cannot. Its body has not been looked at."""
+        """Why the request is refused, if it is. Its body has not been read."""
         limits = self._limits
         if len(request.body) > limits.max_body_bytes:
             return too_large(limits.max_body_bytes, len(request.body))
-        # Requests with several prompts, and those that are still with code of the user's: either number may be higher.
+        # Requests with several prompts, and those that are still with user code: either number may be higher.
         busy = max(len(self._open), self._engine.running)
         if busy < self._running + limits.max_queued_requests:
             return None
@@ -93,12 +93,10 @@ class Admission:
                 if deadline > now:
                     return deadline
                 del self._open[exchange]
-            exchange.expire(
-                TimeLimitError(f"the request has taken {limit:g} seconds, which is the limit (option.request_timeout)")
-            )
+            exchange.expire(TimeLimitError(f"the request took longer than {limit:g} seconds (option.request_timeout)"))
 
 
-def too_large(most: int, given: int | None = None) -> TooLargeError:
-    """The error of a body that is too long; of some nobody knows how long they are."""
+def too_large(limit: int, given: int | None = None) -> TooLargeError:
+    """The error of a body that is too long; `given` is its length, if known."""
     got = "more" if given is None else str(given)
-    return TooLargeError(f"the body: expected at most {most} bytes (option.max_body_bytes), got {got}")
+    return TooLargeError(f"the body: expected at most {limit} bytes (option.max_body_bytes), got {got}")

@@ -1,13 +1,13 @@
-"""What code of users imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
+"""What user code imports, in one place: `from lmi.handler.api import Response, ...`. These names stay.
 
 handle                               the entry point, for a model.py that calls ours
-Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json tells
+Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json shows
 Request, Payload                     what comes in; a body, decoded
 ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and what makes records of the events
 Response                             a whole answer that needs no engine, a refusal for one
 Generation, Sampling, Conversation, StructuredOutput      what to generate
 Event, Started, Delta, Failed, Token, Finish              what comes back
-RequestError, PayloadError, ParameterError, UnsupportedError, LmiError    what is told to the client
+RequestError, PayloadError, ParameterError, UnsupportedError, LmiError    errors for the client
 Backend, EngineInfo, EngineStats, Settings, Image         an engine of one's own (option.backend=module:name)
 JSON, JSON_LINES, SSE, encode, line_record, event_record  content types, and values as their bytes
 """

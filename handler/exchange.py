@@ -1,6 +1,6 @@
 """One request on its way through the engine, the same on every host.
 
-    Call --begin--> Engine.submit;   event --> Reply.feed --> records --> the host takes them, in its own way and time
+    ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
 Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
 it is bounded: a host stops taking records while its client does not read.
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from ..formatters import ParsedRequest
-from ..formatters.base import JSON, encode
+from ..formatters.base import encode
+from ..formatters.common.encoder import EncoderState
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import Event, Failed, Started
@@ -27,7 +28,7 @@ __all__ = ["Exchange", "FixedResponse"]
 
 log = logging.getLogger(__name__)
 
-STRIDE = 16
+MIN_RECORDS_BETWEEN_CHECKS = 16
 """The fewest records between two looks at how many bytes wait."""
 
 
@@ -38,8 +39,8 @@ class Exchange:
         "_admission",
         "_engine",
         "_expired",
-        "_look_at",
         "_meter",
+        "_next_check",
         "_on_news",
         "_size",
         "_tickets",
@@ -75,8 +76,8 @@ class Exchange:
         self._tickets: list[int] = []
         self._expired: LmiError | None = None
         self._size = 0
-        """What an answer that is not streamed has come to, see answer_size.py."""
-        self._look_at = 0
+        """What an answer that is not streamed has come to, see model/text/response_limit.py."""
+        self._next_check = 0
         """With how many records that wait their bytes are to be counted."""
 
     @property
@@ -94,7 +95,7 @@ class Exchange:
                 self._tickets.append(self._engine.submit(generation, partial(self._feed, prompt)))
             except LmiError as error:
                 # The engine's thread may be telling an earlier prompt of the same end.
-                self._engine.tell(partial(self._feed, prompt), Failed.of(error))
+                self._engine.deliver(partial(self._feed, prompt), Failed.of(error))
         if self._expired is not None:
             self._engine.fail(self._tickets, self._expired)
         if self.finished:
@@ -149,13 +150,13 @@ class Exchange:
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
             ended = failed = True
-            made = self._failing(prompt, GenerationError(f"the output formatter failed: {error}"))
+            made = self._failure_records(prompt, GenerationError(f"the output formatter failed: {error}"))
         if not ended:
             records.extend(made)
             made = ()
-            if len(records) > self._look_at and (limit := self._too_much()) is not None:
+            if len(records) > self._next_check and (excess := self._unsent_error()) is not None:
                 ended = True
-                made = self._failing(prompt, limit)
+                made = self._failure_records(prompt, excess)
         if ended:
             self._end(made)
             if failed or len(self._tickets) > 1 or reply.failure is not None:
@@ -166,57 +167,53 @@ class Exchange:
     def _feed_whole(self, event: Event, prompt: int) -> list[bytes]:
         """Feeds the reply of an answer that is not streamed, unless it becomes longer than it may be."""
         reply = self.call.reply
-        most = self._admission.max_answer_bytes
+        limit = self._admission.max_answer_bytes
         copies = self.call.generations[prompt].sampling.n if isinstance(event, Started) else 1
         self._size += size_of(event, copies)
         made: list[bytes] = []
         size = self._size
-        if size <= most:
+        if size <= limit:
             made = reply.feed(event, prompt)
-            if reply.failure is not None or (size := sum(map(len, made))) <= most:
+            if reply.failure is not None or (size := sum(map(len, made))) <= limit:
                 return made
-        error = too_long(size, most)
+        error = too_long(size, limit)
         log.warning("request %s ended: %s", self.request_id, error)
         return reply.feed(Failed.of(error), prompt)
 
-    def _too_much(self) -> LmiError | None:
+    def _unsent_error(self) -> LmiError | None:
         """What to end with if more waits to be sent than may.
 
         Counted only where as many more of the longest record could reach the limit: rarely, unless a client is slow.
         """
         sizes = [len(record) for record in self.records.copy()]
-        waiting, most = sum(sizes), self._admission.max_unsent_bytes
-        if waiting > most:
-            message = f"{waiting} bytes wait for the client to read them, expected at most {most}"
+        waiting, limit = sum(sizes), self._admission.max_unsent_bytes
+        if waiting > limit:
+            message = f"{waiting} bytes are waiting for a slow client, expected at most {limit}"
             log.warning("request %s ended: %s", self.request_id, message)
             return SlowReaderError(f"{message} (option.max_unsent_bytes)")
-        room = (most - waiting) // max(sizes, default=1)
-        self._look_at = len(sizes) + min(max(room, STRIDE), len(sizes) + STRIDE)
+        room = (limit - waiting) // max(sizes, default=1)
+        self._next_check = len(sizes) + min(
+            max(room, MIN_RECORDS_BETWEEN_CHECKS), len(sizes) + MIN_RECORDS_BETWEEN_CHECKS
+        )
         return None
 
-    def _failing(self, prompt: int, error: LmiError) -> Sequence[bytes]:
+    def _failure_records(self, prompt: int, error: LmiError) -> Sequence[bytes]:
         """What the dialect says of a failure of its own formatter, if it still can say something."""
         try:
             return self.call.reply.feed(Failed.of(error), prompt)
         except Exception:
-            log.exception("request %s: the formatter cannot tell of its failure either", self.request_id)
+            log.exception("request %s: the formatter also failed to render the error", self.request_id)
         if self.begun:
             return ()
         self.call = ParsedRequest(
-            self.call.generations, FixedResponse(error.status, failure=error, finished=True), self.call.dialect
+            self.call.generations, FixedResponse(status=error.status, failure=error, finished=True), self.call.dialect
         )
         return [encode({"error": error.message, "code": error.status})]
 
 
 @dataclass(slots=True)
-class FixedResponse:
-    """The reply of a request whose answer needs no engine, and of one that nothing is known of yet."""
-
-    status: int = 200
-    content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
+class FixedResponse(EncoderState):
+    """The encoder of a request whose response needs no engine, and of one that has not been parsed yet."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """Nothing comes of it."""

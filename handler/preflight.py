@@ -1,4 +1,4 @@
-"""What `lmi serve` looks at before it starts anything. Imports little, for the engine's process waits for it."""
+"""What `lmi serve` checks before it starts anything. Imports little, for the engine's process waits for it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def require_directory(model_dir: Path) -> None:
 
 
 def require_port(host: str, port: int) -> None:
-    """Raises StartError where nobody can listen there, before an engine is started for nothing."""
+    """Raises StartError if the port cannot be used, before an engine is started in vain."""
     try:
-        # Not told the port, which it would cut to 16 bits.
+        # Without the port, which it would cut to 16 bits.
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found[:1]:
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((address[0], port, *address[2:]))
     except (OSError, OverflowError) as error:
-        why = "another program listens there" if getattr(error, "errno", None) == errno.EADDRINUSE else error
+        why = "the port is in use" if getattr(error, "errno", None) == errno.EADDRINUSE else error
         raise StartError(f"--host {host} --port {port}: {why}") from None
 
 
 def has_own_code(settings: Settings) -> bool:
-    """Whether the model directory or its options name code of the user's."""
+    """Whether the model directory or its options name user code."""
     directory = Path(settings.model_dir)
     options = (settings.custom_formatter, settings.input_formatter, settings.content_filter)
     return any(options) or (directory / "model.py").is_file() or any(directory.glob("*.dist-info/entry_points.txt"))
 
 
 def has_code(settings: Settings) -> bool:
-    """Whether there is code of the user's: the model directory's, or an installed package's."""
+    """Whether there is user code: the model directory's, or an installed package's."""
     return has_own_code(settings) or bool(importlib.metadata.entry_points(group=GROUP))

@@ -35,7 +35,7 @@ class Service:
     """Opens an exchange for each request."""
 
     def __init__(
-        self, settings: Settings, engine: Engine | None = None, *, handed: HostFormatters = NO_FORMATTERS
+        self, settings: Settings, engine: Engine | None = None, *, host_formatters: HostFormatters = NO_FORMATTERS
     ) -> None:
         self.settings = settings
         self.engine = engine or EngineClient(settings)
@@ -45,20 +45,20 @@ class Service:
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
-        self._handed = handed
+        self._host_formatters = host_formatters
         self._extensions: Extensions | None = None
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
-        """The user's own, which go before ours."""
+        """The user's own, which are asked before ours."""
         return self._extensions.dialects if self._extensions else ()
 
     def start(self) -> EngineInfo:
-        """Loads the user's code and brings the engine up; raises StartError."""
+        """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
-        extensions = load_extensions(self.settings, self._handed)
+        extensions = load_extensions(self.settings, self._host_formatters)
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
@@ -85,14 +85,14 @@ class Service:
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
-        Nor for code of the user's: a request that it concerns is always an exchange, whatever becomes of it.
+        Nor for user code: a request that it applies to is always an exchange, whatever becomes of it.
         """
         meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
         if isinstance(opened, Response):
             self.metrics.refused(request, opened)
             return opened
-        self.metrics.began()
+        self.metrics.count_opened()
         self.admission.admit(opened)
         opened.begin()
         return opened
@@ -110,7 +110,7 @@ class Service:
             told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
             return refusal(refused, told, self.settings)
         exchange: Exchange
-        if (extensions := self._extensions) is not None and extensions.concerns(request):
+        if (extensions := self._extensions) is not None and extensions.applies_to(request):
             exchange = Deferred(
                 partial(extensions.receive, request),
                 lambda error: refusal(error, request, self.settings),
@@ -131,22 +131,22 @@ class Service:
         return exchange
 
     def listen(self, listener: Listener) -> None:
-        """Calls `listener` when exchanges may have news.
+        """Calls `listener` when exchanges may have new records.
 
-        That is after each step of the engine, on its thread, and after code of the user's has run, on the thread that
+        That is after each step of the engine, on its thread, and after user code has run, on the thread that
         it ran on.
         """
         self._listeners.append(listener)
         self.engine.listen(listener)
 
-    async def apart(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which may be code of the user's: the event loop goes on meanwhile."""
+    async def run_user_code(self, work: Callable[[], T]) -> T:
+        """The result of `work`, which may be user code and runs on a thread: the event loop is not blocked."""
         if self._extensions is None:
             return work()
         return await asyncio.wrap_future(self._extensions.workers.call(work))
 
     def stop(self) -> None:
-        """Takes nothing new from now on; what runs goes on."""
+        """Accepts no new requests from now on; running ones continue."""
         self.stopping = True
 
     def close(self) -> None:

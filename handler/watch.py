@@ -1,6 +1,6 @@
-"""One thread that looks after limits of time: no request needs a thread or a timer of its own.
+"""One thread that enforces time limits: no request needs a thread or a timer of its own.
 
-A sweep ends what is overdue and says when to look again. It may be late only if something can become overdue sooner
+A sweep ends what is overdue and returns when to run again. It may be late only if something can become overdue sooner
 than it said, which is not so where everything that it looks at has the same time.
 """
 
@@ -16,9 +16,9 @@ __all__ = ["Sweep", "Watch"]
 log = logging.getLogger(__name__)
 
 Sweep = Callable[[float], float]
-"""Takes the time (time.monotonic) and gives the time of the next look."""
+"""Takes the time (time.monotonic) and returns when to run next."""
 MAX_INTERVAL_S = 3600.0
-"""Seconds between two looks; threads cannot wait for any number."""
+"""The most seconds between two runs: threads cannot wait for any length of time."""
 
 
 class Watch:
@@ -40,12 +40,12 @@ class Watch:
         pause = 0.0
         while not self._closed.wait(pause):
             now = time.monotonic()
-            next_look = min(self._look(sweep, now) for sweep in self._sweeps)
-            pause = min(max(next_look - time.monotonic(), 0.0), MAX_INTERVAL_S)
+            next_run = min(self._run_sweep(sweep, now) for sweep in self._sweeps)
+            pause = min(max(next_run - time.monotonic(), 0.0), MAX_INTERVAL_S)
 
-    def _look(self, sweep: Sweep, now: float) -> float:
+    def _run_sweep(self, sweep: Sweep, now: float) -> float:
         try:
             return sweep(now)
         except Exception:
-            log.exception("a limit of time could not be looked after")
+            log.exception("checking the time limits failed")
             return now + 1.0

@@ -13,5 +13,5 @@ transformers/                          the backend on transformers, for models t
 log.py, log_filters.py                 what is logged, and what is not
 vllm_messages.py                       what vLLM says, by which we know what has happened
 heap.py                                what the garbage collector leaves alone
-former_names.py                        names that code of users still imports
+former_names.py                        names that user code still imports
 """

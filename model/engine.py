@@ -35,7 +35,7 @@ Never on two threads at once, though a failure may come on another one (Engine.f
 
 Listener = Callable[[], None]
 """Called after the sinks have got what one step brought, on the engine's thread, and after Engine.fail; never while any
-sink is being told something, or another listener."""
+sink is being called, or another listener."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Engine(Protocol):
-    """What hosts drive."""
+    """The engine as hosts see it."""
 
     @property
     def healthy(self) -> bool:
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
     @property
     def stats(self) -> EngineStats:
-        """How busy it is, about a second ago at most; while it is down nothing is."""
+        """How busy it is, at most a second old; zeros while it is down."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Engine(Protocol):
 
     @property
     def rebuilds(self) -> int:
-        """How often it has come up again."""
+        """How often it has been rebuilt."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class Engine(Protocol):
         ...
 
     def start(self) -> EngineInfo:
-        """Brings the engine up; raises StartError."""
+        """Starts the engine; raises StartError."""
         ...
 
     def submit(self, generation: Generation, sink: Sink) -> int:
@@ -115,8 +115,8 @@ class Engine(Protocol):
         """
         ...
 
-    def tell(self, sink: Sink, event: Event) -> None:
-        """Gives `event` to a sink whose generation was not taken, but never while another thread gives it one.
+    def deliver(self, sink: Sink, event: Event) -> None:
+        """Delivers `event` to a sink whose generation was not submitted, never while another thread delivers one.
 
         For requests of several generations, whose sinks feed one reply. For any thread that is in no sink or listener.
         """
@@ -163,7 +163,7 @@ class Backend(Protocol):
         ...
 
     def step(self) -> list[tuple[int, Event]]:
-        """Generates on and returns what is new, by generation. Raises when the engine is beyond use."""
+        """Generates on and returns what is new, by generation. Raises when the engine failed."""
         ...
 
     def stats(self) -> EngineStats:

@@ -13,7 +13,7 @@
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
-    │   ├── UserCodeError       code of the user's (a formatter, a dialect, a filter) failed on this request
+    │   ├── UserCodeError       user code (a formatter, a dialect, a filter) failed on this request
     │   ├── OverloadedError     a limit on queued work was reached
     │   ├── TimeLimitError      the request took longer than may be
     │   ├── SlowReaderError     the client does not read its answer
@@ -30,6 +30,8 @@ Messages are one line: the Java front end turns a line break into a 500.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "UserCodeError",
+    "did_you_mean",
     "error_of_kind",
     "one_line",
 ]
@@ -71,6 +74,12 @@ def one_line(text: str) -> str:
     if joined.isprintable():
         return joined
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in joined)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:
+    """ "; did you mean ...?" with the name of `known` that is most like `name`; empty if none is (difflib's ratio)."""
+    near = [other for other in difflib.get_close_matches(name, known, n=1, cutoff=cutoff) if other != name]
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
 class LmiError(Exception):
@@ -177,7 +186,7 @@ class GenerationError(EngineError):
 
 
 class UserCodeError(EngineError):
-    """Code of the user's raised, or returned what it may not; the message names the function."""
+    """User code raised, or returned what it may not; the message names the function."""
 
     code = "user_code_failed"
 
@@ -204,7 +213,7 @@ class SlowReaderError(EngineError):
 
 
 class UnavailableError(EngineError):
-    """There is no engine just now: it is starting, being rebuilt, or has been given up."""
+    """There is no engine just now: it is starting, being rebuilt, or could not be rebuilt."""
 
     status = 503
     code = "engine_unavailable"

@@ -74,11 +74,11 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     last: bool = True
     """Whether nothing more comes of this request (False while other sequences of it run)."""
     discarded_tokens: int = 0
-    """Generated in sequences that are no part of the answer (Sampling.best_of); told with the last finish."""
+    """Generated in sequences that are not part of the response (Sampling.best_of); reported with the last finish."""
     discarded_reasoning_tokens: int = 0
     """How many of these belong to reasoning."""
     kv_transfer_params: dict[str, Any] | None = None
-    """What the connector tells of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
+    """What the connector reports of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
 
 
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):

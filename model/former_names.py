@@ -1,5 +1,4 @@
-"""Names that a module had before, for code of users that still imports them: each is told of once, in one line of the
-log."""
+"""Names that a module had before, for user code that still imports them: each use is logged once."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ def former_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        log.warning("%s.%s is called %s now; the old name still works", module, name, names[name])
+        log.warning("%s.%s is now called %s; the old name still works", module, name, names[name])
         found = getattr(sys.modules[module], names[name])
         # The next one who asks finds it there.
         setattr(sys.modules[module], name, found)

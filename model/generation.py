@@ -174,8 +174,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     adapter: str | None = None
     """The LoRA adapter to use, by its registered name."""
     kv_transfer_params: dict[str, Any] | None = None
-    """What the connector that brings KV caches from elsewhere is told of this prompt; without one it has no effect."""
+    """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
 
 
-if not TYPE_CHECKING:  # which would then believe in any name
+if not TYPE_CHECKING:  # or type checkers would accept any name
     __getattr__ = former_names(__name__, {"Guide": "StructuredOutput"})

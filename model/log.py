@@ -1,7 +1,7 @@
 """What goes into the log and in which form, in the host's process and in the engine's.
 
-Prompts, answers and what else a client sends are no matter for the log, unless `option.log_requests=true` says so. That
-concerns messages of errors too, for they repeat what was given: `fault` and `trace` tell of errors without them, and
+Prompts, responses and whatever else a client sends are not logged, unless `option.log_requests=true` says so. That
+concerns messages of errors too, which repeat what was sent: `fault` and `trace` describe errors without them, and
 `Withheld` takes them out of what libraries log in the engine's process. Names of fields are logged.
 
 A line about a request begins with `request ID`, ID being the host's.
@@ -48,14 +48,14 @@ _shown = True
 def show_content(on: bool) -> None:
     """Whether prompts, answers and messages that may repeat them go into this process' log from now on.
 
-    To be called before the first request; until then everything is told, for it is about how the service starts.
+    To be called before the first request; until then everything is logged, as it is about the start.
     """
     global _shown
     _shown = on
 
 
 def content_is_shown() -> bool:
-    """What `show_content` was last told."""
+    """The last value given to `show_content`."""
     return _shown
 
 
@@ -65,7 +65,7 @@ _OURS = (OverloadedError, SlowReaderError, StartError, TimeLimitError, TooLargeE
 
 
 def fault(error: LmiError | None) -> str:
-    """An error as the log tells it: its code, the field that it is about, and what it says if that may be shown."""
+    """An error for the log: its code, its field, and its message if that may be shown."""
     if error is None:
         return "no error"
     parts = [error.code]
@@ -87,7 +87,7 @@ def trace(error: BaseException, *, shown: bool) -> str:
         frames = "".join(traceback.format_tb(link.__traceback__))
         kind = type(link)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        parts.append(f"{frames}{name} (what it says is withheld: option.log_requests)")
+        parts.append(f"{frames}{name} (message withheld: see option.log_requests)")
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return "Traceback (most recent call last):\n" + "\nafter\n".join(reversed(parts))
 
@@ -97,7 +97,7 @@ _PLAIN = re.compile(r"(CUDA|HIP|NCCL|cuDNN|CUDNN|cuBLAS|CUBLAS)\b|.*\b(out of me
 
 
 def cause(error: BaseException) -> str:
-    """What an exception says of why an engine is beyond use; its class where that could be about a request."""
+    """Why an engine failed, by an exception: its message, or its class where that message could be about a request."""
     text = one_line(str(error))
     plain = isinstance(error, LmiError | MemoryError | OSError) or _PLAIN.match(text)
     return text if text and (_shown or plain) else f"an unexpected {type(error).__name__}"
@@ -107,12 +107,12 @@ _local = threading.local()
 
 
 def set_current(request_id: str) -> None:
-    """Says whose request this thread is at."""
+    """Sets the id of the request that this thread works on."""
     _local.request_id = request_id
 
 
 def current() -> str:
-    """The id of the request that this thread is at; `-` for none."""
+    """The id of the request that this thread works on; `-` for none."""
     return getattr(_local, "request_id", None) or "-"
 
 

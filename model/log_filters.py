@@ -1,6 +1,6 @@
-"""Filters of the log's handlers: what they let through, and in which words.
+"""Filters of the log's handlers: which lines pass, and with what text.
 
-Tidy        breaks up what DJL would take for its own, takes out control characters, and has exceptions told by `trace`
+Tidy        breaks up what DJL would take for its own, takes out control characters, and formats exceptions by `trace`
 Withheld    lets only warnings of libraries through, without what may be a client's
 """
 
@@ -29,7 +29,7 @@ def tidy(text: str) -> str:
 
 
 class Tidy(logging.Filter):
-    """Tidies lines, of ours or of everybody, and has our exceptions told by `trace`."""
+    """Tidies lines, ours or everybody's, and formats our exceptions by `trace`."""
 
     def __init__(self, *, everybody: bool) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Withheld(logging.Filter):
     client's.
 
     Of a line with arguments, those that are no numbers are taken out; of an exception, what it says. A line without
-    arguments may have been put together of anything, so only the function that logged it is told.
+    arguments may have been put together of anything, so only the function that logged it is named.
     """
 
     def __init__(self, loggers: Collection[str] = ()) -> None:
@@ -80,7 +80,7 @@ class Withheld(logging.Filter):
         if record.args:
             record.msg, record.args = _numbers_only(record.msg, record.args), None
         else:
-            record.msg = f"({record.funcName}: what this line says is withheld: option.log_requests)"
+            record.msg = f"({record.funcName}: message withheld: see option.log_requests)"
         return True
 
     def _passes(self, record: logging.LogRecord) -> bool:
@@ -89,7 +89,7 @@ class Withheld(logging.Filter):
 
 
 class WithheldInChildren(Withheld):
-    """The same in processes that are forked from this one, but why one did not start is nobody's secret."""
+    """The same in processes that are forked from this one, except that the reason why one did not start is logged."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause ab
 
 
 def says_nothing(text: str) -> bool:
-    """Whether an error's message only tells where to look for the cause."""
+    """Whether an error's message only says where to look for the cause."""
     return _NOTHING.search(text) is not None
 
 

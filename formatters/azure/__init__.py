@@ -4,7 +4,7 @@
     reply.py     the answers
     errors.py    the errors
 
-The query parameter `api-version` tells it, on its own paths and on /invocations, as far as the host hands it over:
+The query parameter `api-version` selects it, on its own paths and on /invocations, as far as the host hands it over:
 DJL's rolling batch does not. What the body says is read as OpenAI's.
 """
 
@@ -24,7 +24,7 @@ from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
 from ..openai.messages import messages_schema
 from ..openai.openapi import chat_schema
-from .errors import OtherError, PlainError, UnprocessableError, error_answer
+from .errors import OtherError, PlainError, UnprocessableError, error_response
 from .reply import Body, azure_encoder
 from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
 
@@ -93,7 +93,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Nothing in a body tells that it is Azure's; ROUTES have what does."""
+    """Never: a body alone does not show that it is Azure's; ROUTES do."""
     return False
 
 
@@ -104,10 +104,12 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_deployment(request, settings)
     payload = read_payload(payload, request)
     generation, shape = read_chat(payload, request, settings)
-    tell = partial(error_answer, payload=payload, headers=request.headers)
-    return ParsedRequest((generation,), azure_encoder(settings.model_name, shape, tell, streams=generation.stream))
+    render_error = partial(error_response, payload=payload, headers=request.headers)
+    return ParsedRequest(
+        (generation,), azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)
+    )
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON with its status and code, for streamed requests too."""
-    return error_answer(error, payload, request.headers)
+    return error_response(error, payload, request.headers)

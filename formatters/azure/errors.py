@@ -20,7 +20,7 @@ import msgspec
 from ...model.errors import ContextError, LmiError, ParameterError, PayloadError, UnsupportedError
 from ..base import Payload, Response, encode
 
-__all__ = ["CODE_HEADER", "OtherError", "PlainError", "UnprocessableError", "error_answer", "status_of"]
+__all__ = ["CODE_HEADER", "OtherError", "PlainError", "UnprocessableError", "error_response", "status_of"]
 
 CODE_HEADER = "x-ms-error-code"
 
@@ -85,8 +85,8 @@ def status_of(error: LmiError) -> int:
     return error.status
 
 
-def error_answer(error: LmiError, payload: Payload | None, headers: Mapping[str, str]) -> Response:
-    """The answer that tells of `error`; `payload` and `headers` are the request's, for the value that it is about."""
+def error_response(error: LmiError, payload: Payload | None, headers: Mapping[str, str]) -> Response:
+    """The response for `error`; `payload` and `headers` are the request's, for the value that it is about."""
     status = status_of(error)
     words = WORDS.get(status) or HTTPStatus(status).phrase
     body: PlainError | UnprocessableError | OtherError

@@ -1,7 +1,7 @@
 """The answers of Azure AI Model Inference (specs 004, CreateChatCompletionResponse; wire-decisions: Azure).
 
 A stream's chunks are OpenAI's. A whole answer has the document's keys, and beyond them only what was asked for:
-`logprobs` with the extra parameter of that name, `reasoning_content` of a model whose reasoning is told apart.
+`logprobs` with the extra parameter of that name, `reasoning_content` of a model with a reasoning parser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from ..base import SSE, encode
 from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
 from ..openai.chat_reply import ChatOptions, StreamChat, WholeChat
-from ..openai.reply import Identity, OpenAIEncoder, Tell
+from ..openai.reply import Identity, OpenAIEncoder, RenderError
 
 __all__ = ["Body", "azure_encoder"]
 
@@ -56,12 +56,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
 
 
-def azure_encoder(model: str, shape: ChatOptions, tell: Tell, *, streams: bool) -> OpenAIEncoder:
+def azure_encoder(model: str, shape: ChatOptions, render_error: RenderError, *, streams: bool) -> OpenAIEncoder:
     """The reply for a request of this shape."""
     identity = Identity.new("chatcmpl-", model)
     if streams:
-        return StreamChat(identity, shape.n, content_type=SSE, shape=shape, tell=tell)
-    return AzureWhole(identity, shape.n, shape=shape, tell=tell)
+        return StreamChat(identity, shape.n, content_type=SSE, shape=shape, render_error=render_error)
+    return AzureWhole(identity, shape.n, shape=shape, render_error=render_error)
 
 
 @dataclass(slots=True)

@@ -25,12 +25,12 @@ from ..openai.messages import check_number
 from ..openai.subset import TEXT_FIELDS, refuse_others
 
 __all__ = [
+    "ACCEPTED_FIELDS",
     "API_VERSION",
     "DEPLOYMENT",
     "EXTRAS",
     "FIELDS",
     "ROLES",
-    "TAKEN",
     "check_deployment",
     "check_version",
     "read_payload",
@@ -50,7 +50,9 @@ FIELDS = frozenset(
 )  # fmt: skip
 """What is no extra parameter."""
 
-TAKEN = FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
+ACCEPTED_FIELDS = (
+    FIELDS | TEXT_FIELDS | {"n", "logprobs", "top_logprobs", "parallel_tool_calls", "stream_options.include_usage"}
+)
 """These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
@@ -68,7 +70,7 @@ IMAGES: Mapping[bytes, str] = {
 
 
 def check_version(request: Request) -> None:
-    """Raises PayloadError for a version that is none. There is none where another mark tells that it is Azure's."""
+    """Raises PayloadError for what is not a version. None is needed where something else selects the dialect."""
     given = request.query.get(API_VERSION)
     if given is None:
         return
@@ -104,7 +106,7 @@ def _header(request: Request, name: str) -> str:
 def _without_extras(payload: Payload, request: Request) -> Payload:
     mode = _header(request, EXTRAS).strip().lower() or "error"
     if mode == "pass-through":
-        refuse_others(payload, TAKEN)
+        refuse_others(payload, ACCEPTED_FIELDS)
         return payload
     if mode in ("ignore", "drop"):
         # `drop` is what Azure's client calls it.
@@ -142,7 +144,7 @@ def _part(given: Any, place: str) -> Any:
     if part.get("content") is None:
         return {**part, "type": own}
     if part.get(own) is not None:
-        raise ParameterError(f"{place}.content: goes not with {own}, expected one of them", f"{place}.content")
+        raise ParameterError(f"{place}.content: cannot be combined with {own}", f"{place}.content")
     content = Text().read(f"{place}.content", part["content"])
     rest = {name: value for name, value in part.items() if name not in ("type", "content", "detail")}
     if kind == "text":

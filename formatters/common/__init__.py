@@ -1,11 +1,12 @@
 """What several dialects share, and none owns.
 
 json_body.py, body_size.py     a body's bytes as values, and how large it may be
-kinds.py           what a field may be: reads it, and tells of itself as a schema and in words
+kinds.py           what a field may be: reads it, and describes itself as a schema and in words
 fields.py          a table's row of a field, unknown names, headers that no dialect serves
 schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
 images.py          the parts of messages that are images
+encoder.py         the state of an encoder that hosts read
 finish.py          how the end of a sequence is called
 embedding_reply.py vectors as answers
 """

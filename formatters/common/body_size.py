@@ -1,4 +1,4 @@
-"""How much a body may be made of, told before anything is built of it.
+"""How much a body may be made of, checked before anything is built of it.
 
 A byte or two of JSON become an object of a hundred bytes and more: 70 MB of tiny messages are two million of them,
 seconds of work on the thread that serves everybody. What is counted is what JSON parts values by, outside of strings.
@@ -24,12 +24,12 @@ def check_body(body: bytes) -> None:
         return
     if _count(body, b"{[") <= CONTAINERS and _count(body, b",") <= VALUES:
         return
-    # Texts may have any number of these characters, so that now strings are told from the rest.
+    # Texts may have any number of these characters, so that now strings have to be separated from the rest.
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    _judge("strings", _count(bare, b'"') // 2, STRINGS)
+    _check("strings", _count(bare, b'"') // 2, STRINGS)
     outside = b"".join(bare.split(b'"')[::2])
-    _judge("objects and arrays", _count(outside, b"{["), CONTAINERS)
-    _judge("values", _count(outside, b","), VALUES)
+    _check("objects and arrays", _count(outside, b"{["), CONTAINERS)
+    _check("values", _count(outside, b","), VALUES)
 
 
 def _count(body: bytes, characters: bytes) -> int:
@@ -37,6 +37,6 @@ def _count(body: bytes, characters: bytes) -> int:
     return len(body) - len(body.translate(None, characters))
 
 
-def _judge(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise ParameterError(f"the body: expected at most {most} {what}, got {count}")
+def _check(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise ParameterError(f"the body: expected at most {limit} {what}, got {count}")

@@ -8,12 +8,13 @@ Each vector is encoded when it comes. An input that fails ends its request: no a
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Failed, Started
-from ..base import JSON, Response
+from ..base import Response
+from .encoder import EncoderState
 
 __all__ = ["EmbeddingEncoder", "numbers"]
 
@@ -24,18 +25,13 @@ def numbers(vector: bytes) -> tuple[float, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class EmbeddingEncoder:
-    """A reply (base.Reply), but for the form of its body."""
+class EmbeddingEncoder(EncoderState):
+    """A ResponseEncoder, but for the form of its body."""
 
     count: int
     """How many inputs there are."""
     refuse: Callable[[LmiError], Response]
-    """The dialect's answer that tells of an error."""
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
+    """The dialect's response for an error."""
     prompt_tokens: int = 0
     entries: dict[int, bytes] = field(default_factory=dict[int, bytes])
     """By input."""

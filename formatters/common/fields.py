@@ -1,17 +1,16 @@
-"""One field of a request, for the tables of all dialects: a table's row, unknown names, what no dialect serves.
+"""One field of a request, for the tables of all dialects: a table's row, unknown fields, what no dialect supports.
 
 {"top_k": 5} --read_rows, by {name: Parameter}--> values by key, or an error that names the field
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, UnsupportedError, one_line
+from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema, Request
 from .kinds import Kind
@@ -30,17 +29,17 @@ class Parameter:
     kind: Kind
     default: Any
     key: str | None = None
-    """What it sets: a field of Sampling or a switch of the dialect. None: nothing that an answer shows."""
-    only: bool = False
-    """Whether the default is the only value that is served."""
-    same: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
-    """Values that stand for another one."""
+    """What it sets: a field of Sampling or a switch of the dialect. None: it has no effect on the response."""
+    default_only: bool = False
+    """Whether the default is the only value that is supported."""
+    equivalents: Mapping[int, int | None] = field(default_factory=dict[int, "int | None"])
+    """Values that mean the same as another one."""
 
     @property
     def schema(self) -> JsonSchema:
         """What the field may be, with its default."""
         default = self.default
-        if self.only:
+        if self.default_only:
             # 0 is 0.0, but 0 is not false.
             return {"type": "null"} if default is None else nullable({"const": default})
         schema = nullable(self.kind.schema)
@@ -70,9 +69,9 @@ def read_rows(
             continue
         shown = f"{prefix}{name}"
         value = row.kind.read(shown, value)
-        if row.same:
-            value = row.same.get(value, value)
-        if row.only and value != row.default:
+        if row.equivalents:
+            value = row.equivalents.get(value, value)
+        if row.default_only and value != row.default:
             if row.default is None:
                 raise UnsupportedError(f"{shown}: not supported", shown)
             raise UnsupportedError.of(shown, value, f"{row.default}, the only value that is supported")
@@ -82,7 +81,7 @@ def read_rows(
             names.setdefault(row.key, shown)
             continue
         if values[row.key] != row.default:
-            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}, expected one of them", shown)
+            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}; set only one of them", shown)
         names[row.key] = shown
         values[row.key] = value
     return values, names
@@ -94,16 +93,14 @@ _logged_names: set[str] = set()
 
 
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
-    """Ignores a name with one log line a process, or refuses it (wire-decisions: a parameter that nobody knows)."""
+    """Ignores a name with one log line a process, or refuses it (wire-decisions: an unknown parameter)."""
     shown = prefix + one_line(name)[:64]
     if settings.unknown_parameters == "error":
-        near = difflib.get_close_matches(name[:64], known, n=1)
-        hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-        raise UnsupportedError(f"{shown}: not known{hint}", shown)
+        raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)
     if shown not in _logged_names and len(_logged_names) < MAX_LOGGED_NAMES:
         _logged_names.add(shown)
         # The value may be part of a prompt: it is not for the log.
-        logger.warning("a request field that is not known is ignored: %s", shown)
+        logger.warning("unknown request field ignored: %s", shown)
 
 
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"

@@ -33,7 +33,7 @@ def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
         if guide is None:
             continue
         if found is not None:
-            raise ParameterError(f"{name}: goes not with {found_name}, expected one of them", name)
+            raise ParameterError(f"{name}: cannot be combined with {found_name}", name)
         found, found_name = guide, name
     return found
 

@@ -86,7 +86,7 @@ def _why_unreadable(body: bytes) -> str | None:
         path = _path_of(value, odd[0]) or "the body"
         return f"{path[:MAX_SHOWN_CHARACTERS]}: expected a finite number, got {odd[0].text[:MAX_SHOWN_CHARACTERS]}"
     if HALF_PAIR.search(text):
-        return "the body has a \\u escape of half a surrogate pair, which is no character"
+        return "the body has a \\u escape of an unpaired surrogate"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a field of a request may be: each kind reads a value, and tells of itself as a schema and in words.
+"""What a field of a request may be: each kind reads a value, and describes itself as a schema and in words.
 
 Kind.read(name, given) -> value, or an error that names the field
 """
@@ -141,7 +141,7 @@ class Texts:
     @property
     def schema(self) -> JsonSchema:
         text = {**FILLED, "maxLength": TEXTS_LENGTH}
-        return one_of(text, array(text, most=TEXTS), *([{"type": "boolean"}] if self.flag else []))
+        return one_of(text, array(text, le=TEXTS), *([{"type": "boolean"}] if self.flag else []))
 
     @property
     def description(self) -> str:
@@ -170,7 +170,7 @@ class Ids:
 
     @property
     def schema(self) -> JsonSchema:
-        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, most=IDS)
+        return array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}, le=IDS)
 
     @property
     def description(self) -> str:
@@ -186,7 +186,7 @@ class Ids:
 
 
 def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
-    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is looked at by itself."""
+    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is checked by itself."""
     if set(map(type, given)) == {int} and min(given) >= 0 and max(given) <= LARGEST_ID:
         return tuple(given)
     one = Integer(0, LARGEST_ID)
@@ -243,19 +243,11 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """A JSON object that goes to the engine as it is: its depth and integers must be such as every encoder bears."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        return {"type": "object"}
-
-    @property
-    def description(self) -> str:
-        return "an object"
+class Tree(Object):
+    """A JSON object that goes to the engine as it is: its depth and integers are limited to what encoders accept."""
 
     def read(self, name: str, given: Any) -> dict[str, Any]:
-        tree = Object().read(name, given)
+        tree = Object.read(self, name, given)
         level: list[Any] = [tree]
         for _ in range(DEPTH):
             members = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]

@@ -16,9 +16,9 @@ FILLED: JsonSchema = {"type": "string", "minLength": 1}
 """A string that is not empty."""
 
 
-def array(items: JsonSchema, least: int = 0, most: int | None = None) -> JsonSchema:
+def array(items: JsonSchema, ge: int = 0, le: int | None = None) -> JsonSchema:
     """A list."""
-    return {"type": "array", "items": items, "minItems": least} | ({} if most is None else {"maxItems": most})
+    return {"type": "array", "items": items, "minItems": ge} | ({} if le is None else {"maxItems": le})
 
 
 def one_of(*schemas: JsonSchema) -> JsonSchema:
@@ -32,7 +32,7 @@ def nullable(schema: JsonSchema) -> JsonSchema:
 
 
 def objects(required: Iterable[str] = (), **properties: JsonSchema) -> JsonSchema:
-    """An object; fields that are not required may be null. What else is in it is not looked at."""
+    """An object; fields that are not required may be null. Other members are not checked."""
     needed = [*required]
     shown = {name: schema if name in needed else nullable(schema) for name, schema in properties.items()}
     return {"type": "object", "properties": shown} | ({"required": needed} if needed else {})

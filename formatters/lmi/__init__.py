@@ -91,7 +91,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    """The error in the form that the request asked for, as far as that is known."""
     status = status_of(error)
     if settings.embeds:
         # The documented body is one of generated text.
@@ -137,7 +137,7 @@ def inputs_of(payload: Payload) -> str:
 
 
 def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
-    """The object `parameters`, not looked into; what else is in the body and is not known is met."""
+    """The object `parameters`, unread; unknown fields of the body are ignored or refused."""
     for name, value in payload.items():
         if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
             handle_unknown_field(name, FIELDS, settings)
@@ -173,7 +173,7 @@ def framing_of(stream: bool | None, settings: Settings, usual: Framing = LINES) 
 def refuse_several(parameters: Parameters) -> None:
     """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
     if name := parameters.several:
-        raise UnsupportedError(f"{name}: above 1 it is not supported with streaming", name)
+        raise UnsupportedError(f"{name}: above 1 is not supported with streaming", name)
 
 
 def refuse_unsupported(payload: Payload, request: Request) -> None:

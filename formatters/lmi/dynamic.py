@@ -9,7 +9,6 @@ Every error is `{"code": 424, "message", "error"}` with status 424, but for thos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,6 +18,7 @@ from ...model.events import Delta, Event, Failed
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
+from ..common.encoder import EncoderState
 from ..common.finish import aborted
 from . import embeddings as lmi_embeddings
 from . import framing_of, parameters_of, refuse_several, refuse_unsupported, stream_of
@@ -65,7 +65,7 @@ OPENAPI = (
         several,
         {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
         {JSON: (ErrorBody,)},
-        serves=lambda settings: settings.dynamic_batch and not (settings.tgi_compat or settings.embeds),
+        serves=lambda settings: settings.dynamic_batch and not settings.embeds,
     ),
 )
 
@@ -113,16 +113,11 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
 
 
 @dataclass(slots=True)
-class _Reply:
-    """What both kinds share. An input that fails ends its request: the documented error has no place for one."""
+class _Encoder(EncoderState):
+    """What complete and streamed responses share. An input that fails ends the whole request."""
 
     beginnings: tuple[str, ...]
     """What each text begins with: the input itself with return_full_text."""
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     open: int = 0
     """How many inputs have not ended."""
 
@@ -158,13 +153,13 @@ class _Reply:
 
 
 @dataclass(slots=True)
-class WholeTexts(_Reply):
+class WholeTexts(_Encoder):
     """One list, once every input has ended."""
 
     texts: list[list[str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        _Reply.__post_init__(self)
+        _Encoder.__post_init__(self)
         self.texts = [[beginning] for beginning in self.beginnings]
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
@@ -176,14 +171,14 @@ class WholeTexts(_Reply):
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamedTexts(_Reply):
+class StreamedTexts(_Encoder):
     """A line for every token, in the order in which they come; the inputs that it is not of have "" in it."""
 
     framing: Framing
     begun: bool = False
 
     def __post_init__(self) -> None:
-        _Reply.__post_init__(self)
+        _Encoder.__post_init__(self)
         self.content_type = self.framing.content_type
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
@@ -202,6 +197,6 @@ class StreamedTexts(_Reply):
 
     def _fail(self, error: LmiError) -> list[bytes]:
         if not self.begun:
-            return _Reply._fail(self, error)
+            return _Encoder._fail(self, error)
         self.finished, self.failure = True, error
         return [self.framing.record(ErrorBody(REFUSED, error.message))]

@@ -75,9 +75,9 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("truncate", Truncation(), False, "truncate"),
     Parameter("truncation_direction", Side(), "right", "cut"),
     Parameter("dimensions", Integer(1, LARGEST_ID), None, "dimensions"),
-    Parameter("prompt_name", Anything(), None, only=True),
+    Parameter("prompt_name", Anything(), None, default_only=True),
     # Hugging Face's client has it for other services.
-    Parameter("encoding_format", Text(("float", "base64")), "float", only=True),
+    Parameter("encoding_format", Text(("float", "base64")), "float", default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
@@ -131,13 +131,13 @@ def _embedding(payload: Payload, settings: Settings) -> Embedding:
     for name in GENERATION & given.keys():
         if given[name] is not None:
             shown = f"parameters.{name}"
-            raise UnsupportedError(f"{shown}: this model embeds text and generates none", shown)
+            raise UnsupportedError(f"{shown}: this model makes embeddings and generates no text", shown)
     values, names = read_rows(given, ROWS, settings, "parameters.")
     beside = {name: value for name, value in payload.items() if name not in BESIDE}
     others, other_names = read_rows(beside, ROWS, settings)
     for key, name in other_names.items():
         if key in names and values[key] != others[key]:
-            raise ParameterError(f"{name}: the same parameter as {names[key]}, expected one of them", name)
+            raise ParameterError(f"{name}: the same parameter as {names[key]}; set only one of them", name)
         values[key] = others[key]
     if values["normalize"] is None:
         values["normalize"] = settings.normalize

@@ -51,7 +51,6 @@ LMI = OpenApi(
     lmi_request,
     {JSON: (WholeBody,), JSON_LINES: LINES, SSE: LINES},
     LMI_ERRORS,
-    serves=lambda settings: not (settings.embeds or settings.tgi_compat or settings.dynamic_batch),
 )
 VECTORS = OpenApi(
     "Vectors of texts in LMI's form",

@@ -37,11 +37,11 @@ SEQUENCES = 128
 TABLE: tuple[Parameter, ...] = (
     # Common to every rolling batch back end.
     Parameter("do_sample", Boolean(), None, "do_sample"),
-    Parameter("seed", Integer(-1), None, "seed", same={-1: None}),
+    Parameter("seed", Integer(-1), None, "seed", equivalents={-1: None}),
     # Bounded well inside a float32: masked logits divided by infinity are NaN. The same for the repetition penalty.
     Parameter("temperature", Number(0, 100), 1.0, "temperature"),
     Parameter("repetition_penalty", Number(0.01, 100), 1.0, "repetition_penalty"),
-    Parameter("top_k", Integer(-1, LARGEST_ID), 0, "top_k", same={-1: 0}),
+    Parameter("top_k", Integer(-1, LARGEST_ID), 0, "top_k", equivalents={-1: 0}),
     Parameter("top_p", Number(0, 1, above=True), 1.0, "top_p"),
     Parameter("max_new_tokens", Integer(1), 30, "max_tokens"),
     Parameter("details", Boolean(), False, "details"),
@@ -63,8 +63,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("early_stopping", Boolean(words=("never",)), False, "early_stopping"),
     Parameter("stop_token_ids", Ids(), (), "stop_token_ids"),
     Parameter("include_stop_str_in_output", Boolean(), False, "include_stop"),
-    # The chosen token's log_prob is there wherever tokens are shown: 0 asks for no more than that.
-    Parameter("logprobs", Integer(0), None, "logprobs", same={0: None}),
+    # The chosen token's log_prob is there wherever tokens are shown: 0 asks for nothing further.
+    Parameter("logprobs", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("prompt_logprobs", Integer(0), None, "prompt_logprobs"),
     Parameter("skip_special_tokens", Boolean(), True, "skip_special_tokens"),
     Parameter("spaces_between_special_tokens", Boolean(), True, "spaces_between_special_tokens"),
@@ -74,10 +74,10 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("stop", Texts(flag=True), (), "stop"),
     # Documented for TGI alone, but sent to LMI endpoints by its clients: to ignore them would give a wrong answer.
     # LMI's handlers take the first as another name of logprobs (djl_python, vllm_rolling_batch.py).
-    Parameter("top_n_tokens", Integer(0), None, "logprobs", same={0: None}),
-    Parameter("watermark", Boolean(), False, only=True),
-    Parameter("grammar", Anything(), None, only=True),
-    Parameter("adapter_id", Anything(), None, only=True),
+    Parameter("top_n_tokens", Integer(0), None, "logprobs", equivalents={0: None}),
+    Parameter("watermark", Boolean(), False, default_only=True),
+    Parameter("grammar", Anything(), None, default_only=True),
+    Parameter("adapter_id", Anything(), None, default_only=True),
 )
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
@@ -130,8 +130,8 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     if beams and values["temperature"] == 1:
         names.pop("temperature", None)
     if values["min_tokens"] > values["max_tokens"]:
-        most = f"an integer up to max_new_tokens, {values['max_tokens']}"
-        raise ParameterError.of(names["min_tokens"], values["min_tokens"], most)
+        expected = f"an integer up to {values['max_tokens']} (max_new_tokens)"
+        raise ParameterError.of(names["min_tokens"], values["min_tokens"], expected)
     if not _samples(values, names, schema):
         values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
     several = _beams(values, names) if beams else _rank(values, names)
@@ -158,21 +158,21 @@ def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:
     """
     n, best_of = values["n"], values["best_of"]
     if "best_of" in names and best_of < n:
-        raise ParameterError.of(names["best_of"], best_of, f"an integer from n, {n}, to {SEQUENCES}")
-    most = max(n, best_of)
-    values["n"], values["best_of"] = (most if n == 1 else n), (most if most > 1 else None)
-    return None if most == 1 else names["best_of" if best_of > 1 else "n"]
+        raise ParameterError.of(names["best_of"], best_of, f"an integer from {n} (n) to {SEQUENCES}")
+    count = max(n, best_of)
+    values["n"], values["best_of"] = (count if n == 1 else n), (count if count > 1 else None)
+    return None if count == 1 else names["best_of" if best_of > 1 else "n"]
 
 
 def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
     """Sets the beam search, whose best n sequences come, or all where n is 1; names the field that asks for it."""
     name, width, n = names["num_beams"], values["num_beams"], values["n"]
     if n > width:
-        raise ParameterError.of(names["n"], n, f"an integer up to num_beams, {width}")
+        raise ParameterError.of(names["n"], n, f"an integer up to {width} (num_beams)")
     for key in NOT_WITH_BEAMS:
         # Here a temperature of 0 stands for greedy decoding; what is not named is a default of drawing.
         if key in names and values[key] != (0 if key == "temperature" else DEFAULTS[key]):
-            raise UnsupportedError(f"{names[key]}: goes not with {name} above 1, expected one of them", names[key])
+            raise UnsupportedError(f"{names[key]}: cannot be combined with {name} above 1", names[key])
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(
         width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"], field=name
@@ -193,7 +193,7 @@ def _samples(values: dict[str, Any], names: dict[str, str], schema: Schema) -> b
         wanted = "temperature" in names or any(values[key] not in NEUTRAL[key] for key in CHOICE_KEYS)
     if not wanted:
         return False
-    values.update({key: default for key, default in schema.drawn.items() if key not in names})
+    values.update({key: default for key, default in schema.sampling_defaults.items() if key not in names})
     if schema.zeros_are_greedy and values["top_p"] == 0:
         values["top_p"] = 1.0
         return bool(values["top_k"] != 0)

@@ -5,12 +5,12 @@
 
 bodies.py has the bodies. With `logprobs` every token has its `top_tokens`.
 
-A failure is told in the documented generation-error body, which takes the place of the whole body or of the last line.
+A failure becomes the documented generation-error body, which takes the place of the whole body or of the last line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType
 from ...model.errors import LmiError, PayloadError
 from ...model.events import Delta, Event, Finish, Started, Token
 from ..base import JSON, JSON_LINES, SSE, encode, event_record, line_record
+from ..common.encoder import EncoderState
 from ..common.finish import FINISH_REASONS, aborted
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
@@ -52,7 +53,7 @@ CLOSING_TOKEN = TokenObject(-1, "", 0.0, special_token=True)
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How the records of a stream are set apart."""
+    """How the records of a stream are separated."""
 
     content_type: str
     record: Callable[[object], bytes]
@@ -64,7 +65,7 @@ EVENTS = Framing(SSE, event_record)
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     inputs: str
     details: bool = False
@@ -74,12 +75,12 @@ class ResponseOptions:
 
 
 def unreadable(error: LmiError) -> bytes:
-    """The body that tells of an error where there is nothing to say of an answer."""
+    """The body of an error that the documented response has no place for."""
     return encode(UnreadableBody(error.message, status_of(error)))
 
 
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
-    """The record that tells of an error before any other record, and its content type."""
+    """The record of an error before any other record, and its content type."""
     if isinstance(error, (PayloadError, *OWN_STATUS)):
         return unreadable(error), JSON
     if framing is None:
@@ -92,15 +93,10 @@ def _error_line(error: LmiError) -> LastLine:
 
 
 @dataclass(slots=True)
-class _Reply:
-    """What both kinds share."""
+class _Encoder(EncoderState):
+    """What complete and streamed responses share."""
 
     shape: ResponseOptions
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     started: Started | None = None
 
     def full_text(self, texts: list[str]) -> str:
@@ -141,7 +137,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeEncoder(_Reply):
+class WholeEncoder(_Encoder):
     """One JSON body, once the last sequence has ended. Sequences come likeliest first (model/search/best_of.py)."""
 
     top: bool = False
@@ -189,7 +185,7 @@ class WholeEncoder(_Reply):
 
 
 @dataclass(slots=True)
-class StreamEncoder(_Reply):
+class StreamEncoder(_Encoder):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = LINES

@@ -34,7 +34,7 @@ class TokenId:
     @property
     def description(self) -> str:
         """In words."""
-        return "one token id; -1 is none"
+        return "one token id, or -1 for none"
 
     def read(self, name: str, given: Any) -> tuple[int, ...]:
         token = Integer(-1, LARGEST_ID).read(name, given)
@@ -75,7 +75,7 @@ class Schema:
     """Of `option.parameter_schema`."""
     own: tuple[Parameter, ...] = ()
     """Rows that take the place of the common ones."""
-    drawn: Mapping[str, float] = field(default_factory=dict[str, float])
+    sampling_defaults: Mapping[str, float] = field(default_factory=dict[str, float])
     """Defaults by key where tokens are drawn; the rows' are for greedy decoding then."""
     zeros_are_greedy: bool = False
     """Whether top_k and top_p 0 is greedy, and one of them 0 means that it does not restrict."""
@@ -94,7 +94,7 @@ TENSORRT = Schema(
         Parameter("top_p", Number(0, 1), 0.0, "top_p"),
         Parameter("min_length", Integer(0), 1, "min_tokens"),
     ),
-    drawn={"temperature": 1.0, "top_k": 5, "top_p": 0.85},
+    sampling_defaults={"temperature": 1.0, "top_k": 5, "top_p": 0.85},
     zeros_are_greedy=True,
 )
 

@@ -10,7 +10,7 @@ REFUSED = 424
 """Of every error that comes before the first token."""
 
 OWN_STATUS = (MediaTypeError, UnauthorizedError, OverloadedError, TooLargeError)
-"""Errors that have a status of their own: those of requests that have not been looked at."""
+"""Errors that have a status of their own: those of requests that have not been read."""
 
 
 def status_of(error: LmiError) -> int:

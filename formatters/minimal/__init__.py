@@ -50,12 +50,12 @@ SSE_PATH = "/chat/sse"
 
 ROLES = ("system", "user", "assistant")
 
-TAKEN = TEXT_FIELDS
+ACCEPTED_FIELDS = TEXT_FIELDS
 """The fields that it takes of those that OpenAI's reader knows: its answers have a text and nothing else."""
 
 
 def _request(settings: Settings) -> JsonSchema:
-    chat = chat_schema(settings, messages_schema(ROLES), other_fields(TAKEN))
+    chat = chat_schema(settings, messages_schema(ROLES), other_fields(ACCEPTED_FIELDS))
     return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
 
 
@@ -91,13 +91,13 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_number(payload.get("messages"))
     _check_roles(payload.get("messages"))
     form = _form(payload, request)
-    refuse_others(payload, TAKEN)
+    refuse_others(payload, ACCEPTED_FIELDS)
     generation, _ = read_chat({**payload, "stream": form != WHOLE}, request, settings)
     return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model), form))
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-    """The error in the form that the request asked for its answer in, as far as that can be told."""
+    """The error in the form that the request asked for, as far as that is known."""
     form = _form(payload or {}, request)
     return Response(
         b"".join(error_records(error, form)),

@@ -4,7 +4,7 @@
     LINES     {chunk} LF  {chunk} LF ...   the last one has `done: true`
     EVENTS    data: {chunk}   data: {chunk} ...   data: [END]
 
-A chunk tells what one Delta brought; chunks are counted from 0. Reasoning is not sent.
+A chunk has what one Delta brought; chunks are counted from 0. Reasoning is not sent.
 """
 
 from __future__ import annotations

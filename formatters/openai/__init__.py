@@ -24,7 +24,7 @@ from . import completions as openai_completions
 from . import embeddings as openai_embeddings
 from .models import models
 from .openapi import CHAT, EMBEDDINGS, MODELS, TEXT
-from .reply import answer_of
+from .reply import error_response
 
 __all__ = [
     "BODY_FIELD",
@@ -81,4 +81,4 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
-    return answer_of(error)
+    return error_response(error)

@@ -276,7 +276,7 @@ class ErrorObject(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """The body that tells of an error; in a stream the last chunk."""
+    """The body of an error; in a stream the last chunk."""
 
     error: ErrorObject
 
@@ -291,6 +291,6 @@ ERROR_TYPES: tuple[tuple[type[LmiError], str], ...] = (
 
 
 def error_body(error: LmiError) -> ErrorBody:
-    """The body that tells of `error`."""
+    """The body for `error`."""
     word = next(word for kind, word in ERROR_TYPES if isinstance(error, kind))
     return ErrorBody(ErrorObject(error.message, word, error.param, error.code))

@@ -88,13 +88,13 @@ def _conversation(
     prompts = values.get("add_generation_prompt", not continues)
     if continues and prompts:
         raise ParameterError(
-            "continue_final_message: goes not with add_generation_prompt, expected one of them",
+            "continue_final_message: cannot be combined with add_generation_prompt",
             "continue_final_message",
         )
     template_arguments = dict(values.get("template_arguments", {}))
     if "chat_template" in template_arguments:
         field = "chat_template_kwargs.chat_template"
-        raise UnsupportedError(f"{field}: a request cannot bring a template, option.chat_template can", field)
+        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
     for name in RESERVED:
         if name in template_arguments:
             field = f"chat_template_kwargs.{name}"
@@ -131,7 +131,7 @@ def _logprobs(values: Mapping[str, Any]) -> int | None:
     if values.get("logprobs"):
         return int(wanted)
     if wanted:
-        raise ParameterError.of("top_logprobs", wanted, "no such field without logprobs: true")
+        raise ParameterError.of("top_logprobs", wanted, "none without logprobs: true")
     return None
 
 

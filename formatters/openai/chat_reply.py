@@ -1,6 +1,6 @@
 """Chat completions, whole and streamed (specs 000 and 001; wire-decisions: OpenAI).
 
-A chunk tells what one Delta brought, reasoning before text before calls; the first chunk of each choice has its role,
+A chunk has what one Delta brought, reasoning before text before calls; the first chunk of each choice has its role,
 the last its finish_reason.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["ChatOptions", "StreamChat", "WholeChat", "chat_encoder"]
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     n: int = 1
     logprobs: bool = False
@@ -130,7 +130,7 @@ class WholeChat(OpenAIEncoder):
 
 
 def _word(word: FinishWord, called: bool, shape: ChatOptions) -> FinishWord:
-    """A call goes before the end of sequence; an answer that was cut off is told to be."""
+    """A tool call takes precedence over the end of sequence; a response that was cut off keeps its own reason."""
     if not called or word != "stop":
         return word
     return "function_call" if shape.legacy else "tool_calls"

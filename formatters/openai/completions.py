@@ -19,7 +19,7 @@ from ..common.kinds import read_ids
 from .parameters import read_fields, read_streaming, sampling_of
 from .text_reply import TextOptions, text_encoder
 
-__all__ = ["CHOICES", "parse"]
+__all__ = ["CHOICES", "parse", "read_prompts"]
 
 MAX_TOKENS = 16
 """Where the request does not say (wire-decisions: OpenAI)."""
@@ -31,7 +31,7 @@ TextPrompt = str | tuple[int, ...]
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each prompt; raises RequestError."""
-    prompts = _prompts(payload.get("prompt"))
+    prompts = read_prompts(payload.get("prompt"), "prompt", limit=CHOICES, may_be_empty=True)
     values = read_fields(payload, settings, chat=False)
     streams, usage = read_streaming(values, settings)
     n = values.get("n", 1)
@@ -41,7 +41,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     max_tokens = values.get("max_tokens", MAX_TOKENS)
     silent = max_tokens == 0
     if silent and not echo:
-        raise ParameterError.of("max_tokens", 0, "an integer >= 1 (0 goes with echo: true only)")
+        raise ParameterError.of("max_tokens", 0, "an integer >= 1 (0 requires echo: true)")
     logprobs = values.get("logprobs")
     asked_prefill = values.get("prompt_logprobs")
     sampling = sampling_of(
@@ -81,35 +81,40 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams))
 
 
-EXPECTED = "a string, a list of token ids, or a list of these"
+def read_prompts(given: Any, field: str, *, limit: int, may_be_empty: bool = False) -> tuple[TextPrompt, ...]:
+    """At most `limit` prompts, or inputs of embeddings, each a text or token ids; raises RequestError.
 
-
-def _prompts(given: Any) -> tuple[TextPrompt, ...]:
-    """A list of numbers is one prompt, a list of anything else several."""
+    A list of numbers is one prompt, a list of anything else several. Texts are not empty unless they `may_be_empty`.
+    """
+    text = "a string" if may_be_empty else "a non-empty string"
+    expected = f"{text}, a list of token ids, or a list of either"
     if isinstance(given, str):
-        return (given,)
+        return (_text(given, field, may_be_empty),)
     if not isinstance(given, list):
-        raise PayloadError.of("prompt", given, EXPECTED)
+        raise PayloadError.of(field, given, expected)
     if not given:
-        raise ParameterError.of("prompt", given, EXPECTED + ", not an empty one")
+        raise ParameterError.of(field, given, expected)
     if isinstance(given[0], int):
-        return (_ids(given, "prompt"),)
-    if len(given) > CHOICES:
-        raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
+        return (_ids(given, field),)
+    if len(given) > limit:
+        raise ParameterError(f"{field}: expected at most {limit} of them, got {len(given)}", field)
     # All are of the first one's kind, as in OpenAI's schema.
-    texts = isinstance(given[0], str)
-    return tuple(_prompt(one, f"prompt[{index}]", texts) for index, one in enumerate(given))
+    if isinstance(given[0], str):
+        return tuple(_text(one, f"{field}[{index}]", may_be_empty) for index, one in enumerate(given))
+    return tuple(_ids(one, f"{field}[{index}]") for index, one in enumerate(given))
 
 
-def _prompt(given: Any, place: str, texts: bool) -> TextPrompt:
-    if texts and isinstance(given, str):
-        return given
-    if not texts and isinstance(given, list):
-        return _ids(given, place)
-    raise PayloadError.of(place, given, "a string" if texts else "a list of token ids")
+def _text(given: Any, place: str, may_be_empty: bool) -> str:
+    if not isinstance(given, str):
+        raise PayloadError.of(place, given, "a string")
+    if not given and not may_be_empty:
+        raise ParameterError.of(place, given, "a non-empty string")
+    return given
 
 
-def _ids(given: list[Any], place: str) -> tuple[int, ...]:
+def _ids(given: Any, place: str) -> tuple[int, ...]:
+    if not isinstance(given, list):
+        raise PayloadError.of(place, given, "a list of token ids")
     if not given:
         raise ParameterError.of(place, given, "at least one token id")
     return read_ids(given, place)

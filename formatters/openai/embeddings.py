@@ -9,18 +9,18 @@ numbers, little-endian, in base64. Besides OpenAI's fields those that vLLM adds 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from ...model.errors import ParameterError, PayloadError
+from ...model.errors import ParameterError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..common.embedding_reply import EmbeddingEncoder, numbers
 from ..common.fields import Parameter, read_rows
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text, read_ids
-from .reply import answer_of
+from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text
+from .completions import read_prompts
+from .reply import error_response
 
 __all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
@@ -37,17 +37,17 @@ TABLE: tuple[Parameter, ...] = (
     # vLLM's.
     Parameter("use_activation", Boolean(), None, "normalize"),
     Parameter("normalize", Boolean(), None, "normalize"),
-    Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", same={-1: True}),
+    Parameter("truncate_prompt_tokens", Integer(-1, LARGEST_ID), None, "truncate", equivalents={-1: True}),
     Parameter("truncation_side", Text(("left", "right")), "right", "cut"),
     Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
-    Parameter("embed_dtype", Text(), "float32", only=True),
+    Parameter("embed_dtype", Text(), "float32", default_only=True),
     Parameter("endianness", Text(("native", "little")), None),
-    Parameter("priority", Integer(-LARGEST), 0, only=True),
-    Parameter("cache_salt", Anything(), None, only=True),
-    Parameter("mm_processor_kwargs", Anything(), None, only=True),
+    Parameter("priority", Integer(-LARGEST), 0, default_only=True),
+    Parameter("cache_salt", Anything(), None, default_only=True),
+    Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     Parameter("request_id", Anything(), None),
     # No part of it, but to ignore it would leave a client waiting for events.
-    Parameter("stream", Boolean(), False, only=True),
+    Parameter("stream", Boolean(), False, default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
 
@@ -99,7 +99,7 @@ class Embeddings(EmbeddingEncoder):
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input; raises RequestError."""
-    inputs = _inputs(payload.get("input"))
+    inputs = read_prompts(payload.get("input"), "input", limit=INPUTS)
     values, _ = read_rows(payload, ROWS, settings)
     normalize, truncate = values["normalize"], values["truncate"]
     if truncate == 0:
@@ -122,44 +122,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     )
     reply = Embeddings(
         count=len(inputs),
-        refuse=answer_of,
+        refuse=error_response,
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )
     return ParsedRequest(tuple(generations), reply)
-
-
-EXPECTED = "a non-empty string, a list of token ids, or a list of either"
-
-
-def _inputs(given: Any) -> tuple[str | tuple[int, ...], ...]:
-    """A list of numbers is one input, a list of anything else several."""
-    if isinstance(given, str):
-        return (_text(given, "input"),)
-    if not isinstance(given, list):
-        raise PayloadError.of("input", given, EXPECTED)
-    if not given:
-        raise ParameterError.of("input", given, EXPECTED)
-    if isinstance(given[0], int):
-        return (_ids(given, "input"),)
-    if len(given) > INPUTS:
-        raise ParameterError(f"input: expected at most {INPUTS} inputs, got {len(given)}", "input")
-    # All are of the first one's kind, as in OpenAI's schema.
-    read = _text if isinstance(given[0], str) else _ids
-    return tuple(read(one, f"input[{index}]") for index, one in enumerate(given))
-
-
-def _text(given: Any, place: str) -> str:
-    if not isinstance(given, str):
-        raise PayloadError.of(place, given, "a string")
-    if not given:
-        raise ParameterError.of(place, given, "a non-empty string")
-    return given
-
-
-def _ids(given: Any, place: str) -> tuple[int, ...]:
-    if not isinstance(given, list):
-        raise PayloadError.of(place, given, "a list of token ids")
-    if not given:
-        raise ParameterError.of(place, given, "at least one token id")
-    return read_ids(given, place)

@@ -1,7 +1,7 @@
 """What OpenAI's routes take and give, for /openapi.json; Azure's and the minimal one's are made of it.
 
-The plain fields are the tables' (parameters.py); the forms that are read by rules of their own are told here as
-far as a schema can tell them.
+The plain fields are the tables' (parameters.py); the forms that are read by rules of their own are described here as
+far as a schema can describe them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IDS: JsonSchema = array({"type": "integer", "minimum": 0, "maximum": LARGEST_ID}
 FORMS: Mapping[str, JsonSchema] = {
     **TOOLS_SCHEMA,
     "modalities": array({"const": "text"}),
-    "documents": array(ANY_OBJECT, most=DOCUMENTS),
+    "documents": array(ANY_OBJECT, le=DOCUMENTS),
 }
 """Of CHAT_FORMS, but for the messages."""
 

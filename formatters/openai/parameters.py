@@ -64,12 +64,12 @@ class Biases:
 
 def _unserved(*names: str) -> tuple[Parameter, ...]:
     """Fields that would change the answer, or whom it may be shown to: null alone is served."""
-    return tuple(Parameter(name, Anything(), None, only=True) for name in names)
+    return tuple(Parameter(name, Anything(), None, default_only=True) for name in names)
 
 
 def _off(*names: str) -> tuple[Parameter, ...]:
     """Switches that may be off only."""
-    return tuple(Parameter(name, Boolean(), False, only=True) for name in names)
+    return tuple(Parameter(name, Boolean(), False, default_only=True) for name in names)
 
 
 def _harmless(*names: str) -> tuple[Parameter, ...]:
@@ -93,7 +93,7 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("stream", Boolean(), None, "stream"),
     Parameter("stream_options", Object(), None, "stream_options"),
     # vLLM's.
-    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", same={-1: 0}),
+    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", equivalents={-1: 0}),
     Parameter("min_p", Number(0, 1), None, "min_p"),
     # Bounded well inside a float32: masked logits divided by infinity are NaN.
     Parameter("repetition_penalty", Number(0.01, 100), None, "repetition_penalty"),
@@ -105,14 +105,14 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("include_stop_str_in_output", Boolean(), None, "include_stop"),
     Parameter("bad_words", Texts(), None, "bad_words"),
     Parameter("truncate_prompt_tokens", Integer(1), None, "truncate"),
-    Parameter("truncation_side", Text(), "left", only=True),
+    Parameter("truncation_side", Text(), "left", default_only=True),
     Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
-    Parameter("length_penalty", Number(-100, 100), 1.0, only=True),
-    Parameter("priority", Integer(-LARGEST), 0, only=True),
+    Parameter("length_penalty", Number(-100, 100), 1.0, default_only=True),
+    Parameter("priority", Integer(-LARGEST), 0, default_only=True),
     Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
     *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
     *_off("watermarking"),
-    Parameter("routed_experts_prompt_start", Integer(0), 0, only=True),
+    Parameter("routed_experts_prompt_start", Integer(0), 0, default_only=True),
     *_unserved(
         "ec_transfer_params",
         "cache_salt",
@@ -172,7 +172,7 @@ TEXT_TABLE: tuple[Parameter, ...] = (
     Parameter("max_tokens", Integer(0), None, "max_tokens"),
     Parameter("logprobs", Integer(0, TOP_LOGPROBS), None, "logprobs"),
     Parameter("echo", Boolean(), None, "echo"),
-    Parameter("suffix", Text(), "", only=True),
+    Parameter("suffix", Text(), "", default_only=True),
     Parameter("add_special_tokens", Boolean(), None, "add_special_tokens"),
     *_unserved("prompt_embeds"),
 )
@@ -203,9 +203,9 @@ def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str
                 handle_unknown_field(name, (*rows, *forms, *GUIDE_FORMS), settings)
             continue
         value = row.kind.read(name, given)
-        if row.same:
-            value = row.same.get(value, value)
-        if row.only and value != row.default:
+        if row.equivalents:
+            value = row.equivalents.get(value, value)
+        if row.default_only and value != row.default:
             if row.default in (None, ""):
                 raise UnsupportedError(f"{name}: not supported", name)
             raise UnsupportedError.of(name, value, f"{row.default!r}, the only value that is supported")
@@ -229,7 +229,7 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool,
     if options is None:
         return streams, False
     if not streams:
-        raise ParameterError.of("stream_options", options, "no such field without stream: true")
+        raise ParameterError.of("stream_options", options, "none without stream: true")
     for name, given in options.items():
         if given is None:
             continue
@@ -248,9 +248,9 @@ def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | N
     prompt_logprobs = values.get("prompt_logprobs")
     if prompt_logprobs is not None and streams:
         raise UnsupportedError("prompt_logprobs: not supported with stream: true", "prompt_logprobs")
-    least = values.get("min_tokens", 0)
-    if max_tokens is not None and least > max_tokens:
-        raise ParameterError.of("min_tokens", least, f"an integer up to max_tokens, {max_tokens}")
+    min_tokens = values.get("min_tokens", 0)
+    if max_tokens is not None and min_tokens > max_tokens:
+        raise ParameterError.of("min_tokens", min_tokens, f"an integer up to {max_tokens} (max_tokens)")
     given = {key: value for key, value in values.items() if key in SAMPLING_KEYS}
     given["best_of"] = _best_of(values, streams)
     return Sampling(**{**given, "prompt_logprobs": prompt_logprobs, "max_tokens": max_tokens, **more})
@@ -262,7 +262,7 @@ def _best_of(values: Mapping[str, Any], streams: bool) -> int | None:
     if best_of is None or best_of == n:
         return None
     if best_of < n:
-        raise ParameterError.of("best_of", best_of, f"an integer from n, {n}, to {SEQUENCES}")
+        raise ParameterError.of("best_of", best_of, f"an integer from {n} (n) to {SEQUENCES}")
     if streams:
-        raise UnsupportedError(f"best_of: above n, {n}, it is not supported with stream: true", "best_of")
+        raise UnsupportedError(f"best_of: above n ({n}) is not supported with stream: true", "best_of")
     return int(best_of)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +19,11 @@ import msgspec
 
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started
-from ..base import JSON, Response, encode, event_record
+from ..base import Response, encode, event_record
+from ..common.encoder import EncoderState
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "StreamFrame", "Tell", "answer_of"]
+__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "RenderError", "StreamFrame", "error_response"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -49,29 +50,24 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
-Tell = Callable[[LmiError], Response]
-"""The answer that tells of an error where nothing has been sent yet."""
+RenderError = Callable[[LmiError], Response]
+"""The response for an error where nothing has been sent yet."""
 
 
-def answer_of(error: LmiError) -> Response:
+def error_response(error: LmiError) -> Response:
     """OpenAI's: the error as JSON, with its status."""
     return Response(encode(error_body(error)), error.status, failure=error)
 
 
 @dataclass(slots=True)
-class OpenAIEncoder:
+class OpenAIEncoder(EncoderState):
     """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
 
     identity: Identity
     n: int = 1
     """Choices of each prompt."""
     prompts: int = 1
-    tell: Tell = answer_of
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
+    render_error: RenderError = error_response
     begun: bool = False
     """Whether a record has been returned."""
     started: dict[int, Started] = field(default_factory=dict[int, Started])
@@ -114,7 +110,7 @@ class OpenAIEncoder:
         self.finished, self.failure = True, error
         if self.begun:
             return [event_record(error_body(error)), DONE]
-        answer = self.tell(error)
+        answer = self.render_error(error)
         self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
         return [answer.body]
 

@@ -1,4 +1,4 @@
-"""What of a chat request is taken by a dialect that has OpenAI's reader, but answers in a form of its own.
+"""What of a chat request is accepted by a dialect that has OpenAI's reader, but answers in a form of its own.
 
 Such a dialect names the fields that it takes, those of which its answers show what they ask for. Every other field that
 the reader knows is refused by name, one that the reader learns later too, unless its value asks for nothing.
@@ -43,24 +43,24 @@ def known_fields() -> Iterator[str]:
     """The fields of a chat request that ask for something; `stream_options` has its members beside it."""
     for name, row in CHAT_ROWS.items():
         # What is served with one value only, or changes nothing, the reader itself refuses or ignores.
-        if row.key is not None and not row.only:
+        if row.key is not None and not row.default_only:
             yield name
     yield from (*CHAT_FORMS, *GUIDE_FORMS)
     yield from (f"stream_options.{name}" for name in STREAM_OPTIONS)
 
 
-def other_fields(taken: Collection[str]) -> frozenset[str]:
-    """The fields that ask for something and are not `taken`."""
-    return frozenset(known_fields()) - {*taken}
+def other_fields(accepted: Collection[str]) -> frozenset[str]:
+    """The fields that ask for something and are not `accepted`."""
+    return frozenset(known_fields()) - {*accepted}
 
 
-def refuse_others(payload: Payload, taken: Collection[str]) -> None:
-    """Raises UnsupportedError for the first field of a chat request that asks for something and is not `taken`."""
+def refuse_others(payload: Payload, accepted: Collection[str]) -> None:
+    """Raises UnsupportedError for the first field of a chat request that asks for something and is not `accepted`."""
     given: dict[str, Any] = dict(payload)
     if isinstance(options := payload.get("stream_options"), dict):
         given |= {f"stream_options.{name}": value for name, value in options.items()}
     for name in known_fields():
         value = given.get(name)
-        if name in taken or value is None or value is False or value in ([], {}, *ASKS_NOTHING.get(name, ())):
+        if name in accepted or value is None or value is False or value in ([], {}, *ASKS_NOTHING.get(name, ())):
             continue
-        raise UnsupportedError(f"{name}: not supported, the answers of this API have no place for it", name)
+        raise UnsupportedError(f"{name}: not supported, the responses of this API cannot show it", name)

@@ -28,7 +28,7 @@ __all__ = ["StreamText", "TextOptions", "WholeText", "text_encoder"]
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     prompts: tuple[str | tuple[int, ...], ...]
     n: int = 1
@@ -63,7 +63,7 @@ class _Choice:
 
 @dataclass(slots=True)
 class _TextReply(OpenAIEncoder):
-    """What both kinds share."""
+    """What complete and streamed responses share."""
 
     shape: TextOptions = TextOptions(())
     choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])

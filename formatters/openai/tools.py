@@ -45,7 +45,7 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
     legacy = [name for name in ("functions", "function_call") if payload.get(name) is not None]
     modern = [name for name in ("tools", "tool_choice") if payload.get(name) is not None]
     if legacy and modern:
-        raise ParameterError(f"{legacy[0]}: goes not with {modern[0]}, expected one of them", legacy[0])
+        raise ParameterError(f"{legacy[0]}: cannot be combined with {modern[0]}", legacy[0])
     list_name, choice_name = ("functions", "function_call") if legacy else ("tools", "tool_choice")
     given = payload.get(list_name)
     if given is None:
@@ -73,7 +73,7 @@ def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | 
         if given not in words:
             raise ParameterError.of(place, given, expected)
         if given == "required" and not names:
-            raise ParameterError(f"{place}: 'required' goes with tools only, and there are none", place)
+            raise ParameterError(f"{place}: 'required' requires tools, and there are none", place)
         return given, None
     if not isinstance(given, dict):
         raise PayloadError.of(place, given, expected)
@@ -102,9 +102,9 @@ NAMED = objects(["name"], name=FILLED)
 NAMED_TOOL = objects(["type"], type={"const": "function"}, function=NAMED)
 
 TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
-    "tools": array(objects(["type", "function"], **TOOL_FIELDS), most=TOOLS),
+    "tools": array(objects(["type", "function"], **TOOL_FIELDS), le=TOOLS),
     "tool_choice": one_of({"enum": [*TOOL_CHOICES]}, NAMED_TOOL),
-    "functions": array(FUNCTION, most=TOOLS),
+    "functions": array(FUNCTION, le=TOOLS),
     "function_call": one_of({"enum": [*FUNCTION_CHOICES]}, NAMED),
 }
 """Of the fields of a request that are read here."""

@@ -10,7 +10,7 @@ server has TGI's own routes in any case. There /generate is whole and /generate_
 decides. An error is `{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent
 yet (wire-decisions: LMI, TGI compat).
 
-Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false unless told (specs 002,
+Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false by default (specs 002,
 GenerationParameters); the last line of a stream has its details unless `details` is false.
 """
 
@@ -69,9 +69,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         details = parameters.details or parameters.prefill is not None
     elif parameters.prefill is not None:
         shown = parameters.prefill_field
-        raise UnsupportedError(f"{shown}: goes not with streaming, expected one of them", shown)
+        raise UnsupportedError(f"{shown}: cannot be combined with streaming", shown)
     elif sampling["n"] > 1:
-        raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that goes with streaming")
+        raise UnsupportedError.of(BEST_OF, sampling["n"], "1, the only value that is supported with streaming")
     else:
         details = parameters.details is not False
     if parameters.samples and details and sampling["seed"] is None:

@@ -174,6 +174,6 @@ ERRORS: tuple[tuple[type[LmiError], Rendering], ...] = (
 
 
 def error_body(error: LmiError, rendering: Rendering | None = None) -> tuple[int, ErrorBody]:
-    """The status and the body that tell of an error."""
+    """The status and the body of an error."""
     status, kind, said = rendering or next(shown for known, shown in ERRORS if isinstance(error, known))
     return status, ErrorBody(said + error.message, kind)

@@ -19,7 +19,7 @@ def _tgi_request(settings: Settings) -> JsonSchema:
 
 
 def _tgi_own(settings: Settings) -> JsonSchema:
-    """Where the path tells whether the answer is streamed, `stream` means nothing."""
+    """Where the path decides whether the response is streamed, `stream` has no effect."""
     return inputs_schema(FILLED, ROWS.values(), {})
 
 
@@ -31,7 +31,7 @@ TGI = OpenApi(
     "Generated text in TGI's form, whole or as a stream",
     _tgi_request,
     {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
-    # A body of which nobody can tell the dialect is refused in LMI's form.
+    # A body in no known dialect is refused in LMI's form.
     {JSON: (ErrorBody, UnreadableBody)},
     serves=lambda settings: settings.tgi_compat and not settings.embeds,
 )

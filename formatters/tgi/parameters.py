@@ -23,7 +23,7 @@ from ..openai.parameters import TOP_LOGPROBS
 __all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
 
 MAX_BEST_OF = 16
-"""The most sequences to choose from; GET /info tells it. TGI's own limit is 2 unless an endpoint sets another."""
+"""The most sequences to choose from; GET /info shows it. TGI's own limit is 2 unless an endpoint sets another."""
 
 
 GRAMMARS = ("json", "json_object", "regex", "json_schema")
@@ -65,8 +65,8 @@ ROWS = {row.name: row for row in TABLE} | {
     for row in (
         # All of the sequences are part of the answer.
         Parameter("best_of", Integer(1, MAX_BEST_OF), 1, "n"),
-        Parameter("n", Integer(1), 1, only=True),
-        Parameter("num_beams", Integer(1), 1, only=True),
+        Parameter("n", Integer(1), 1, default_only=True),
+        Parameter("num_beams", Integer(1), 1, default_only=True),
         Parameter("do_sample", Boolean(), False, "do_sample"),
         Parameter("temperature", Number(0, 100, above=True), 1.0, "temperature"),
         Parameter("seed", Integer(0), None, "seed"),
@@ -110,20 +110,20 @@ class Parameters:
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
     """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
     values, names = read_rows(given, ROWS, settings, "parameters.")
-    most = values["max_tokens"]
-    if most is not None and values["min_tokens"] > most:
-        expected = f"an integer up to max_new_tokens, {most}"
+    max_tokens = values["max_tokens"]
+    if max_tokens is not None and values["min_tokens"] > max_tokens:
+        expected = f"an integer up to {max_tokens} (max_new_tokens)"
         raise ParameterError.of(names["min_tokens"], values["min_tokens"], expected)
-    # Its clients always send do_sample, false unless told: anything else that only matters to sampling asks for it too
+    # Its clients always send do_sample, false by default: anything else that only matters to sampling asks for it too
     # (server/text_generation_server/utils/tokens.py, has_warpers).
     samples = values["do_sample"] or any(values[key] != DEFAULTS[key] for key in WARPERS)
     if not samples:
         values["temperature"] = 0.0
     if values["n"] > 1:
         if not samples:
-            raise ParameterError.of(BEST_OF, values["n"], "1 where no tokens are drawn (do_sample is false)")
+            raise ParameterError.of(BEST_OF, values["n"], "1 without sampling (do_sample is false)")
         if values["seed"] is not None:
-            raise ParameterError(f"{names['seed']}: goes not with best_of above 1, expected one of them", names["seed"])
+            raise ParameterError(f"{names['seed']}: cannot be combined with best_of above 1", names["seed"])
     return Parameters(
         sampling={key: values[key] for key in SAMPLING_KEYS},
         samples=samples,

@@ -9,7 +9,6 @@ An error takes the place of what was still to come: with a status before the fir
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
@@ -18,6 +17,7 @@ from ...model.errors import LmiError
 from ...model.events import Delta, Event, Finish, FinishReason, Started, Token
 from ...model.generation import nth_seed
 from ..base import JSON, encode
+from ..common.encoder import EncoderState
 from ..common.finish import FINISH_REASONS as USUAL_REASONS
 from ..common.finish import aborted
 from ..lmi.reply import EVENTS, Framing
@@ -49,7 +49,7 @@ CLOSING_TOKEN = TokenObject(-1, "", 0.0, special=True)
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """What a request wants to see in its answer."""
+    """What a request asks for in its response."""
 
     inputs: str
     details: bool = False
@@ -67,15 +67,10 @@ class ResponseOptions:
 
 
 @dataclass(slots=True)
-class _Reply:
-    """What both kinds share."""
+class _Encoder(EncoderState):
+    """What complete and streamed responses share."""
 
     shape: ResponseOptions
-    content_type: str = JSON
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    failure: LmiError | None = None
-    finished: bool = False
     started: Started | None = None
 
     @property
@@ -92,7 +87,7 @@ class _Reply:
         return self.shape.inputs + text if self.shape.return_full_text else text
 
     def refuse(self, error: LmiError, rendering: Rendering | None) -> list[bytes]:
-        """The whole body that tells of an error, with its status."""
+        """The complete body of an error, with its status."""
         self.finished, self.failure, self.content_type = True, error, JSON
         self.status, body = error_body(error, rendering)
         return [encode(body)]
@@ -117,7 +112,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class WholeEncoder(_Reply):
+class WholeEncoder(_Encoder):
     """One JSON body, once the last sequence has ended: the best of them, and in its details the others."""
 
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
@@ -192,7 +187,7 @@ class WholeEncoder(_Reply):
 
 
 @dataclass(slots=True)
-class StreamEncoder(_Reply):
+class StreamEncoder(_Encoder):
     """A record for every token, however many come in an event. No token waits for the next one."""
 
     framing: Framing = EVENTS

@@ -1,6 +1,6 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> code of the user's --> dialect --> entry point --> files of the model --> arguments of the engine
+    options --> user code --> dialect --> entry point --> files of the model --> arguments of the engine
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
@@ -49,7 +49,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
 
 
 def _own_code(settings: Settings) -> list[str]:
-    """Code of the user's, loaded as start-up does; the container alone may have what it imports."""
+    """User code, loaded as start-up does; the container alone may have what it imports."""
     before = list(sys.path)
     try:
         extensions = load_extensions(settings)
@@ -78,7 +78,7 @@ def _entry_point(settings: Settings) -> str:
     if not entry:
         return f"entry point: none, so that DJL Serving would run its own handler: set option.entryPoint={ENTRY_POINT}"
     if entry.lower().startswith("http"):
-        return f"entry point: {entry}, not looked at"
+        return f"entry point: {entry}, not checked"
     if entry.endswith(".py"):
         if not (directory / entry).is_file():
             raise OptionError(f"option.entryPoint: there is no file {directory / entry}", "entryPoint")
@@ -107,7 +107,7 @@ def _importing_from(directory: Path) -> Iterator[None]:
 
 def _arguments(settings: Settings) -> list[str]:
     if is_users(settings.engine):
-        return [f"engine {settings.engine}: your own, which is loaded when it starts"]
+        return [f"engine {settings.engine}: your own, not checked: it is loaded at start"]
     lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
     return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
 
@@ -132,7 +132,7 @@ def _of_vllm(settings: Settings) -> list[str]:
     lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
-        lines.append(f"note: ignored in serving.properties, as nobody knows it: {', '.join(ignored)}")
+        lines.append(f"note: unknown in serving.properties, ignored: {', '.join(ignored)}")
     return lines
 
 

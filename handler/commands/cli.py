@@ -55,7 +55,7 @@ def serve(arguments: argparse.Namespace) -> None:
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
     with closing(engine):
         if not has_code(settings):
-            # The rest is imported beside its start, which takes far longer. Code of the user's comes first: it may set
+            # The rest is imported beside its start, which takes far longer. User code comes first: it may set
             # the environment that the engine starts with.
             engine.launch()
         from ..service import Service
@@ -72,7 +72,7 @@ def serve(arguments: argparse.Namespace) -> None:
             freeze()
             ending.run(server, service.stop)
         except LmiError:
-            # Code of the user's that was loading when a signal came is said to have failed.
+            # User code that was loading when a signal came is said to have failed.
             if not ending.asked:
                 raise
         finally:
@@ -113,7 +113,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long requests in flight may go on after SIGTERM before they are cut off with an error (default: 20)",
     )
-    command.add_argument("--api-key", help="serve only who has this key (or LMI_API_KEY, which no process list shows)")
+    command.add_argument(
+        "--api-key", help="require this API key of clients (or set LMI_API_KEY, which process lists do not show)"
+    )
     command.set_defaults(run=serve)
 
     command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")

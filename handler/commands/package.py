@@ -77,7 +77,7 @@ def package(
         raise PackageError(f"{output}: the archive's name must end in {' or '.join(SUFFIXES)}")
     properties = model_dir / "serving.properties"
     if not properties.is_file():
-        raise PackageError(f"{model_dir} is no model directory: it has no serving.properties")
+        raise PackageError(f"{model_dir} is not a model directory: it has no serving.properties")
     _refuse_a_foreign_lmi(model_dir)
     _check_entry_point(model_dir, properties, warn or _print_warning)
 
@@ -123,7 +123,7 @@ def _members_of_path(path: Path, name: str, skipped: set[Path], within: tuple[Pa
     if path.is_dir():
         real = path.resolve()
         if real in within:
-            raise PackageError(f"{path} is a link to a folder that it stands in")
+            raise PackageError(f"{path} is a link to a folder that contains it")
         yield Member(name)
         for entry in sorted(path.iterdir()):
             yield from _members_of_path(entry, f"{name}/{entry.name}", skipped, (*within, real))
@@ -131,7 +131,7 @@ def _members_of_path(path: Path, name: str, skipped: set[Path], within: tuple[Pa
         status = path.stat()
         yield Member(name, path, status.st_size, executable=bool(status.st_mode & 0o100))
     elif path.is_symlink():
-        raise PackageError(f"{path} is a link to {path.readlink()}, which is not there")
+        raise PackageError(f"{path} is a link to {path.readlink()}, which does not exist")
     else:
         raise PackageError(f"{path} is neither a file nor a folder")
 
@@ -156,7 +156,7 @@ def _write(file: BinaryIO, members: list[Member], progress: Progress) -> None:
 
 
 class _Content:
-    """A file that tells how far it has been read: weights pass through in pieces, never as a whole."""
+    """A file that reports how far it has been read: weights pass through in pieces, never as a whole."""
 
     def __init__(self, content: BinaryIO, name: str, done: int, total: int, progress: Progress) -> None:
         self._content, self._name, self._done, self._total, self._progress = content, name, done, total, progress

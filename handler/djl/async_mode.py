@@ -21,7 +21,7 @@ from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
 
 __all__ = ["TRACKING_ID", "AsyncBatcher"]
 
@@ -83,9 +83,9 @@ class _Sender:
                     break
                 outputs += self.output(frame)
         except Exception as error:
-            log.exception("request %s: its answer cannot be sent", self.exchange.request_id)
+            log.exception("request %s: its response could not be sent", self.exchange.request_id)
             self.exchange.abort()
-            failure = GenerationError(f"the answer cannot be sent: {type(error).__name__}")
+            failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
             outputs += self.output(Frame(last=True, failure=failure))
         return outputs
 
@@ -114,15 +114,15 @@ class AsyncBatcher:
         try:
             opened = self._service.open(request, lambda _: self._fresh.append(sender))
         except Exception as error:
-            log.exception("request %s: it could not be opened", request.request_id)
-            failure = GenerationError(f"the request could not be opened: {type(error).__name__}")
+            log.exception("request %s could not be started", request.request_id)
+            failure = GenerationError(f"the request could not be started: {type(error).__name__}")
             yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
         if isinstance(opened, Response):
-            yield b"".join(sender.output(frame_of_answer(opened)))
+            yield b"".join(sender.output(frame_of_response(opened)))
             return
         sender.exchange = opened
-        # Where there is no engine, the answer is there already, and no step will tell of it.
+        # Where there is no engine, the answer is there already, and no step will announce it.
         self._give_turn()
         try:
             while not sender.ended:
@@ -148,16 +148,16 @@ class AsyncBatcher:
             self._loop.call_soon_threadsafe(self._sent.set)
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
-            # The loop may be closed already when the engine tells of its end.
+            # The loop may be closed already when the engine reports its end.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._give_turn)
 
     def _give_turn(self) -> None:
         """Lets one of those that have news carry them, unless one does already."""
         fresh = self._fresh
-        # Its last frame may have been carried between its news and the word of it.
+        # Its last frame may have been carried after it was added here.
         while fresh and fresh[0].ended:
             fresh.popleft()
         if fresh and self._carrier is None:

@@ -50,48 +50,48 @@ class PlainBatch:
 
     def answer(self, request: Request) -> Whole | Chunks:
         """The answer to a request that is alone in its batch."""
-        news = _News()
+        wakeup = _Wakeup()
         self._service.metrics.batch([request])
-        opened = self._service.open(request, news.tell)
+        opened = self._service.open(request, wakeup.notify)
         if isinstance(opened, Response):
-            return _whole_of_answer(opened)
-        news.wait(lambda: bool(opened.records) or opened.finished)
+            return _whole_of_response(opened)
+        wakeup.wait(lambda: bool(opened.records) or opened.finished)
         if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
             return _whole_of_exchange(opened)
         reply = opened.call.reply
-        return Chunks(_records(opened, news), reply.status, headers_of(reply))
+        return Chunks(_records(opened, wakeup), reply.status, headers_of(reply))
 
     def answers(self, requests: Sequence[Request]) -> list[Whole]:
         """The answers to a batch, in order, once the last of them is complete."""
-        news = _News()
+        wakeup = _Wakeup()
         self._service.metrics.batch(requests)
-        opened = [self._service.open(request, news.tell) for request in requests]
+        opened = [self._service.open(request, wakeup.notify) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
-        news.wait(lambda: all(exchange.finished for exchange in running))
+        wakeup.wait(lambda: all(exchange.finished for exchange in running))
         return [
-            _whole_of_answer(entry)
+            _whole_of_response(entry)
             if isinstance(entry, Response)
             else _within(_whole_of_exchange(entry), request, self._service.settings)
             for request, entry in zip(requests, opened, strict=True)
         ]
 
 
-class _News:
-    """Wakes the host's thread when an exchange has news."""
+class _Wakeup:
+    """Wakes the host's thread when an exchange has new records or has finished."""
 
     def __init__(self) -> None:
-        self._told = threading.Condition()
+        self._condition = threading.Condition()
 
-    def tell(self, _exchange: Exchange) -> None:
-        with self._told:
-            self._told.notify()
+    def notify(self, _exchange: Exchange) -> None:
+        with self._condition:
+            self._condition.notify()
 
-    def wait(self, come: Callable[[], bool]) -> None:
-        with self._told:
-            self._told.wait_for(come)
+    def wait(self, ready: Callable[[], bool]) -> None:
+        with self._condition:
+            self._condition.wait_for(ready)
 
 
-def _records(exchange: Exchange, news: _News) -> Iterator[bytes]:
+def _records(exchange: Exchange, wakeup: _Wakeup) -> Iterator[bytes]:
     try:
         while True:
             finished = exchange.finished
@@ -99,7 +99,7 @@ def _records(exchange: Exchange, news: _News) -> Iterator[bytes]:
                 yield next_slice(exchange.records)
             if finished:
                 return
-            news.wait(lambda: bool(exchange.records) or exchange.finished)
+            wakeup.wait(lambda: bool(exchange.records) or exchange.finished)
     finally:
         exchange.abort()
 
@@ -108,11 +108,11 @@ def _within(whole: Whole, request: Request, settings: Settings) -> Whole:
     """`whole`, or an error in its place: an answer of a batch is one field (slices.py)."""
     if len(whole.body) <= FIELD:
         return whole
-    told = f"the answer is {len(whole.body)} bytes long, expected one of at most {FIELD} in a batch: ask for less"
-    return _whole_of_answer(refusal(UnsupportedError(told), request, settings))
+    message = f"the response is {len(whole.body)} bytes long, expected at most {FIELD} in a batch"
+    return _whole_of_response(refusal(UnsupportedError(message), request, settings))
 
 
-def _whole_of_answer(answer: Response) -> Whole:
+def _whole_of_response(answer: Response) -> Whole:
     return Whole(answer.body, answer.status, headers_of(answer))
 
 

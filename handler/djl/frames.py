@@ -22,7 +22,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from .slices import SLICE, next_slice
 
-__all__ = ["NOTHING", "Frame", "frame_of_answer", "frame_of_exchange"]
+__all__ = ["NOTHING", "Frame", "frame_of_exchange", "frame_of_response"]
 
 _LENGTH = struct.Struct(">i")
 
@@ -82,7 +82,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
 
     One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
     frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
-    empty: whoever reads what Java has been told may miss the last chunk, because ChunkedBytesSupplier.appendContent
+    empty: a reader on the Java side may miss the last chunk, because ChunkedBytesSupplier.appendContent
     says that there is no more before it puts it there (ai.djl api 0.34.0 and 0.36.0). The first is never missed.
     """
     finished = exchange.finished
@@ -93,7 +93,7 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     headers = headers_of(reply) if first else _NO_HEADERS
     if first and exchange.failure is not None and reply.status >= 400:
         if not finished:
-            # Its end is about to be told: until then it would look like a stream's first record.
+            # It is about to be marked as finished: until then it would look like a stream's first record.
             return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
@@ -113,7 +113,7 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frame_of_answer(answer: Response) -> Frame:
+def frame_of_response(answer: Response) -> Frame:
     """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
     if answer.failure is None or answer.status < 400:
         return Frame(answer.body, True, headers_of(answer))

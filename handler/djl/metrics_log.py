@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Seen:
+class _Snapshot:
     """The counts at some time."""
 
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -43,7 +43,7 @@ class _Seen:
     """Of each histogram how many values there were, and their sum."""
 
 
-_TIMES = {"first_token": "first", "inter_token": "gaps", "total": "whole"}
+_TIMES = {"first_token": "first", "inter_token": "inter_token", "total": "duration"}
 """What lines call the histograms of Metrics."""
 _NAMES = {"first_token": "LmiTimeToFirstToken", "inter_token": "LmiInterTokenLatency", "total": "LmiRequestDuration"}
 
@@ -55,7 +55,7 @@ class Reporter:
         self._metrics = metrics
         self._engine = engine
         self._interval = interval
-        self._last = self._look()
+        self._last = self._snapshot()
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -69,13 +69,13 @@ class Reporter:
 
     def report(self) -> tuple[str, list[str]] | None:
         """The line for people and the lines for DJL, of what has happened since the last report; None for nothing."""
-        before, now = self._last, self._look()
+        before, now = self._last, self._snapshot()
         in_flight = self._metrics.in_flight
         if now == before and not in_flight:
             return None
         self._last = now
         stats = self._engine.stats
-        return self._line(before, now, stats), list(_djl(before, now, stats, in_flight))
+        return self._line(before, now, stats), list(_djl_lines(before, now, stats, in_flight))
 
     def _run(self) -> None:
         while not self._ended.wait(self._interval):
@@ -89,13 +89,13 @@ class Reporter:
                 sys.stdout.write("".join(f"[METRICS]{metric}\n" for metric in metrics))
                 sys.stdout.flush()
 
-    def _look(self) -> _Seen:
+    def _snapshot(self) -> _Snapshot:
         metrics = self._metrics
         outcomes: Counter[str] = Counter()
         for (_, _, outcome), count in metrics.requests.copy().items():
             outcomes[outcome] += count
         sums = {name: _sum(getattr(metrics, attribute)) for name, attribute in _TIMES.items()}
-        return _Seen(
+        return _Snapshot(
             outcomes,
             metrics.errors.copy(),
             metrics.prompt_tokens,
@@ -105,7 +105,7 @@ class Reporter:
             sums,
         )
 
-    def _line(self, before: _Seen, now: _Seen, stats: EngineStats) -> str:
+    def _line(self, before: _Snapshot, now: _Snapshot, stats: EngineStats) -> str:
         outcomes = now.outcomes - before.outcomes
         errors = now.errors - before.errors
         parts = [
@@ -127,14 +127,14 @@ def _sum(histogram: Histogram) -> tuple[int, float]:
     return histogram.count, histogram.total
 
 
-def _means(before: _Seen, now: _Seen) -> Iterator[tuple[str, float]]:
+def _means(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, float]]:
     for name, (count, total) in now.sums.items():
         count_before, total_before = before.sums[name]
         if count > count_before:
             yield name, (total - total_before) / (count - count_before)
 
 
-def _djl(before: _Seen, now: _Seen, stats: EngineStats, in_flight: int) -> Iterator[str]:
+def _djl_lines(before: _Snapshot, now: _Snapshot, stats: EngineStats, in_flight: int) -> Iterator[str]:
     """Metrics in DJL's form: counts since the last report, which it adds up, and gauges."""
     outcomes = now.outcomes - before.outcomes
     counts = {

@@ -20,7 +20,7 @@ from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_answer, frame_of_exchange
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
 
 __all__ = ["RollingBatch"]
 
@@ -62,16 +62,16 @@ class _Open:
 class RollingBatch:
     """The requests that Java holds open, in its order."""
 
-    def __init__(self, service: Service, patience: float = POLL_TIMEOUT_S) -> None:
+    def __init__(self, service: Service, poll_timeout: float = POLL_TIMEOUT_S) -> None:
         self._service = service
-        self._patience = patience
+        self._poll_timeout = poll_timeout
         self._merge = service.settings.merge_records
         self._open: list[_Open] = []
-        self._news = threading.Condition()
-        self._told = 0
+        self._condition = threading.Condition()
+        self._notifications = 0
         self._returned = 0.0
         """When the last call returned, by time.monotonic()."""
-        service.listen(self._tell)
+        service.listen(self._notify)
 
     def step(self, items: Sequence[Request | None], *, reset: bool = False) -> list[Frame]:
         """One frame for each item, in order. An item is a new request, or None for one that runs already.
@@ -79,41 +79,41 @@ class RollingBatch:
         With `reset` Java has forgotten every earlier request: what still runs is aborted. Never raises for what a
         request does.
         """
-        told = self._told
+        notifications = self._notifications
         running = sum(item is None for item in items)
         if reset or running != len(self._open):
-            self._forget(running)
+            self._reset(running)
         self._open += [self._begin(item) for item in items if item is not None]
         if self._merge:
-            self._gather(time.monotonic() - self._returned)
+            self._pace(time.monotonic() - self._returned)
         frames = [entry.next(self._merge) for entry in self._open]
         if frames and all(frame is NOTHING for frame in frames):
-            with self._news:
-                self._news.wait_for(lambda: self._told != told, self._patience)
+            with self._condition:
+                self._condition.wait_for(lambda: self._notifications != notifications, self._poll_timeout)
             frames = [entry.next(self._merge) for entry in self._open]
         self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]
         self._returned = time.monotonic()
         return frames
 
-    def _gather(self, away: float) -> None:
+    def _pace(self, away: float) -> None:
         """Lets more become ready, where Java was `away` for that long; but for no longer than until a first record.
 
         Only answers that have begun gain by it: whole ones are one frame anyway.
         """
         if any(entry.begun for entry in self._open):
-            with self._news:
+            with self._condition:
                 waiting = min(PACE_FACTOR * away, MAX_PACE_S)
-                self._news.wait_for(lambda: any(entry.first_is_ready for entry in self._open), waiting)
+                self._condition.wait_for(lambda: any(entry.first_is_ready for entry in self._open), waiting)
 
     def _begin(self, request: Request) -> _Open:
         try:
             opened = self._service.open(request)
         except Exception as error:
-            log.exception("request %s: it could not be opened", request.request_id)
-            return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be opened: {error}")))
-        return _Open(frame=frame_of_answer(opened)) if isinstance(opened, Response) else _Open(opened)
+            log.exception("request %s could not be started", request.request_id)
+            return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be started: {error}")))
+        return _Open(frame=frame_of_response(opened)) if isinstance(opened, Response) else _Open(opened)
 
-    def _forget(self, running: int) -> None:
+    def _reset(self, running: int) -> None:
         """Aborts what runs. `running` requests that Java still believes in are answered with an error."""
         for entry in self._open:
             if entry.exchange is not None:
@@ -123,8 +123,8 @@ class RollingBatch:
         lost = Frame(last=True, failure=GenerationError("the request was lost in a reset of the rolling batch"))
         self._open = [_Open(frame=lost) for _ in range(running)]
 
-    def _tell(self) -> None:
-        """Called when there may be news."""
-        with self._news:
-            self._told += 1
-            self._news.notify()
+    def _notify(self) -> None:
+        """Called when there may be new records."""
+        with self._condition:
+            self._notifications += 1
+            self._condition.notify()

@@ -77,8 +77,8 @@ class Worker:
         # A batch of one comes as its request is, and a client's header or query parameter may have any name.
         keys = inputs.content.get_keys()
         if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
-            return output_of_answer(batch.answer(request_of(inputs)))
-        return output_of_answers(batch.answers(requests_of_dynamic_batch(inputs)))
+            return output_of_response(batch.answer(request_of(inputs)))
+        return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
         if inputs.is_empty():
@@ -97,11 +97,11 @@ class Worker:
         configure(own_process=False)
         end_with_parent()
         try:
-            handed = _formatters(inputs.get_properties())
+            formatters = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.
-            properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in handed}
+            properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in formatters}
             settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
-            service = Service(settings, handed=handed)
+            service = Service(settings, host_formatters=formatters)
             service.start()
         except StartError as refused:
             log.error("start failed: %s", refused)
@@ -240,7 +240,7 @@ class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types
         super().send(LastChunkApart(cl_socket))
 
 
-def output_of_answer(answer: Whole | Chunks) -> Output:
+def output_of_response(answer: Whole | Chunks) -> Output:
     """An answer on its own (a dynamic batch of one)."""
     output = StreamedOutput()
     output.set_code(answer.status)
@@ -252,14 +252,14 @@ def output_of_answer(answer: Whole | Chunks) -> Output:
     return output
 
 
-def output_of_answers(answers: list[Whole]) -> Output:
-    """The answers of a dynamic batch. They share status and headers: errors among them are told by their bodies.
+def output_of_responses(answers: list[Whole]) -> Output:
+    """The answers of a dynamic batch. They share status and headers: errors among them show in their bodies.
 
-    What is wrong with all of them alike, such as an engine that is not there, is told with its status.
+    What is wrong with all of them alike, such as an engine that is down, has its own status.
     """
     first = answers[0]
     if first.status >= 300 and all(answer == first for answer in answers):
-        return output_of_answer(first)
+        return output_of_response(first)
     output = Output()
     types = {answer.headers["Content-Type"] for answer in answers}
     output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON

@@ -47,7 +47,7 @@ from ...model.errors import (
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
-from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyAnswer, is_small, read_body, refuse_body
+from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .openapi import document
 from .streams import AsyncService, Stream
 
@@ -77,7 +77,7 @@ class StreamResponse(HttpResponse):
             leaving = asyncio.ensure_future(_disconnected(receive))
             done, _ = await asyncio.wait((sending, leaving), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.warning("a connection is cut off: its client has not read its answer for too long")
+                log.warning("connection closed: the client did not read its response for too long")
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
@@ -143,7 +143,7 @@ class LocalServer:
         return JSONResponse({"error": "unhealthy", "error_type": "healthcheck"}, 503, LATER)
 
     async def metrics(self, http: HttpRequest) -> HttpResponse:
-        """Prometheus' scrape. It tells nothing of what is asked or answered, but whoever needs a key needs it here."""
+        """Prometheus' scrape: no text of requests or responses, but the API key is required here too."""
         if not self._admitted(http):
             return _unauthorized()
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
@@ -155,8 +155,8 @@ class LocalServer:
             return _unauthorized()
         if self._document is None:
             service = self._service
-            # The schemas of the user's own dialects are code of the user's.
-            self._document = await service.apart(
+            # The schemas of the user's own dialects are user code.
+            self._document = await service.run_user_code(
                 lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
             )
         return JSONResponse(self._document)
@@ -180,18 +180,18 @@ class LocalServer:
         )
         found = route_of(request, self._service.dialects)
         limits = self._service.settings.limits
-        most, timeout = limits.max_body_bytes, limits.request_timeout
+        max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
-        # A short body tells the dialect in which to refuse.
+        # A short body is read first: it decides the dialect of the refusal.
         whole = refused is None or (is_small(http) and not isinstance(refused, TooLargeError))
         if whole:
             if refused is not None:
                 timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                body = await asyncio.wait_for(read_body(http, most, self.bodies), timeout)
+                body = await asyncio.wait_for(read_body(http, max_bytes, self.bodies), timeout)
                 request = replace(request, body=body)
             except asyncio.TimeoutError:
-                late = TimeLimitError(f"the body has not come within {timeout:g} seconds (option.request_timeout)")
+                late = TimeLimitError(f"the body did not arrive within {timeout:g} seconds (option.request_timeout)")
                 refused, whole = refused or late, False
             except (TooLargeError, OverloadedError) as error:
                 refused, whole = refused or error, False
@@ -203,15 +203,15 @@ class LocalServer:
         if refused is not None:
             answer = refusal(refused, request, self._service.settings)
             self._service.metrics.refused(request, answer)
-            return _answer(answer) if whole else EarlyAnswer(_answer(answer), most)
+            return _http_response(answer) if whole else EarlyResponse(_http_response(answer), max_bytes)
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
-            return _answer(await self._page(found[0], page, request))
+            return _http_response(await self._page(found[0], page, request))
         opened = self._streams.open(request)
         if isinstance(opened, Response):
-            return _answer(opened)
+            return _http_response(opened)
         return StreamResponse(opened, timeout + ERROR_GRACE_S, merge=self._service.settings.merge_records)
 
     def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
@@ -225,12 +225,12 @@ class LocalServer:
         return self._service.refusal(request) if opens else None
 
     async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
-        """An answer without the engine; one of the user's own dialects gives it apart."""
+        """A response without the engine; a user dialect's page runs as user code."""
         settings, info = self._service.settings, self._service.info
         if dialect in DIALECTS:
             return page(request, settings, info)
         try:
-            return await self._service.apart(lambda: page(request, settings, info))
+            return await self._service.run_user_code(lambda: page(request, settings, info))
         except LmiError as error:
             return refusal(error, request, settings)
 
@@ -262,7 +262,7 @@ def _unauthorized() -> HttpResponse:
     return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
 
 
-def _answer(answer: Response) -> HttpResponse:
+def _http_response(answer: Response) -> HttpResponse:
     headers = headers_of(answer)
     return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
 

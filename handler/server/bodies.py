@@ -1,7 +1,7 @@
 """Bodies of the local server's requests: how they are read, and how much of them is held.
 
 body --read_body--> bytes, or TooLargeError, OverloadedError: what is too long is never held
-what is refused without its body --EarlyAnswer--> the answer at once, the body dropped
+what is refused without its body --EarlyResponse--> the answer at once, the body dropped
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ from starlette.types import Receive, Scope, Send
 from ...model.errors import OverloadedError, TooLargeError
 from ..admission import too_large
 
-__all__ = ["BODIES", "DISCARD_TIMEOUT_S", "Bodies", "EarlyAnswer", "is_small", "read_body", "refuse_body"]
+__all__ = ["BODIES", "DISCARD_TIMEOUT_S", "Bodies", "EarlyResponse", "is_small", "read_body", "refuse_body"]
 
 SMALL = 64 << 10
-"""Bytes of a body that uvicorn reads before anybody asks for them."""
+"""Bytes of a body that uvicorn reads in advance."""
 BODIES = 8
 """Bodies of the longest kind that may be read at once."""
 DISCARD_TIMEOUT_S = 30.0
-"""Seconds in which the rest of a body may still come that nobody reads."""
+"""Seconds that the rest of an unread body may take to arrive."""
 
 
 class Bodies:
     """How many bytes of bodies are held while they are read, of all requests together."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self.held = 0
 
     def take(self, count: int) -> None:
         """Counts bytes in; raises OverloadedError where there are too many. Negative ones are given back."""
         self.held += count
-        if self.held > self.most and count > 0:
+        if self.held > self.max_bytes and count > 0:
             raise OverloadedError(
-                f"bodies of {self.held} bytes are being read, expected at most {self.most} "
+                f"bodies of {self.held} bytes are being read, expected at most {self.max_bytes} "
                 f"({BODIES} times option.max_body_bytes)"
             )
 
 
 def is_small(http: HttpRequest) -> bool:
     """Whether the body is so short that uvicorn holds it anyway, and comes without being asked for."""
-    return 0 <= _told(http) <= SMALL and "expect" not in http.headers
+    return 0 <= _declared_length(http) <= SMALL and "expect" not in http.headers
 
 
-def refuse_body(http: HttpRequest, most: int) -> TooLargeError | None:
-    """The error of a body that says itself that it is longer than `most`."""
-    return too_large(most, told) if (told := _told(http)) > most else None
+def refuse_body(http: HttpRequest, max_bytes: int) -> TooLargeError | None:
+    """The error of a body whose declared length is above `max_bytes`."""
+    return too_large(max_bytes, length) if (length := _declared_length(http)) > max_bytes else None
 
 
-def _told(http: HttpRequest) -> int:
-    """How long the body says that it is; -1 for one that does not."""
+def _declared_length(http: HttpRequest) -> int:
+    """The declared length of the body; -1 if there is none."""
     if "transfer-encoding" in http.headers:
         return -1
-    told = http.headers.get("content-length", "0")
-    return int(told) if told.isdecimal() else -1
+    length = http.headers.get("content-length", "0")
+    return int(length) if length.isdecimal() else -1
 
 
-async def read_body(http: HttpRequest, most: int, bodies: Bodies) -> bytes:
+async def read_body(http: HttpRequest, max_bytes: int, bodies: Bodies) -> bytes:
     """The body.
 
-    Raises TooLargeError beyond `most` bytes, OverloadedError where `bodies` are beyond theirs, ClientDisconnect when
-    the client goes away.
+    Raises TooLargeError beyond `max_bytes`, OverloadedError where `bodies` are beyond theirs, ClientDisconnect when the
+    client goes away.
     """
     parts: list[bytes] = []
     size = counted = 0
     try:
         async for chunk in http.stream():
             size += len(chunk)
-            if size > most:
-                raise too_large(most)
+            if size > max_bytes:
+                raise too_large(max_bytes)
             if size > SMALL:
                 counted, more = size, size - counted
                 bodies.take(more)
@@ -83,16 +83,16 @@ async def read_body(http: HttpRequest, most: int, bodies: Bodies) -> bytes:
         bodies.take(-counted)
 
 
-class EarlyAnswer(HttpResponse):
+class EarlyResponse(HttpResponse):
     """An answer to a request whose body has not been read to its end. It is sent at once, then the connection ends.
 
-    Of the body so many bytes are dropped before that: most clients read no answer before they have sent everything, and
-    closing a connection with unread bytes would take the answer with it.
+    Up to `max_bytes` of the body are dropped before that: most clients read no answer before they have sent everything,
+    and closing a connection with unread bytes would take the answer with it.
     """
 
-    def __init__(self, answer: HttpResponse, most: int) -> None:
+    def __init__(self, answer: HttpResponse, max_bytes: int) -> None:
         self._answer = answer
-        self._most = most
+        self._max_bytes = max_bytes
         self.raw_headers = [*answer.raw_headers, (b"connection", b"close")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +100,7 @@ class EarlyAnswer(HttpResponse):
         answer = self._answer
         await send({"type": "http.response.start", "status": answer.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-        # Who waits to be told to send the body will not.
+        # A client that waits for "100 Continue" before it sends the body will not send it.
         if b"expect" not in dict(scope["headers"]):
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._drop(receive), DISCARD_TIMEOUT_S)
@@ -108,7 +108,7 @@ class EarlyAnswer(HttpResponse):
 
     async def _drop(self, receive: Receive) -> None:
         more, dropped = True, 0
-        while more and dropped <= self._most:
+        while more and dropped <= self._max_bytes:
             message = await receive()
             dropped += len(message.get("body", b""))
             more = message.get("more_body", False)

@@ -1,6 +1,6 @@
 """The local server's /openapi.json (OpenAPI 3.1), made of its real routes and of what dialects say of theirs.
 
-    route --_told--> [OpenApi, ...] --_operation--> parameters, request body, answers, errors
+    route --_documents--> [OpenApi, ...] --_operation--> parameters, request body, answers, errors
     types of the bodies --msgspec--> components
 
 A path that several dialects share has one operation: its body may be any of theirs. A stream is text to OpenAPI 3.1;
@@ -23,6 +23,7 @@ from starlette.routing import Route as HttpRoute
 from ...formatters import DIALECTS, Dialect, Route
 from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi, openapi_of
 from ...formatters.common.schemas import STRING, one_of
+from ...formatters.detection import documents_by_body
 from ...model.options import Settings
 
 __all__ = ["HOST", "document"]
@@ -33,7 +34,7 @@ OPENAPI_VERSION = "3.1.0"
 COMPONENTS = "#/components/schemas/"
 TEXT = "text/plain"
 BY_BODY = ("/invocations", "/predictions/{name}")
-"""Where the body tells which dialect it is in."""
+"""Routes where the body decides the dialect."""
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 STATUS: JsonSchema = {"type": "object", "properties": {"status": STRING}, "required": ["status"]}
@@ -46,7 +47,7 @@ UNHEALTHY: JsonSchema = {
 HOST: Mapping[str, OpenApi] = {
     "/ping": OpenApi("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
     "/health": OpenApi(
-        "Whether the engine is healthy, as TGI says it", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
+        "Whether the engine is healthy, in the form of TGI", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
     ),
     "/metrics": OpenApi(
         "Prometheus' metrics",
@@ -55,7 +56,7 @@ HOST: Mapping[str, OpenApi] = {
     ),
     "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={TEXT: (STRING,)}),
 }
-"""The host's own routes, by path. One that is not in it is told of by the first line of its function's docstring."""
+"""The host's own routes, by path. One that is not in it is described by the first line of its function's docstring."""
 OPEN = ("/ping", "/health")
 """Those that need no key."""
 
@@ -93,13 +94,14 @@ def _version() -> str:
         return "0"
 
 
-Told = tuple[OpenApi, Route | None]
+Documented = tuple[OpenApi, Route | None]
+"""A document, and the dialect's route that it is of; None: it is found by the body."""
 
 
-def _told(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings) -> list[Told]:
-    """What is said of a route, with the dialect's own route where it is one's; none of the host's own that say nothing.
+def _documents(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings) -> list[Documented]:
+    """The documents of a route, each with its dialect's own route; none for routes of the host that have none.
 
-    `option.dialect` goes before the path, but for pages.
+    `option.dialect` takes precedence over the path, except for pages.
     """
     if route.path in HOST:
         return [(HOST[route.path], None)]
@@ -109,32 +111,32 @@ def _told(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], setti
         (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
     ]
     by_body = route.path in BY_BODY
-    found: list[Told] = [(one.described or UNDESCRIBED, one) for _, one in own_routes]
+    found: list[Documented] = [(one.described or UNDESCRIBED, one) for _, one in own_routes]
     pages = any(one.page for _, one in own_routes)
     if settings.dialect and (by_body or found) and not pages:
         (dialect,) = (known for known in dialects if settings.dialect == known.NAME)
         # A path that is its own means what it always does.
         its = [(one.described or UNDESCRIBED, one) for known, one in own_routes if known is dialect]
-        return [*its] or [(told, None) for told in openapi_of(dialect)]
+        return [*its] or [(one, None) for one in openapi_of(dialect)]
     if by_body:
-        found += [(told, None) for known in dialects for told in openapi_of(known) if told.serves(settings)]
+        found += [(one, None) for one in documents_by_body(settings, user_dialects)]
     return found
 
 
 def _operation(
     route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings, schemas: _Schemas
 ) -> dict[str, Any]:
-    told = _told(route, method, user_dialects, settings)
+    documented = _documents(route, method, user_dialects, settings)
     identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
-    if not told:
+    if not documented:
         summary = (route.endpoint.__doc__ or route.path).strip().splitlines()[0]
-        return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "An answer"}}}
-    described = list({id(one): one for one, _ in told}.values())
+        return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "The response"}}}
+    described = list({id(one): one for one, _ in documented}.values())
     operation: dict[str, Any] = {
         "operationId": identity,
         "summary": "; ".join(one.summary for one in described if one.summary) or route.path,
-        "parameters": _parameters(route, method, told, settings),
-        "responses": _responses(told, schemas),
+        "parameters": _parameters(route, method, documented, settings),
+        "responses": _responses(documented, schemas),
     }
     requests = [_request(one, settings) for one in described if one.request is not None]
     if requests and method == "POST":
@@ -143,7 +145,7 @@ def _operation(
 
 
 def _request(described: OpenApi, settings: Settings) -> JsonSchema:
-    """The schema of a body; any object where code of the user's cannot tell."""
+    """The schema of a body; any object where user code cannot tell."""
     assert described.request is not None
     try:
         schema = described.request(settings)
@@ -154,14 +156,16 @@ def _request(described: OpenApi, settings: Settings) -> JsonSchema:
     return schema
 
 
-def _parameters(route: HttpRoute, method: str, told: Sequence[Told], settings: Settings) -> list[dict[str, Any]]:
+def _parameters(
+    route: HttpRoute, method: str, documented: Sequence[Documented], settings: Settings
+) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for name in route.param_convertors:
         found["path", name] = {"name": name, "in": "path", "required": True, "schema": STRING}
-    for described, one in told:
+    for described, one in documented:
         if one is not None and one.query:
             # Where another dialect has the path too, that one is meant without it.
-            needed = all(other is not None and other.query == one.query for _, other in told)
+            needed = all(other is not None and other.query == one.query for _, other in documented)
             found["query", one.query] = {"name": one.query, "in": "query", "required": needed, "schema": STRING}
         if method == "GET" and one is not None and one.body and described.request is not None:
             content = {JSON: {"schema": _request(described, settings)}}
@@ -169,25 +173,25 @@ def _parameters(route: HttpRoute, method: str, told: Sequence[Told], settings: S
         for name, schema in described.headers.items():
             found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
     if route.path in BY_BODY:
-        about = "k=v pairs, separated by commas; dialect=NAME says which dialect the body is in"
+        about = "k=v pairs, separated by commas; dialect=NAME selects the dialect of the body"
         found["header", ATTRIBUTES] = {
             "name": ATTRIBUTES, "in": "header", "required": False, "schema": STRING, "description": about
         }  # fmt: skip
     return list(found.values())
 
 
-def _responses(told: Sequence[Told], schemas: _Schemas) -> dict[str, Any]:
+def _responses(documented: Sequence[Documented], schemas: _Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
-    answers = _contents((one.answers for one, _ in told), schemas)
+    answers = _contents((one.answers for one, _ in documented), schemas)
     if answers:
-        responses["200"] = {"description": "The answer", "content": answers}
-    errors = _contents((one.errors for one, _ in told), schemas)
-    if told and all(one is not None and one.query for _, one in told):
+        responses["200"] = {"description": "The response", "content": answers}
+    errors = _contents((one.errors for one, _ in documented), schemas)
+    if documented and all(one is not None and one.query for _, one in documented):
         # Without the query parameter nobody has the path.
         errors.setdefault(TEXT, {"schema": STRING})
     if errors:
-        responses["4XX"] = {"description": "The request is refused, by a message of one line", "content": errors}
-        responses["5XX"] = {"description": "The engine is not there, or failed the request", "content": errors}
+        responses["4XX"] = {"description": "The request is refused; the message is one line", "content": errors}
+        responses["5XX"] = {"description": "The engine is unavailable, or failed during the request", "content": errors}
     return responses
 
 
@@ -223,14 +227,14 @@ class _Schemas:
 
     def components(self) -> dict[str, JsonSchema]:
         """What the schemas refer to."""
-        kinds = [kind for kind in self._made if _can_be_told(kind)]
+        kinds = [kind for kind in self._made if _can_be_documents(kind)]
         made, components = msgspec.json.schema_components(kinds, ref_template=COMPONENTS + "{name}")
         for kind, schema in zip(kinds, made, strict=True):
             self._made[kind].update(_renamed(schema))
         return {_name(name): _answered(_renamed(schema)) for name, schema in components.items()}
 
 
-def _can_be_told(kind: Any) -> bool:
+def _can_be_documents(kind: Any) -> bool:
     try:
         msgspec.json.schema_components([kind])
     except Exception:
@@ -254,9 +258,9 @@ def _renamed(schema: Any) -> Any:
 
 
 def _answered(schema: JsonSchema) -> JsonSchema:
-    """Of what is written: a field with a default is always there. What our docstrings cite nobody else has."""
+    """The schema of a response: a field with a default is always there. Our docstrings are left out."""
     properties: Mapping[str, JsonSchema] = schema.get("properties", {})
     required = [*schema.get("required", ())]
-    required += [name for name, told in properties.items() if "default" in told and name not in required]
+    required += [name for name, schema in properties.items() if "default" in schema and name not in required]
     kept = {key: value for key, value in schema.items() if key not in {"required", "description"}}
     return {**kept, "required": required} if required else kept

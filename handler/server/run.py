@@ -36,7 +36,7 @@ LINGER_S = 30.0
 IDLE = 64
 """Connections beyond twice the requests that may be open: of who asks for health and metrics."""
 DESCRIPTORS = 192
-"""That are kept for all else."""
+"""File descriptors that are kept for everything else."""
 
 
 def http_server(service: Service, host: str, port: int, *, api_key: str | None, grace: float) -> uvicorn.Server:
@@ -77,7 +77,7 @@ def _room(settings: Settings) -> int:
     # At least half of them, however few there are.
     room = min(wanted, max(soft - DESCRIPTORS, soft // 2))
     if room < wanted:
-        log.warning("the limit of open files, %d, is room for %d connections, not for %d", soft, room, wanted)
+        log.warning("the limit of open files, %d, allows %d connections, expected %d", soft, room, wanted)
     return room
 
 
@@ -94,7 +94,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own would raise the signal anew once it has stopped, and the status would not be 0."""
+        """uvicorn's own would raise the signal again once it has stopped, and the status would not be 0."""
         yield
 
     async def on_tick(self, counter: int) -> bool:
@@ -109,7 +109,9 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Ends what is served."""
-        log.info("stopping: %d requests in flight have %g s", self._service.metrics.in_flight, self._grace)
+        log.info(
+            "shutting down: %d requests in flight may take up to %g s", self._service.metrics.in_flight, self._grace
+        )
         cutting = asyncio.ensure_future(self._cut_off())
         try:
             await super().shutdown(sockets)
@@ -118,5 +120,5 @@ class _Server(uvicorn.Server):
 
     async def _cut_off(self) -> None:
         await asyncio.sleep(self._grace)
-        log.warning("stopping: %d requests are cut off", self._service.metrics.in_flight)
+        log.warning("shutting down: aborting %d requests", self._service.metrics.in_flight)
         await asyncio.to_thread(self._service.engine.close)

@@ -44,7 +44,7 @@ class Shutdown:
             signal.signal(number, self._take)
 
     def run(self, server: Server, stop: Callable[[], None]) -> None:
-        """Serves until a signal comes, at which `stop` is called and the server told to end."""
+        """Serves until a signal comes, at which `stop` is called and the server ends."""
         self._server, self._stop = server, stop
         # A signal's SystemExit is lost where Python cannot raise, as in a finalizer; the signal is not.
         if not self.asked:

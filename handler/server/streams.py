@@ -42,7 +42,7 @@ class Stream:
         self.exchange.abort()
 
     def wake(self) -> None:
-        """Called on the loop when there may be news."""
+        """Called on the loop when there may be new records."""
         self._news.set()
 
     async def ready(self) -> bool:
@@ -87,9 +87,9 @@ class AsyncService:
         return stream
 
     def _flush(self) -> None:
-        """On the engine's thread, after each step, or on one that code of the user's has run on."""
+        """On the engine's thread, after each step, or on one that user code has run on."""
         if self._fresh:
-            # The loop may be closed already when the engine tells of its end.
+            # The loop may be closed already when the engine reports its end.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake)
 

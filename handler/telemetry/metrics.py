@@ -1,11 +1,11 @@
 """What is counted of the requests of a service: for `/metrics` (prometheus.py) and for the log (djl/metrics_log.py).
 
-    Service.open --> Meter --note, with each event--> end --> Metrics
+    Service.open --> RequestStats --note, with each event--> end --> Metrics
     Engine.listen --> Metrics.tick, after each step
 
 No lock is taken and no clock is read for a token: the clock is read once a step, by the first event that a stream gets
 in it, and what a step brings to streams that also got something in the step before is counted together. The engine's
-thread alone writes `gaps`; the rest is written once a request, under the lock.
+thread alone writes `inter_token`; the rest is written once a request, under the lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Outcome = Literal["ok", "refused", "failed", "aborted"]
 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0)
 FIRST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
-WHOLE_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+DURATION_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 class Histogram:
@@ -58,8 +58,8 @@ class Histogram:
 class Metrics:
     """The numbers of one service since its start."""
 
-    def __init__(self, journal: RequestLog) -> None:
-        self._journal = journal
+    def __init__(self, request_log: RequestLog) -> None:
+        self._log = request_log
         self.requests: Counter[tuple[str, int, Outcome]] = Counter()
         """By dialect, HTTP status and outcome; a stream that fails once it has begun has status 200."""
         self.errors: Counter[str] = Counter()
@@ -71,14 +71,14 @@ class Metrics:
         self.cached_tokens = 0
         self.generated_tokens = 0
         self.first = Histogram(FIRST_SECONDS)
-        self.gaps = Histogram(TOKEN_SECONDS)
+        self.inter_token = Histogram(TOKEN_SECONDS)
         self.per_token = Histogram(TOKEN_SECONDS)
-        self.whole = Histogram(WHOLE_SECONDS)
-        self.now = 0.0
+        self.duration = Histogram(DURATION_SECONDS)
+        self.step_time = 0.0
         """When the step began that is being handed out; 0 if no stream has got anything of it."""
-        self.before = -1.0
+        self.previous_step_time = -1.0
         """The same of the step before."""
-        self.same = 0
+        self.continued_streams = 0
         """How many streams have got something in both."""
         self.loops: list[Callable[[], asyncio.AbstractEventLoop | None]] = []
         """The event loops that requests are served on; some hosts have none."""
@@ -92,8 +92,8 @@ class Metrics:
 
     @property
     def keeps(self) -> bool:
-        """Whether the log wants what is sent."""
-        return self._journal.bodies
+        """Whether the log needs the bytes that are sent."""
+        return self._log.bodies
 
     @property
     def in_flight(self) -> int:
@@ -104,31 +104,31 @@ class Metrics:
 
     def open(self, request: Request) -> RequestStats:
         """Begins a request."""
-        return RequestStats(self, request.body if self._journal.bodies else b"")
+        return RequestStats(self, request.body if self._log.bodies else b"")
 
     def batch(self, requests: Sequence[Request]) -> None:
         """Takes note of what the host has put into one dynamic batch."""
-        self._journal.batch(requests)
+        self._log.batch(requests)
 
     def refused(self, request: Request, answer: Response) -> None:
         """Takes note of a request that was answered without being opened."""
         with self._lock:
             self._count(answer.dialect, answer.status, outcome_of(answer.failure), answer.failure)
-        self._journal.refused(request, answer)
+        self._log.refused(request, answer)
 
-    def began(self) -> None:
+    def count_opened(self) -> None:
         """Counts a request that is opened."""
         with self._lock:
             self.opened += 1
 
     def tick(self) -> None:
         """After each step, on the engine's thread."""
-        if now := self.now:
-            if self.same:
-                self.gaps.add(now - self.before, self.same)
-                self.same = 0
-            self.before = now
-            self.now = 0.0
+        if now := self.step_time:
+            if self.continued_streams:
+                self.inter_token.add(now - self.previous_step_time, self.continued_streams)
+                self.continued_streams = 0
+            self.previous_step_time = now
+            self.step_time = 0.0
 
     def finish(self, meter: RequestStats, request: EndedRequest, *, aborted: bool) -> None:
         """Takes note of a request that has come to its end."""
@@ -141,7 +141,7 @@ class Metrics:
             self.ended += 1
             self._count(request.call.dialect, reply.status, outcome, None if aborted else reply.failure)
             self._measure(meter, outcome)
-        self._journal.ended(request, meter, outcome)
+        self._log.ended(request, meter, outcome)
 
     def _measure(self, meter: RequestStats, outcome: Outcome) -> None:
         self.prompt_tokens += meter.prompt_tokens
@@ -150,7 +150,7 @@ class Metrics:
         if meter.first:
             self.first.add(meter.first - meter.begun)
         if outcome == "ok":
-            self.whole.add(meter.ended - meter.begun)
+            self.duration.add(meter.ended - meter.begun)
             if meter.first and meter.generated_tokens > 1 and meter.sequences == 1:
                 self.per_token.add((meter.last - meter.first) / (meter.generated_tokens - 1))
 
@@ -161,14 +161,14 @@ class Metrics:
 
 
 def outcome_of(failure: LmiError | None) -> Outcome:
-    """How a request ended that nobody aborted."""
+    """The outcome of a request that was not aborted."""
     if failure is None:
         return "ok"
     return "refused" if isinstance(failure, RequestError) else "failed"
 
 
 class RequestStats:
-    """What is noted of one request. Times are `time.monotonic`'s; 0 is never."""
+    """The measurements of one request. Times are `time.monotonic`'s; 0 is never."""
 
     __slots__ = (
         "_kept",
@@ -191,7 +191,7 @@ class RequestStats:
     def __init__(self, metrics: Metrics, body: bytes = b"") -> None:
         self._metrics = metrics
         self.keeps = metrics.keeps
-        """Whether `keep` is to be told of what is sent."""
+        """Whether `keep` must be called with what is sent."""
         self.body = body
         self.answer: list[bytes] = []
         """The beginning of what was sent."""
@@ -215,15 +215,15 @@ class RequestStats:
         if type(event) is Delta:
             if self.streamed:
                 metrics, last = self._metrics, self.last
-                now = metrics.now
+                now = metrics.step_time
                 if not now:
-                    now = metrics.now = monotonic()
-                if last == metrics.before:
-                    metrics.same += 1
+                    now = metrics.step_time = monotonic()
+                if last == metrics.previous_step_time:
+                    metrics.continued_streams += 1
                 elif not last:
                     self.first = now
                 elif last != now:
-                    metrics.gaps.add(now - last)
+                    metrics.inter_token.add(now - last)
                 self.last = now
             if event.finish is not None:
                 self._end_of_sequence(event.finish)

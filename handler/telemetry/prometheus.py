@@ -55,46 +55,46 @@ class Exposition:
         for (dialect, status, outcome), count in sorted(metrics.requests.copy().items()):
             requests.add_metric((dialect, str(status), outcome), count)
         yield requests
-        errors = CounterMetricFamily("lmi_errors", "Errors that requests ended with.", labels=("code",))
+        errors = CounterMetricFamily("lmi_errors", "Requests that ended with an error.", labels=("code",))
         for code, count in sorted(metrics.errors.copy().items()):
             errors.add_metric((code,), count)
         yield errors
         counters = (
-            ("lmi_prompt_tokens", "Tokens of prompts.", metrics.prompt_tokens),
-            ("lmi_cached_prompt_tokens", "Tokens of prompts that came from the prefix cache.", metrics.cached_tokens),
-            ("lmi_generated_tokens", "Tokens of sequences that have ended.", metrics.generated_tokens),
-            ("lmi_engine_deaths", "How often the engine ended without being told to.", engine.deaths),
-            ("lmi_engine_rebuilds", "How often the engine came up again.", engine.rebuilds),
+            ("lmi_prompt_tokens", "Prompt tokens.", metrics.prompt_tokens),
+            ("lmi_cached_prompt_tokens", "Prompt tokens found in the prefix cache.", metrics.cached_tokens),
+            ("lmi_generated_tokens", "Generated tokens of sequences that have ended.", metrics.generated_tokens),
+            ("lmi_engine_deaths", "Unexpected exits of the engine.", engine.deaths),
+            ("lmi_engine_rebuilds", "Successful restarts of the engine.", engine.rebuilds),
         )
         yield from (CounterMetricFamily(name, what, value=value) for name, what, value in counters)
 
         stats = engine.stats
         gauges: tuple[tuple[str, str, float], ...] = (
             ("lmi_engine_up", "Whether the engine is up.", engine.healthy),
-            ("lmi_requests_in_flight", "Requests that have not been answered to the end.", metrics.in_flight),
+            ("lmi_requests_in_flight", "Requests in flight.", metrics.in_flight),
             (
                 "lmi_event_loop_tasks",
-                "Tasks of asyncio that have not ended, this answer's own included.",
+                "Pending asyncio tasks, including the one that serves this response.",
                 metrics.tasks,
             ),
-            ("lmi_sequences_running", "Sequences that the engine computes.", stats.running),
-            ("lmi_sequences_waiting", "Sequences that wait for room in the engine.", stats.waiting),
+            ("lmi_sequences_running", "Sequences running in the engine.", stats.running),
+            ("lmi_sequences_waiting", "Sequences waiting in the engine.", stats.waiting),
             ("lmi_kv_cache_usage_ratio", "How much of the KV cache is in use, from 0 to 1.", stats.cache_usage),
         )
         yield from (GaugeMetricFamily(name, what, value=value) for name, what, value in gauges)
         yield from _histograms(
             (
-                ("lmi_time_to_first_token_seconds", "From a streamed request to its first token.", metrics.first),
-                ("lmi_inter_token_latency_seconds", "Between two steps that brought a stream tokens.", metrics.gaps),
+                ("lmi_time_to_first_token_seconds", "Time to first token of streamed requests.", metrics.first),
+                ("lmi_inter_token_latency_seconds", "Time between two chunks of a stream.", metrics.inter_token),
                 (
                     "lmi_time_per_output_token_seconds",
-                    "Of each stream with one sequence: the mean time of a token after the first.",
+                    "Mean time per token after the first, of streams with one sequence.",
                     metrics.per_token,
                 ),
                 (
                     "lmi_request_duration_seconds",
-                    "From a request to the end of a good answer.",
-                    metrics.whole,
+                    "From a request to the end of a successful response.",
+                    metrics.duration,
                 ),
             )
         )

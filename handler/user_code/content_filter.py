@@ -28,7 +28,7 @@ from ...model.generation import Conversation, Generation
 from ...model.log import content_is_shown, current
 from .loading import Function
 from .pool import Workers
-from .safe_reply import broken_off
+from .safe_reply import end_of_stream
 
 __all__ = ["ContentFilter", "FilteredEncoder"]
 
@@ -43,7 +43,7 @@ class ContentFilter:
 
     def __init__(self, function: object, text: str, workers: Workers) -> None:
         if not callable(function):
-            raise OptionError(f"option.{OPTION}: {text!r} is no function", OPTION)
+            raise OptionError(f"option.{OPTION}: {text!r} is not a function", OPTION)
         self._stages = _takes(function, 2)
         if not self._stages and not _takes(function, 1):
             given = inspect.signature(function)
@@ -63,7 +63,7 @@ class ContentFilter:
         reason = members.get("reason") or getattr(verdict, "reason", None)
         if isinstance(reason, str):
             return reason
-        raise self._function.refuse(verdict, "None, a reason (str) or something with a reason")
+        raise self._function.refuse(verdict, "None, a reason (str) or an object with the attribute reason")
 
     def admit(self, generation: Generation) -> None:
         """Judges a prompt; raises ContentFilterError for one that is flagged."""
@@ -84,7 +84,7 @@ class ContentFilter:
             for generation in call.generations
         )
         reply = FilteredEncoder(call.reply, self, {n: one.sampling.n for n, one in enumerate(generations)})
-        return ParsedRequest(generations, reply), reply.cut
+        return ParsedRequest(generations, reply), reply.to_abort
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -93,7 +93,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # Functions of extension modules do not tell.
+        # Functions of extension modules may have no signature.
         return count == 2
     return True
 
@@ -107,17 +107,17 @@ def _texts(conversation: Conversation) -> Iterator[str]:
     yield from _strings(conversation.template_arguments, False)
 
 
-def _strings(value: Any, told: bool) -> Iterator[str]:
+def _strings(value: Any, is_text: bool) -> Iterator[str]:
     if isinstance(value, str):
-        if told:
+        if is_text:
             yield value
     elif isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             # Of a document everything is text, of a message only some members are.
-            yield from _strings(inner, key in TEXT_KEYS or (told and isinstance(inner, str) and key != "type"))
+            yield from _strings(inner, key in TEXT_KEYS or (is_text and isinstance(inner, str) and key != "type"))
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
-            yield from _strings(inner, told)
+            yield from _strings(inner, is_text)
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class _Sequence:
 
 
 class FilteredEncoder:
-    """A Reply that passes on to another one, `inner`, what the filter accepts."""
+    """Passes on to another encoder, `inner`, what the filter accepts."""
 
     def __init__(self, inner: ResponseEncoder, judge: ContentFilter, sequences: dict[int, int]) -> None:
         self._inner = inner
@@ -138,7 +138,7 @@ class FilteredEncoder:
         self._wanted = sequences
         """How many sequences each generation has."""
         self._sequences: dict[tuple[int, int], _Sequence] = {}
-        self.cut: list[int] = []
+        self.to_abort: list[int] = []
 
     @property
     def status(self) -> int:
@@ -178,21 +178,21 @@ class FilteredEncoder:
             except UserCodeError as error:
                 return self._inner.feed(Failed.of(error), prompt)
             if reason is not None:
-                told = f": {reason}" if content_is_shown() else ""
-                log.info("request %s: the content filter cut its answer off%s", current(), told)
+                shown = f": {reason}" if content_is_shown() else ""
+                log.info("request %s: the content filter ended the response%s", current(), shown)
                 return self._end(state, event.index, kept, prompt)
         state.tokens += len(event.tokens)
         if event.finish is not None:
             state.ended = True
             if not event.finish.last and self._all_ended(prompt):
                 # The engine goes on with what was cut off.
-                self.cut.append(prompt)
+                self.to_abort.append(prompt)
                 event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
         return self._inner.feed(event, prompt)
 
-    def broken_off(self, error: LmiError) -> list[bytes]:
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
         """See handler/user_code/safe_reply.py."""
-        return broken_off(self._inner, error)
+        return end_of_stream(self._inner, error)
 
     def _all_ended(self, prompt: int) -> bool:
         return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]
@@ -215,6 +215,6 @@ class FilteredEncoder:
         state.tokens += len(kept)
         last = self._all_ended(prompt)
         if last:
-            self.cut.append(prompt)
+            self.to_abort.append(prompt)
         finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
         return self._inner.feed(Delta(index, "".join(token.text for token in kept), kept, finish=finish), prompt)

@@ -25,7 +25,7 @@ from ...model.generation import Generation
 from ...model.options import Settings
 from .loading import Function, kind_of, shown
 from .pool import Workers
-from .safe_reply import GuardedEncoder, plain_end
+from .safe_reply import GuardedEncoder, plain_error_line
 
 __all__ = ["UserDialect", "dialect_of", "looks_like_dialect"]
 
@@ -55,7 +55,7 @@ def dialect_of(found: object, label: str, workers: Workers, taken: tuple[Dialect
     _take_former_names(found)
     faults = _faults(found)
     if faults:
-        raise OptionError(f"{label} is no dialect: {'; '.join(faults)}", "output_formatter")
+        raise OptionError(f"{label} is not a dialect: {'; '.join(faults)}", "output_formatter")
     shape = cast(Dialect, found)
     if any(shape.NAME == other.NAME for other in (*taken, *DIALECTS)):
         raise OptionError(f"{label}: there is a dialect named {shape.NAME} already", "output_formatter")
@@ -66,7 +66,7 @@ def _take_former_names(found: object) -> None:
     """Gives `found` today's names of constants that it has by the names that they had before."""
     for former, name in FORMER_NAMES.items():
         if hasattr(found, former) and not hasattr(found, name):
-            log.warning("%s of a dialect is called %s now; the old name still works", former, name)
+            log.warning("%s of a dialect is now called %s; the old name still works", former, name)
             setattr(found, name, getattr(found, former))
 
 
@@ -75,7 +75,7 @@ def _faults(found: object) -> list[str]:
     faults = [f"it has no {', '.join(missing)}"] if missing else []
     for name in TEXTS:
         value = getattr(found, name, "there")
-        # A dialect that is told by a path alone has no mark.
+        # A dialect that is selected by its path alone has no such field.
         if not isinstance(value, str) or not (value or name == "BODY_FIELD"):
             faults.append(f"{name}: expected a non-empty string, got {value!r}")
     routes = getattr(found, "ROUTES", ())
@@ -97,7 +97,7 @@ def _signature_fault(function: object, name: str) -> str | None:
         expected = "(error, payload, request, settings)" if name == "refuse" else "(payload, request, settings)"
         return f"{name}: expected {name}{expected}, got {name}{inspect.signature(function)}"
     except ValueError:
-        # Functions of extension modules do not tell.
+        # Functions of extension modules may have no signature.
         return None
     return None
 
@@ -161,7 +161,7 @@ class UserDialect:
             raise UserCodeError(f"{self._parse.name} returned a wrong Generation: {error}") from None
 
     def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
-        """The answer that tells of `error`, in the form of errors of no dialect where the user's code cannot."""
+        """The response for `error`, in a plain form if user code fails."""
         try:
             answer = self._refuse(error, payload, request, settings)
             if not isinstance(answer, Response) or not isinstance(answer.body, bytes):
@@ -178,10 +178,10 @@ class UserEncoder(GuardedEncoder):
         super().__init__(inner, refuse)
         self._feed = feed
 
-    def broken_off(self, error: LmiError) -> list[bytes]:
-        """The dialect's own words are code of the user's."""
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
+        """The dialect's own words are user code."""
         self.finished, self.failure = True, error
-        return plain_end(error)
+        return plain_error_line(error)
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         records: Any = self._feed(event, prompt)
@@ -194,7 +194,7 @@ class UserEncoder(GuardedEncoder):
 
 
 def _head(inner: Any, feed: Function) -> tuple[int, str, Mapping[str, str]]:
-    """Status, content type and headers, which hosts read later, on threads that the user's code must not fail on."""
+    """Status, content type and headers, which hosts read later, on threads that user code must not fail on."""
     status, content_type, headers = inner.status, inner.content_type, dict(inner.headers)
     if not isinstance(status, int) or not isinstance(content_type, str):
         raise UserCodeError(f"{feed.name}: expected an int for status and a str for content_type of the reply")

@@ -1,6 +1,7 @@
 """djl_python's custom formatters, in every form that users' model.py files have (djl_python 0.34 to 0.36).
 
-    request --InputFormatter.read--> payload --a dialect's parse--> Call --OutputFormatter.around--> Call
+    request --InputFormatter.read--> payload --a dialect's parse--> ParsedRequest
+    ParsedRequest --OutputFormatter.around--> ParsedRequest, whose encoder calls the function
 
     f(decoded_payload: dict, tokenizer=None, **kwargs) -> dict          async handlers
     f(input_item: Input, **kwargs) -> RequestInput                      rolling batch
@@ -8,7 +9,7 @@
     g(request_output: TextGenerationOutput) -> str                      rolling batch          custom_tokens.py
     g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
 
-The form of a function is told by its signature, and all of them are served on every host.
+A function's form is determined by its signature, and all of them are served on every host.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
 
 
 class InputFormatter:
-    """A function of the user's that makes a payload of a request."""
+    """A user function that makes a payload of a request."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
         parameters = _parameters(function)
@@ -162,7 +163,7 @@ Form = Literal["response", "output", "oldest"]
 
 
 def _form(function: Callable[..., Any], label: str) -> Form:
-    """By the annotation, as djl_python tells, then by how many arguments it takes."""
+    """By the annotation, as in djl_python, then by how many arguments it takes."""
     parameters = _parameters(function)
     if parameters and OUTPUTS & _hint_names(function).get(parameters[0].name, set()):
         return "output"
@@ -180,7 +181,7 @@ def _form(function: Callable[..., Any], label: str) -> Form:
 
 
 class OutputFormatter:
-    """A function of the user's that makes the answer."""
+    """A user function that makes the answer."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
         self.form: Form = _form(function, label)
@@ -225,7 +226,7 @@ class OutputFormatter:
         generation = call.generations[0]
         if len(call.generations) > 1 or generation.sampling.n > 1:
             field = generation.prompt_field.partition("[")[0] if len(call.generations) > 1 else "n"
-            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} knows no more", field)
+            raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} supports no more", field)
         shown = isinstance(generation.prompt, str)
         sampling = generation.sampling
         if sampling.logprobs is None:

@@ -1,14 +1,14 @@
-"""An exchange that code of the user's takes part in: neither the engine's thread nor the host's runs it.
+"""An exchange that runs user code: neither the engine's thread nor the host's runs it.
 
     Service.open --> Deferred, at once
-    a worker thread:   prepare --> Call --> Engine.submit;   event, event --> Reply.feed --> records
-    engine's thread:   event --> queue --> a worker thread, unless one is at this exchange already
+    a worker thread:   prepare --> ParsedRequest --> Engine.submit;   event, event --> feed --> records
+    engine's thread:   event --> queue --> a worker thread, unless one works on this exchange already
 
-The work for one request is done in order, by one thread at a time, so that a slow or failing function of the user's
+The work for one request is done in order, by one thread at a time, so that a slow or failing user function
 holds up or ends its own request and no other. What has come in meanwhile is fed as one event, for answers do not depend
 on how tokens are split into events.
 
-A thread that hangs in the user's code is given up: the request is answered without it, and what it comes back with is
+A thread that hangs in user code is abandoned: the request is answered without it, and what it comes back with is
 dropped (pool.py).
 """
 
@@ -31,7 +31,7 @@ from ..admission import Admission
 from ..exchange import Exchange, FixedResponse
 from ..telemetry.metrics import RequestStats
 from .pool import Task, Workers
-from .safe_reply import broken_off
+from .safe_reply import end_of_stream
 
 __all__ = ["Deferred", "Prepared"]
 
@@ -40,12 +40,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a request was found to ask for."""
+    """A request that has been parsed."""
 
     call: ParsedRequest
-    guarded: bool = True
-    """Whether the reply runs code of the user's; else it is fed on the engine's thread, as any other."""
-    cut: list[int] = field(default_factory=list[int])
+    runs_user_code: bool = True
+    """Whether the reply runs user code; else it is fed on the engine's thread, as any other."""
+    to_abort: list[int] = field(default_factory=list[int])
     """Where the reply notes the generations that it wants nothing more of, by their number."""
 
 
@@ -53,16 +53,16 @@ class Deferred(Exchange):
     """Runs a call that has yet to be found. Its `call` is final before the first record is there."""
 
     __slots__ = (
-        "_at_it",
         "_busy",
-        "_cut",
         "_events",
-        "_guarded",
         "_lock",
         "_notify",
+        "_owned",
         "_prepare",
         "_refuse",
+        "_runs_user_code",
         "_task",
+        "_to_abort",
         "_workers",
     )
 
@@ -83,20 +83,20 @@ class Deferred(Exchange):
             ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
         )
         self._prepare = prepare
-        """Raises nothing that a request or code of the user's can cause."""
+        """Raises nothing that a request or user code can cause."""
         self._refuse = refuse
-        """What is answered where code of the user's cannot be asked, for it hangs."""
+        """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
         self._notify = notify
         """Wakes the hosts: they are not to wait for the engine's next step."""
-        self._guarded = True
-        self._cut: list[int] = []
+        self._runs_user_code = True
+        self._to_abort: list[int] = []
         self._lock = threading.Lock()
         self._events: list[tuple[int, Event]] = []
         self._busy = False
-        """Whether a thread is at this exchange, or on its way."""
-        self._at_it = False
-        """Whether it is there. One that has been given up is for good, so that no other begins."""
+        """Whether a thread works on this exchange, or is about to."""
+        self._owned = False
+        """Whether it is working. An abandoned one counts for ever, so that no other begins."""
 
     def begin(self) -> None:
         """Sets a worker thread to it."""
@@ -104,91 +104,97 @@ class Deferred(Exchange):
         self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, at the latest when the thread that is at it is back from our own code."""
+        """Ends it with an error, at the latest when the thread that works on it returns from our own code."""
         with self._lock:
             if self.finished:
                 return
             self._expired = error
-            free = not self._at_it
-            self._at_it = True
+            free = not self._owned
+            self._owned = True
         if free:
-            self._end_with(error)
+            self._end_with_error(error)
         else:
-            self._workers.give_up(self._task, error)
+            self._workers.abandon_task(self._task, error)
 
     def abandon(self, error: LmiError) -> None:
-        """The thread that was to work on it hangs in code of the user's, or there is none."""
+        """The thread that was to work on it hangs in user code, or there is none."""
         with self._lock:
             if self.finished:
                 return
-            self._at_it = True
-        self._end_with(error)
+            self._owned = True
+        self._end_with_error(error)
 
-    def _enter(self) -> bool:
+    def _acquire(self) -> bool:
         """Whether there is something to do for the thread that has come."""
         with self._lock:
-            if self._at_it or self.finished:
+            if self._owned or self.finished:
                 return False
-            self._at_it = True
+            self._owned = True
             return True
 
     def _start(self) -> None:
-        if not self._enter():
+        if not self._acquire():
             return
         set_current(self.request_id)
         prepared = self._prepare()
         if isinstance(prepared, Response):
-            self._give(prepared)
+            self._respond(prepared)
             return
-        self.call, self._guarded, self._cut = prepared.call, prepared.guarded, prepared.cut
+        self.call, self._runs_user_code, self._to_abort = prepared.call, prepared.runs_user_code, prepared.to_abort
         try:
             super().begin()
         except Exception as error:
-            log.exception("request %s: it could not be handed to the engine", self.request_id)
-            failed = Failed.of(UserCodeError(f"the request cannot be handed to the engine: {error}"))
-            self._engine.tell(partial(self._feed, 0), failed)
+            log.exception("request %s: it could not be submitted to the engine", self.request_id)
+            failed = Failed.of(UserCodeError(f"the request could not be submitted to the engine: {error}"))
+            self._engine.deliver(partial(self._feed, 0), failed)
         if self.finished:
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()
         self._work()
 
-    def _give(self, answer: Response) -> None:
+    def _respond(self, answer: Response) -> None:
         """Takes a whole answer for the request's."""
-        reply = FixedResponse(answer.status, answer.content_type, answer.headers, answer.failure, finished=True)
+        reply = FixedResponse(
+            status=answer.status,
+            content_type=answer.content_type,
+            headers=answer.headers,
+            failure=answer.failure,
+            finished=True,
+        )
         self.call = ParsedRequest((), reply, answer.dialect)
         records = [answer.body] if answer.body else []
         if records and self._meter.keeps:
             self._meter.keep(records)
         self._end(records)
-        self._tell()
+        self._wake_host()
 
-    def _end_with(self, error: LmiError) -> None:
-        """Ends it without asking code of the user's how; no other thread is at it."""
-        if not self._guarded:
+    def _end_with_error(self, error: LmiError) -> None:
+        """Ends it without running user code; no other thread works on it."""
+        if not self._runs_user_code:
             self._engine.fail(self._tickets, error)
             return
         if self.begun:
-            self._break_off(error)
+            self._end_stream(error)
             self._end()
-            self._tell()
+            self._wake_host()
         else:
-            self._give(self._refuse(error))
+            self._respond(self._refuse(error))
         self._engine.abort(self._tickets)
 
-    def _break_off(self, error: LmiError) -> None:
+    def _end_stream(self, error: LmiError) -> None:
         try:
-            self.records.extend(broken_off(self.call.reply, error))
+            self.records.extend(end_of_stream(self.call.reply, error))
         except Exception:
-            log.exception("request %s: the formatter cannot tell of the failure", self.request_id)
+            log.exception("request %s: the formatter also failed to render the error", self.request_id)
 
-    def _tell(self) -> None:
+    def _wake_host(self) -> None:
         if self._on_news is not None:
             self._on_news(self)
         self._notify()
 
     def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
         """Takes an event, on the engine's thread."""
-        if noted or not self._guarded:
+        if noted or not self._runs_user_code:
             super()._feed(prompt, event, noted)
             return
         self._meter.note(event)
@@ -197,17 +203,17 @@ class Deferred(Exchange):
             if self._busy:
                 return
             self._busy = True
-        self._submit(self._go_on)
+        self._submit(self._resume)
 
     def _submit(self, work: Callable[[], None]) -> None:
         self._task = Task(work, self.abandon)
         self._workers.submit(self._task)
 
-    def _go_on(self) -> None:
-        if self._enter():
+    def _resume(self) -> None:
+        if self._acquire():
             self._work()
 
-    def _over(self) -> bool:
+    def _has_ended(self) -> bool:
         """Whether it has ended, or another thread has aborted it."""
         return self.finished
 
@@ -218,44 +224,44 @@ class Deferred(Exchange):
             with self._lock:
                 expired = None if self.finished else self._expired
                 if expired is None and (not self._events or self.finished):
-                    self._busy = self._at_it = False
+                    self._busy = self._owned = False
                     return
                 events, self._events = self._events, []
             if expired is not None:
-                self._end_with(expired)
+                self._end_with_error(expired)
                 return
-            for prompt, event in merged(events):
+            for prompt, event in merge_deltas(events):
                 self._feed(prompt, event, True)
-                if self._over():
+                if self._has_ended():
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)
-                elif self._cut:
-                    self._engine.abort([self._tickets[number] for number in self._cut])
-                    self._cut.clear()
+                elif self._to_abort:
+                    self._engine.abort([self._tickets[number] for number in self._to_abort])
+                    self._to_abort.clear()
             self._notify()
 
 
-def merged(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+def merge_deltas(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
     """The same with neighbouring deltas of one sequence as one, where that does not change the order of its parts."""
     result: list[tuple[int, Event]] = []
     for prompt, event in events:
         if result and isinstance(event, Delta):
             before_prompt, before = result[-1]
-            if before_prompt == prompt and isinstance(before, Delta) and _follows(before, event):
-                result[-1] = (prompt, _joined(before, event))
+            if before_prompt == prompt and isinstance(before, Delta) and _can_merge(before, event):
+                result[-1] = (prompt, _merge(before, event))
                 continue
         result.append((prompt, event))
     return result
 
 
-def _follows(first: Delta, second: Delta) -> bool:
-    """Whether both can be one: a delta's reasoning goes before its text, and that before its calls."""
+def _can_merge(first: Delta, second: Delta) -> bool:
+    """Whether both can be one: a delta's reasoning comes before its text, and that before its calls."""
     if first.index != second.index or first.finish is not None:
         return False
     return not (second.reasoning and (first.text or first.calls)) and not (second.text and first.calls)
 
 
-def _joined(first: Delta, second: Delta) -> Delta:
+def _merge(first: Delta, second: Delta) -> Delta:
     return msgspec.structs.replace(
         second,
         text=first.text + second.text,

@@ -1,9 +1,9 @@
 """What of the user's takes part in serving a model, found once at start, and what it does with a request.
 
-    request --input formatter--> payload --dialect--> Call --filter of prompts--> Call
+    request --input formatter--> payload --dialect--> ParsedRequest --filter of prompts--> ParsedRequest
     event --filter of text--> event --the dialect's reply, or the output formatter around it--> records
 
-A request that none of it concerns is served as if there were none: see `concerns`.
+A request that none of it applies to is served as if there were none: see `applies_to`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Extensions:
                     f"model.py: the tokenizer could not be loaded: {shown(error)}", "tokenizer"
                 ) from error
 
-    def concerns(self, request: Request) -> bool:
-        """Whether code of the user's may run for a request."""
+    def applies_to(self, request: Request) -> bool:
+        """Whether user code may run for a request."""
         if self.input or self.output or self.filter:
             return True
         if not self.dialects:
@@ -82,7 +82,7 @@ class Extensions:
         return explicit is None or isinstance(explicit, UserDialect)
 
     def receive(self, request: Request) -> Prepared | Response:
-        """What a request asks for, or the answer that refuses it. Runs code of the user's; raises nothing."""
+        """What a request asks for, or the answer that refuses it. Runs user code; raises nothing."""
         hooks = _Hooks(self)
         try:
             call = receive(request, self.settings, self.dialects, hooks)
@@ -90,18 +90,18 @@ class Extensions:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
             return fallback(self.settings).refuse(failure, None, request, self.settings)
-        return call if isinstance(call, Response) else Prepared(call, hooks.guarded, hooks.cut)
+        return call if isinstance(call, Response) else Prepared(call, hooks.runs_user_code, hooks.to_abort)
 
 
 class _Hooks(Hooks):
-    """One request's way through the user's code."""
+    """One request's way through user code."""
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
         self._made: Any = None
         """The RequestInput that the input formatter made."""
-        self.guarded = True
-        self.cut: list[int] = []
+        self.runs_user_code = True
+        self.to_abort: list[int] = []
 
     def read(self, request: Request) -> Payload:
         formatter = self._extensions.input
@@ -120,25 +120,25 @@ class _Hooks(Hooks):
         if extensions.output is not None:
             call = extensions.output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:
-            call, self.cut = extensions.filter.around(call)
-        self.guarded = bool(extensions.output or extensions.filter) or isinstance(dialect, UserDialect)
+            call, self.to_abort = extensions.filter.around(call)
+        self.runs_user_code = bool(extensions.output or extensions.filter) or isinstance(dialect, UserDialect)
         return call
 
 
-def load_extensions(settings: Settings, handed: HostFormatters = NO_FORMATTERS) -> Extensions:
+def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FORMATTERS) -> Extensions:
     """What the model directory and the options name, and what a host has found in model.py.
 
-    Executes code of the user's. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
+    Executes user code. Raises OptionError for what cannot be loaded, and for an `option.dialect` that names
     no dialect.
     """
     extensions = Extensions(settings)
     directory = Path(settings.model_dir)
     if has_own_code(settings):
         on_path(directory)
-    _model_py(extensions, directory, handed)
+    _model_py(extensions, directory, host_formatters)
     _options(extensions)
     if settings.embeds and extensions.output is not None:
-        message = "an output formatter makes answers of generated text, expected none with option.task=text-embedding"
+        message = "an output formatter formats generated text, expected none with option.task=text-embedding"
         raise OptionError(f"option.output_formatter: {message}", "output_formatter")
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))
@@ -146,12 +146,12 @@ def load_extensions(settings: Settings, handed: HostFormatters = NO_FORMATTERS) 
     return extensions
 
 
-def _model_py(extensions: Extensions, directory: Path, handed: HostFormatters) -> None:
+def _model_py(extensions: Extensions, directory: Path, host_formatters: HostFormatters) -> None:
     """The functions that model.py decorates."""
     module = loaded_model_py(directory)
     settings, workers = extensions.settings, extensions.workers
     found = {
-        name: (decorated(module, f"is_{name}") if module is not None else None) or handed.get(name)
+        name: (decorated(module, f"is_{name}") if module is not None else None) or host_formatters.get(name)
         for name in ("input_formatter", "output_formatter")
     }
     if (function := found["input_formatter"]) is not None:
@@ -186,7 +186,7 @@ def _options(extensions: Extensions) -> None:
 
 def _only(other: object, option: str) -> None:
     if other is not None:
-        raise OptionError(f"option.{option}: model.py decorates an {option} too, expected one of them", option)
+        raise OptionError(f"option.{option}: model.py decorates an {option} too; keep only one of them", option)
 
 
 def _function(option: str, text: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Code of the user's, found once at start: what a model directory's model.py and the options name.
+"""User code, found once at start: what a model directory's model.py and the options name.
 
     model.py              functions that djl_python's decorators mark       input_formatter, output_formatter
     module:name           option.input_formatter, option.output_formatter, option.content_filter
@@ -45,7 +45,7 @@ MODEL = "model"
 
 
 def shown(error: BaseException) -> str:
-    """An exception as part of a message, even if it cannot tell of itself."""
+    """An exception as part of a message, even if its `str` raises."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an exception of the user's may be anything
@@ -54,7 +54,7 @@ def shown(error: BaseException) -> str:
 
 
 class Function:
-    """A function of the user's. To call it raises UserCodeError, which names it, or a RequestError that it raised."""
+    """A user function. To call it raises UserCodeError, which names it, or a RequestError that it raised."""
 
     __slots__ = ("_function", "_workers", "name")
 
@@ -113,7 +113,7 @@ def loaded_model_py(directory: Path) -> ModuleType | None:
 def _executed(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(MODEL, path)
     if spec is None or spec.loader is None:
-        raise OptionError(f"{path}: is no Python module", "model.py")
+        raise OptionError(f"{path}: is not a Python module", "model.py")
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(MODEL)
     sys.modules[MODEL] = module
@@ -140,7 +140,7 @@ def decorated(module: ModuleType, mark: str) -> Callable[..., Any] | None:
     found = [value for name in dir(module) if callable(value := getattr(module, name)) and _marked(value, mark)]
     if len({id(function) for function in found}) > 1:
         names = ", ".join(getattr(function, "__name__", "?") for function in found)
-        log.warning("model.py decorates several functions alike, the first is taken: %s", names)
+        log.warning("model.py decorates several functions alike, the first is used: %s", names)
     return found[0] if found else None
 
 

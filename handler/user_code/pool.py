@@ -1,11 +1,11 @@
-"""Threads for code of the user's, and one event loop for what of it is asynchronous.
+"""Threads for user code, and one event loop for what of it is asynchronous.
 
     submit(task) --> a thread;   run(name, function) --> what the user's function gives
                                   |
                                   +--sweep: it takes too long--> task.fail(UserCodeError); another thread may be started
 
 However slow such code is, the engine's threads and the host's go on. Threads are started as they are needed and are
-kept. One that hangs cannot be ended: it is left behind, and what it comes back with, if it ever does, is dropped. An
+kept. One that hangs cannot be ended: it is abandoned, and what it returns, if it ever does, is dropped. An
 executor of concurrent.futures has no place for that, and waits for such threads when the process is to end; these are
 daemons.
 """
@@ -37,11 +37,11 @@ T = TypeVar("T")
 MAX_STUCK = 64
 """How many threads that hang are replaced by others; so many blocked loops, too."""
 LOOP_TIMEOUT_S = 1.0
-"""Seconds in which a loop that is not blocked comes round."""
+"""Seconds in which a loop that is not blocked runs a callback."""
 
 
 class Abandoned(BaseException):
-    """Ends the work on a thread that has been left behind: nobody waits for it. Not to be caught on the way."""
+    """Ends the work on an abandoned thread, whose result nobody waits for. Must not be caught on the way."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,9 +61,9 @@ class Task:
 class Workers:
     """A bounded pool of daemon threads."""
 
-    def __init__(self, most: int, timeout: float = 60.0) -> None:
-        """`most`: threads that do not hang; `timeout`: seconds that a function of the user's may take."""
-        self._most = most
+    def __init__(self, max_threads: int, timeout: float = 60.0) -> None:
+        """`max_threads`: threads that do not hang; `timeout`: seconds that a user function may take."""
+        self._size = max_threads
         self._timeout = timeout
         self._wake = threading.Condition()
         self._queue: deque[Task] = deque()
@@ -73,7 +73,7 @@ class Workers:
         self._stuck = 0
         self._closed = False
         self._running: dict[Task, None] = {}
-        """Those within a function of the user's, oldest first, which is the next to take too long."""
+        """Those within a user function, oldest first, which is the next to take too long."""
         self._current = threading.local()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._blocked_loops = 0
@@ -84,18 +84,18 @@ class Workers:
         return self._stuck
 
     def submit(self, task: Task) -> None:
-        """Has a thread do it, in its turn; what it raises is logged. Never waits."""
+        """Queues it for a thread; what it raises is logged. Never waits."""
         with self._wake:
-            none_left = self._stuck >= self._most + MAX_STUCK
+            none_left = self._stuck >= self._size + MAX_STUCK
             if not none_left:
                 self._queue.append(task)
                 # Those that wait may have been woken for what stood in the queue before.
                 if self._idle >= len(self._queue):
                     self._wake.notify()
                 else:
-                    self._grow()
+                    self._add_thread()
         if none_left:
-            task.fail(self._no_thread())
+            task.fail(self._no_thread_error())
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, for those who want to know what came of it."""
@@ -117,7 +117,7 @@ class Workers:
         return future
 
     def run(self, name: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        """What a function of the user's returns; of a coroutine function, what that comes to.
+        """What a user function returns; of a coroutine function, what that comes to.
 
         Raises Abandoned where it has taken too long. On a thread that is none of these it may take any time.
         """
@@ -137,28 +137,28 @@ class Workers:
                 task.awaited.cancel()
             return task.awaited.result()
         finally:
-            self._leave(task)
+            self._exit_function(task)
 
     def sweep(self, now: float) -> float:
-        """Gives up what has taken too long by `now` (time.monotonic). Returns when to look again."""
+        """Abandons functions that have taken too long by `now` (time.monotonic). Returns when to check again."""
         while True:
             with self._wake:
                 task = next(iter(self._running), None)
                 if task is None or task.deadline > now:
                     return now + self._timeout if task is None else task.deadline
                 message = f"{task.name} has not returned within {self._timeout:g} seconds (option.user_code_timeout)"
-                tell = self._leave_behind(task, UserCodeError(message))
-            tell()
+                report = self._abandon(task, UserCodeError(message))
+            report()
 
-    def give_up(self, task: Task, error: LmiError) -> None:
-        """Fails the task if it is within a function of the user's just now."""
+    def abandon_task(self, task: Task, error: LmiError) -> None:
+        """Fails the task if it is within a user function just now."""
         with self._wake:
-            tell = self._leave_behind(task, error) if task in self._running else None
-        if tell is not None:
-            tell()
+            report = self._abandon(task, error) if task in self._running else None
+        if report is not None:
+            report()
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop of what is asynchronous in the user's code; None where none has been needed."""
+        """The loop of what is asynchronous in user code; None where none has been needed."""
         return self._loop
 
     def close(self) -> None:
@@ -168,28 +168,28 @@ class Workers:
             self._wake.notify_all()
             self._drop_loop()
 
-    def _leave_behind(self, task: Task, error: LmiError) -> Callable[[], None]:
-        """Counts its thread as one that hangs. Gives what is to be called then, without the lock."""
+    def _abandon(self, task: Task, error: LmiError) -> Callable[[], None]:
+        """Counts its thread as hanging. Returns what the caller must call, without the lock."""
         del self._running[task]
         self._stuck += 1
         left: list[Task] = []
-        if self._stuck >= self._most + MAX_STUCK:
+        if self._stuck >= self._size + MAX_STUCK:
             left, self._queue = list(self._queue), deque()
         elif self._queue:
-            self._grow()
-        log.error("%s hangs, its thread is left to itself; %d hang", task.name, self._stuck)
+            self._add_thread()
+        log.error("%s hangs, its thread is abandoned; %d threads hang", task.name, self._stuck)
         return partial(self._fail, task, error, left)
 
     def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
         task.fail(error)
         for other in left:
-            other.fail(self._no_thread())
+            other.fail(self._no_thread_error())
         if (awaited := task.awaited) is not None:
             # Lets the thread that waits for it go on.
             awaited.cancel()
             self._replace_blocked_loop()
 
-    def _leave(self, task: Task) -> None:
+    def _exit_function(self, task: Task) -> None:
         """The function has ended; raises Abandoned if nobody has waited for that."""
         with self._wake:
             name, task.name, task.awaited = task.name, "", None
@@ -197,20 +197,20 @@ class Workers:
                 del self._running[task]
                 return
             self._stuck -= 1
-        log.warning("%s has returned after all", name)
+        log.warning("%s has returned after its time limit", name)
         raise Abandoned
 
-    def _no_thread(self) -> UserCodeError:
-        return UserCodeError(f"code of the user's is not called: {self._stuck} threads hang in it")
+    def _no_thread_error(self) -> UserCodeError:
+        return UserCodeError(f"user code is not called: {self._stuck} threads hang in it")
 
     @property
-    def _room(self) -> int:
+    def _max_threads(self) -> int:
         """How many threads there may be."""
-        return self._most + min(self._stuck, MAX_STUCK)
+        return self._size + min(self._stuck, MAX_STUCK)
 
-    def _grow(self) -> None:
+    def _add_thread(self) -> None:
         """Starts a thread, if there may be one more."""
-        if self._threads < self._room:
+        if self._threads < self._max_threads:
             self._threads += 1
             threading.Thread(target=self._work, name="lmi-user-code", daemon=True).start()
 
@@ -222,7 +222,7 @@ class Workers:
             except Abandoned:
                 pass
             except BaseException:
-                log.exception("request %s: code of the user's failed where nobody expected it", current())
+                log.exception("request %s: user code failed unexpectedly", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None
@@ -230,7 +230,7 @@ class Workers:
     def _next(self) -> Task | None:
         """None where the thread is to end: it has been replaced, or there is nothing more to come."""
         with self._wake:
-            while self._threads <= self._room:
+            while self._threads <= self._max_threads:
                 if self._queue:
                     return self._queue.popleft()
                 if self._closed:
@@ -252,23 +252,25 @@ class Workers:
 
     def _start_loop(self) -> asyncio.AbstractEventLoop:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_serve, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
+        threading.Thread(target=_run_loop, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
         return self._loop
 
     def _replace_blocked_loop(self) -> None:
-        """Has what comes later run on a new loop, if this one does not come round."""
-        came_round = threading.Event()
+        """Lets later code run on a new loop, if this one is blocked."""
+        responded = threading.Event()
         with self._wake:
             loop = self._loop
             if loop is None or self._blocked_loops >= MAX_STUCK:
                 return
-            loop.call_soon_threadsafe(came_round.set)
-        if came_round.wait(LOOP_TIMEOUT_S):
+            loop.call_soon_threadsafe(responded.set)
+        if responded.wait(LOOP_TIMEOUT_S):
             return
         with self._wake:
             if self._loop is loop:
                 self._blocked_loops += 1
-                log.error("the loop of the user's code is blocked and replaced; %d are", self._blocked_loops)
+                log.error(
+                    "the event loop of user code is blocked and was replaced; %d are blocked", self._blocked_loops
+                )
                 self._drop_loop()
 
     def _drop_loop(self) -> None:
@@ -277,13 +279,13 @@ class Workers:
             self._loop = None
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
-    loop.run_until_complete(_end_all())
+    loop.run_until_complete(_cancel_all())
     loop.close()
 
 
-async def _end_all() -> None:
+async def _cancel_all() -> None:
     """Ends what the loop has left."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:

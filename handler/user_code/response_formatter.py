@@ -5,7 +5,7 @@
 
 What g returns is a dict, a string or an object of pydantic's. To an `inputs` request djl_python gives vLLM's text
 completion: that is what `response.choices` is, while as a mapping the response is LMI's documented answer. Returned as
-it is, the response is the one of the two that g has looked at.
+it is, the response is the one of the two that g has used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A reply that code of the user's takes part in: what goes wrong there is told in the dialect's own form.
+"""Encoders that run user code: what fails there becomes an error in the dialect's own form.
 
 event --_records--> records;   UserCodeError, Failed --_fail--> the dialect's refusal, or its words for a broken stream
 """
@@ -15,24 +15,24 @@ from ...model.events import Event, Failed
 from ...model.log import current
 from .loading import shown
 
-__all__ = ["GuardedEncoder", "broken_off", "plain_end"]
+__all__ = ["GuardedEncoder", "end_of_stream", "plain_error_line"]
 
 log = logging.getLogger(__name__)
 
 
-def broken_off(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
-    """The records that end a stream that has begun, made without any code of the user's, which may hang."""
-    own = getattr(reply, "broken_off", None)
+def end_of_stream(reply: ResponseEncoder, error: LmiError) -> list[bytes]:
+    """The records that end a stream that has begun, made without any user code, which may hang."""
+    own = getattr(reply, "end_of_stream", None)
     return own(error) if own is not None else reply.feed(Failed.of(error))
 
 
-def plain_end(error: LmiError) -> list[bytes]:
+def plain_error_line(error: LmiError) -> list[bytes]:
     """The same where no dialect can be asked."""
     return [line_record({"error": error.message, "code": 424})]
 
 
 class GuardedEncoder:
-    """A Reply around another one, `inner`, which is what hosts are answered with when something fails."""
+    """An encoder around another one, `inner`: what user code raises becomes an error in the dialect's form."""
 
     def __init__(self, inner: ResponseEncoder, refuse: Callable[[LmiError], Response]) -> None:
         self._inner = inner
@@ -45,7 +45,7 @@ class GuardedEncoder:
         self._begun = False
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The records that `event` completes. Raises nothing that the user's code can cause."""
+        """The records that `event` completes. Raises nothing that user code can cause."""
         if isinstance(event, Failed):
             return self._fail(event.error, prompt)
         records: list[bytes] = []
@@ -57,15 +57,15 @@ class GuardedEncoder:
         except LmiError as error:
             failure = error
         except Exception as error:
-            log.exception("request %s: a reply that code of the user's takes part in failed", current())
+            log.exception("request %s: user code in its response failed", current())
             failure = UserCodeError(f"the output formatter failed: {shown(error)}")
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
 
-    def broken_off(self, error: LmiError) -> list[bytes]:
-        """See `broken_off`."""
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
+        """See `end_of_stream`."""
         self.finished, self.failure = True, error
-        return broken_off(self._inner, error)
+        return end_of_stream(self._inner, error)
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         """What `event` brings; sets `finished`. Raises LmiError."""
@@ -74,17 +74,17 @@ class GuardedEncoder:
     def _fail(self, error: LmiError, prompt: int) -> list[bytes]:
         self.finished, self.failure = True, error
         if self._begun:
-            return self._break_off(error, prompt)
+            return self._end_stream(error, prompt)
         answer = self._refuse(error)
         self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
         return [answer.body] if answer.body else []
 
-    def _break_off(self, error: LmiError, prompt: int) -> list[bytes]:
+    def _end_stream(self, error: LmiError, prompt: int) -> list[bytes]:
         """The end of a stream that has begun."""
         try:
             records = self._inner.feed(Failed.of(error), prompt)
             if all(isinstance(record, bytes) for record in records):
                 return records
         except Exception:
-            log.exception("request %s: the dialect cannot tell of its failure either", current())
-        return plain_end(error)
+            log.exception("request %s: the dialect also failed to render the error", current())
+        return plain_error_line(error)

@@ -53,7 +53,7 @@ class FormattedTokensEncoder(GuardedEncoder):
         self.status = 200
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
-        # Nothing of it is sent, but it is to know how far the answer is, should it have to tell of a failure.
+        # Nothing of it is sent, but it must know the state of the response if it has to render an error.
         self._inner.feed(event, prompt)
         if isinstance(event, Started):
             self._start(event)

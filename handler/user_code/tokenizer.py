@@ -1,4 +1,4 @@
-"""The model's tokenizer, for code of the user's that asks for it."""
+"""The model's tokenizer, for user code that asks for it."""
 
 from __future__ import annotations
 

@@ -43,14 +43,14 @@ POLL_INTERVAL_S = 0.25
 
 _REDIRECTING = (301, 302, 303, 307, 308)
 _UNKNOWN_TYPES = ("", "application/octet-stream", "binary/octet-stream")
-"""What storage services say of files whose type nobody told them: the file's own first bytes decide then."""
+"""The types that storage services send for files of unknown type: the file's own first bytes decide then."""
 
-Took = Callable[[int], None]
+OnBytes = Callable[[int], None]
 """Told how many more bytes have come; raises where they are too many."""
 
 
 class _Deadline:
-    """When all must be over, or nobody wants it any more."""
+    """When fetching must end, or has been cancelled."""
 
     def __init__(self, seconds: float, cancelled: threading.Event) -> None:
         self._end = time.monotonic() + seconds
@@ -64,7 +64,7 @@ class _Deadline:
         if left <= 0:
             raise self.over
         if self.cancelled.is_set():
-            raise MediaError("nobody waits for it any more")
+            raise MediaError("its request has ended")
         return left
 
     @property
@@ -74,7 +74,7 @@ class _Deadline:
 
 
 class _Timed(io.RawIOBase):
-    """A socket's bytes until the deadline: a timeout of the socket's own would start anew with every byte."""
+    """A socket's bytes until the deadline: a timeout of the socket's own would start again with every byte."""
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._sock = sock
@@ -114,22 +114,21 @@ class Fetcher:
         self._agent = agent
         self._lookups = ThreadPoolExecutor(LOOKUPS, "lmi-lookup")
 
-    def fetch(self, url: str, took: Took, cancelled: threading.Event) -> bytes:
+    def fetch(self, url: str, on_bytes: OnBytes, cancelled: threading.Event) -> bytes:
         """The bytes behind an http(s) or file URL.
 
-        took: is told how many bytes have come, before they are kept; what it raises ends the fetching.
+        on_bytes: called with how many bytes have come, before they are kept; what it raises ends the fetching.
         Raises MediaError.
         """
         if url[:5].lower() == "file:":
-            return self._file(url, took)
+            return self._file(url, on_bytes)
         deadline = _Deadline(self._seconds, cancelled)
         try:
             for _ in range(self._redirects + 1):
                 target = Target.of(url)
                 if not allowed(target.host, self._rules.domains):
-                    named = f"the host {target.host[:100]!r} is none of those"
-                    raise MediaError(f"{named} that option.allowed_media_domains allows")
-                answer = self._get(target, deadline, took)
+                    raise MediaError(f"the host {target.host[:100]!r} is not in option.allowed_media_domains")
+                answer = self._get(target, deadline, on_bytes)
                 if isinstance(answer, bytes):
                     return answer
                 url = urljoin(url, answer.location)
@@ -139,7 +138,7 @@ class Fetcher:
             raise MediaError(f"it could not be fetched: {_reason(error)}") from error
         raise MediaError(f"it could not be fetched: more than {self._redirects} redirects")
 
-    def _get(self, target: Target, deadline: _Deadline, took: Took) -> bytes | _Redirect:
+    def _get(self, target: Target, deadline: _Deadline, on_bytes: OnBytes) -> bytes | _Redirect:
         with self._connect(target, deadline) as sock:
             request = (
                 f"GET {target.path} HTTP/1.1\r\nHost: {target.header}\r\nUser-Agent: {self._agent}\r\n"
@@ -153,7 +152,7 @@ class Fetcher:
                 answer.begin()
                 if answer.status in _REDIRECTING and (location := answer.getheader("Location")):
                     return _Redirect(location)
-                return _body(answer, took)
+                return _body(answer, on_bytes)
             finally:
                 answer.close()
 
@@ -185,15 +184,15 @@ class Fetcher:
             found = lookup.result(deadline.left)
         except LookupTimeout:
             lookup.cancel()
-            raise MediaError("it could not be fetched: its host's name could not be looked up in time") from None
+            raise MediaError("it could not be fetched: the lookup of its host name timed out") from None
         except UnicodeError:
             raise MediaError("expected a URL with a valid host and port") from None
         for _, _, _, _, name in found:
             address = ipaddress.ip_address(name[0])
             if not public(address) and not any(address in network for network in self._networks):
                 raise MediaError(
-                    f"the host {target.host[:100]!r} has an address that is not public, in no network that "
-                    "option.allowed_media_networks allows"
+                    f"the host {target.host[:100]!r} has an address that is neither public nor in "
+                    "option.allowed_media_networks"
                 )
         return [(family, name) for family, _, _, _, name in found]
 
@@ -201,7 +200,7 @@ class Fetcher:
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context()
 
-    def _file(self, url: str, took: Took) -> bytes:
+    def _file(self, url: str, on_bytes: OnBytes) -> bytes:
         """A file of the folder that option.allowed_local_media_path names."""
         if self._rules.folder is None:
             raise MediaError("file URLs need option.allowed_local_media_path, which is not set")
@@ -216,7 +215,7 @@ class Fetcher:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     raise MediaError("expected an ordinary file")
-                took(status.st_size)
+                on_bytes(status.st_size)
                 return file.read(status.st_size)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
@@ -228,23 +227,23 @@ class _Redirect:
     location: str
 
 
-def _body(answer: http.client.HTTPResponse, took: Took) -> bytes:
+def _body(answer: http.client.HTTPResponse, on_bytes: OnBytes) -> bytes:
     """The body of an answer that is an image by its header."""
     if answer.status != 200:
-        raise MediaError(f"it could not be fetched: its server answered with status {answer.status}")
+        raise MediaError(f"it could not be fetched: its server responded with status {answer.status}")
     kind = (answer.getheader("Content-Type") or "").partition(";")[0].strip().lower()
     if not kind.startswith("image/") and kind not in _UNKNOWN_TYPES:
-        raise MediaError(f"expected an image, but its server calls it {kind[:60]!r}")
+        raise MediaError(f"expected an image, but its server sent the type {kind[:60]!r}")
     if (answer.getheader("Content-Encoding") or "identity").lower() != "identity":
-        raise MediaError("its server sent it compressed, without having been asked for that")
+        raise MediaError("its server sent it compressed, which was not requested")
     length = answer.length
     if length:
-        took(length)
+        on_bytes(length)
     pieces: list[bytes] = []
     received = 0
     while piece := answer.read(CHUNK):
         if length is None:
-            took(len(piece))
+            on_bytes(len(piece))
         received += len(piece)
         pieces.append(piece)
     if length is not None and received < length:
@@ -257,7 +256,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or type(error).__name__})"
     if isinstance(error, socket.gaierror):
-        return "its host's name is not known"
+        return "its host name is unknown"
     if isinstance(error, http.client.HTTPException):
-        return "its server does not answer as HTTP lays down"
+        return "its server's response is not valid HTTP"
     return (error.strerror if isinstance(error, OSError) else None) or "the connection failed"

@@ -21,7 +21,7 @@ from .url_policy import MediaError
 __all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"""What is decoded, by Pillow's names: what browsers make. Its other readers are many, and seldom looked at."""
+"""What is decoded, by Pillow's names: what browsers make. Pillow's other readers are many, and rarely reviewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Image:
 class Budget:
     """How much all images of a prompt may have together; several threads may take from it."""
 
-    def __init__(self, most: int, what: str, option: str) -> None:
-        self._most = most
-        self._left = most
-        self._told = f"expected images of at most {most} {what} together (option.{option})"
+    def __init__(self, limit: int, what: str, option: str) -> None:
+        self._limit = limit
+        self._left = limit
+        self._message = f"expected images of at most {limit} {what} together (option.{option})"
         self._lock = threading.Lock()
 
     def take(self, amount: int) -> None:
@@ -57,7 +57,7 @@ class Budget:
         with self._lock:
             self._left -= amount
             if self._left < 0:
-                raise MediaError(f"{self._told}, got {self._most - self._left} or more")
+                raise MediaError(f"{self._message}, got {self._limit - self._left} or more")
 
 
 def image_parts(conversation: Conversation) -> list[ImagePart]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .given import Given
+from .indirect import IndirectOptions
 from .reading import OptionReader
 from .settings import Settings
 
@@ -43,7 +43,7 @@ PROMPT_LOOKUP = {"ngram", "[ngram]"}
 """No draft model: what followed the same tokens earlier in the prompt or the answer is the draft."""
 
 
-def batching_of(given: Given, settings: Settings, reader: OptionReader) -> str:
+def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
     """`rolling_batch` as it is in force: a name of its values that batches, or disable."""
     # DJL Serving itself turns rolling batch off where dynamic batches are asked for.
     sizes = [reader.host.get(name, "") for name in ("batch_size", "max_dynamic_batch_size")]
@@ -65,7 +65,7 @@ def batching_of(given: Given, settings: Settings, reader: OptionReader) -> str:
     return "scheduler" if given.backend == "transformers" else "vllm"
 
 
-def task_of(given: Given, settings: Settings, reader: OptionReader) -> str:
+def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
     """auto, generate or embed, by `option.task` or, in vLLM's own terms, by `option.runner` and `option.convert`."""
     embeds = given.task in EMBEDDING
     named = f"option.task={given.task}" if embeds else "option.convert=embed" if given.convert == "embed" else None
@@ -85,11 +85,11 @@ def task_of(given: Given, settings: Settings, reader: OptionReader) -> str:
 
 
 def is_users(engine: str) -> bool:
-    """Whether an engine is code of the user's, `module:name`."""
+    """Whether an engine is user code, `module:name`."""
     return ":" in engine
 
 
-def engine_of(given: Given, settings: Settings, task: str, reader: OptionReader) -> str:
+def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: OptionReader) -> str:
     """A name of the ENGINES table, or the user's own as `module:name`: `backend` if it is given, else what
     `rolling_batch` chooses. Embeddings have one.
     """
@@ -113,14 +113,14 @@ def engine_of(given: Given, settings: Settings, task: str, reader: OptionReader)
     return engine
 
 
-def check_mpi(given: Given, settings: Settings, reader: OptionReader) -> None:
+def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) -> None:
     """MPI mode starts a worker for each device, where one is to use them all: with one device it is as good as off.
 
     DJL Serving turns it on for rolling_batch=trtllm, whatever the user says (LmiConfigRecommender).
     """
     if not given.mpi_mode or (settings.tensor_parallel_degree, settings.pipeline_parallel_degree) == (1, 1):
         return
-    message = "MPI mode is not supported, one worker uses all devices: set engine=Python"
+    message = "MPI mode is not supported (one worker uses all devices): set engine=Python"
     if given.rolling_batch == "trtllm":
         message = (
             "DJL Serving turns it on for option.rolling_batch=trtllm, a worker for each device; for one "
@@ -136,7 +136,7 @@ def path_or_id(model: str, directory: str) -> str:
     return str(inside.absolute()) if inside.exists() else model
 
 
-def speculative_config(given: Given, directory: str) -> str | None:
+def speculative_config(given: IndirectOptions, directory: str) -> str | None:
     """vLLM's `speculative_config`, as JSON, of lmi-dist's three options (djl-contract, 8).
 
     None where no draft model is named, without which the others mean nothing.

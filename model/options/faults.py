@@ -1,4 +1,4 @@
-"""How what is wrong with options is told: everything at once, in one line."""
+"""Faults of options: all of them in one error of one line."""
 
 from __future__ import annotations
 

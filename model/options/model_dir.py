@@ -1,6 +1,6 @@
-"""What a model's folder must hold, looked at without the engine: in milliseconds, and with the names of the files.
+"""What a model's folder must hold, checked without the engine: in milliseconds, and with the names of the files.
 
-config.json, the tokenizer's files, and weights that are whole. What is on the hub is not looked at, nor is what only an
+config.json, the tokenizer's files, and weights that are whole. What is on the hub is not checked, nor is what only an
 engine can judge.
 """
 
@@ -31,13 +31,13 @@ _POINTER = b"version https://git-lfs"
 def check_model(settings: Settings) -> str:
     """What model it is, in words. Raises OptionError where it lacks something that any engine needs."""
     if is_users(settings.engine):
-        return f"model: {settings.model_id}, not looked at: the engine is your own"
+        return f"model: {settings.model_id}, not checked: the engine is your own"
     path = Path(settings.model_id)
     given = settings.model_id != settings.model_dir
     if given and not path.exists():
         if path.is_absolute() or settings.model_id.startswith(".") or settings.model_id.count("/") > 1:
-            raise OptionError(f"option.model_id: there is nothing at {settings.model_id}", "model_id")
-        return f"model: {settings.model_id} on the hub, not looked at"
+            raise OptionError(f"option.model_id: {settings.model_id} does not exist", "model_id")
+        return f"model: {settings.model_id} on the hub, not checked"
     if path.is_file():
         return f"model: the file {path}"
     config = _config(path, given)
@@ -67,7 +67,7 @@ def _json(file: Path) -> object:
     try:
         return json.loads(data)
     except ValueError as error:
-        found = "is a pointer of Git LFS, and not the file itself" if data.startswith(_POINTER) else "is not JSON"
+        found = "is a Git LFS pointer, not the file itself" if data.startswith(_POINTER) else "is not JSON"
         raise OptionError(f"{file} {found}: {error}", "model_id") from None
 
 
@@ -111,16 +111,16 @@ def _faults(file: Path) -> Iterator[str]:
     with file.open("rb") as opened:
         head = opened.read(_HEAD.size)
         if head and _POINTER.startswith(head):
-            yield "is a pointer of Git LFS, and not the weights"
+            yield "is a Git LFS pointer, not the weights"
         elif len(head) < _HEAD.size or (length := _HEAD.unpack(head)[0]) > size - _HEAD.size:
-            yield f"is no file of safetensors, or cut off in its header: it has {size} bytes"
+            yield f"is not a safetensors file, or cut off in its header: it has {size} bytes"
         else:
             try:
                 tensors = msgspec.json.decode(opened.read(length), type=dict[str, dict[str, Any]])
                 ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
                 whole = _HEAD.size + length + max(ends, default=0)
             except (msgspec.DecodeError, KeyError, TypeError, IndexError):
-                yield "is no file of safetensors: its header cannot be read"
+                yield "is not a safetensors file: its header cannot be read"
             else:
                 if size < whole:
                     yield f"is cut off: it has {size} of {whole} bytes"

@@ -79,7 +79,7 @@ def unprefixed_names(model_dir: Path) -> set[str]:
 
 
 def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """What DJL's init call would deliver: names without `option.`; the file goes before the environment."""
+    """What DJL's init call would deliver: names without `option.`; the file takes precedence over the environment."""
     entries = _entries(model_dir)
     properties = {name: text for name, text in entries.items() if not name.startswith("option.")}
     properties |= {name.removeprefix("option."): text for name, text in entries.items() if name.startswith("option.")}

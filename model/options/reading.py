@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import msgspec
 
+from ..errors import did_you_mean
 from .faults import shown
 from .option import Option, declared
-from .table import OPTIONS, option_named
+from .table import OPTION_NAMES, option_named
 
 __all__ = ["OptionReader"]
 
@@ -19,15 +19,13 @@ SIMILAR_NAME_LETTERS = 14
 misspelling of it. No argument of vLLM 0.23 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
 not refused here is left to the engine's side, which knows all names."""
 
-_NAMES = [name for option in OPTIONS for name in option.names]
-
 
 class OptionReader:
-    """One pass over the properties. What is wrong is gathered, to be told at once."""
+    """One pass over the properties. Faults are collected, and reported together."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
-        """By canonical name; what was not given, or is wrong, is missing."""
+        """By canonical name, without options that are missing or wrong."""
         self.arguments: dict[str, str] = {}
         """Texts of engine arguments, by the engine's names."""
         self.host: dict[str, str] = {}
@@ -62,7 +60,7 @@ class OptionReader:
             self.host |= {name: text} if name != "env" else {}
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
-                self.fault(name, f"{shown(text)} asks for what this version does not support: {option.unsupported}")
+                self.fault(name, f"{shown(text)} requires what this version does not support: {option.unsupported}")
         elif text and option.owner != "nobody":
             self._read_known(option, name, text)
 
@@ -70,12 +68,12 @@ class OptionReader:
         before = self._given.get(option.name)
         if before and before[1] != text:
             if not option.set_by_djl:
-                self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, the same by another name")
+                self.fault(name, f"{shown(text)} contradicts option.{before[0]}={before[1]}, which is the same option")
                 return
             # DJL Serving writes the first name of these where the user wrote none, so the user's word is the alias.
             if name == option.name:
                 name, text, before = before[0], before[1], (name, text)
-            self.notes.append(f"option.{name}={text} goes before option.{before[0]}={before[1]}")
+            self.notes.append(f"option.{name}={text} takes precedence over option.{before[0]}={before[1]}")
         self._given[option.name] = (name, text)
         try:
             self.values[option.name] = option.value(text)
@@ -87,8 +85,8 @@ class OptionReader:
 
     def _read_unknown(self, name: str, text: str) -> None:
         long = len(name) >= SIMILAR_NAME_LETTERS
-        near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=SIMILAR_NAME_RATIO) if long else []
-        if near:
-            self.fault(name, f"there is no such option; did you mean option.{near[0]}?")
+        hint = did_you_mean(name, OPTION_NAMES, prefix="option.", cutoff=SIMILAR_NAME_RATIO) if long else ""
+        if hint:
+            self.fault(name, f"there is no such option{hint}")
         elif text:
             self.arguments[name] = text

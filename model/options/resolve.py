@@ -10,8 +10,8 @@ import msgspec
 
 from .engine import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
 from .faults import refuse
-from .given import Given
 from .image_rules import ImageRules
+from .indirect import IndirectOptions
 from .properties import gather, unprefixed_names
 from .reading import OptionReader
 from .settings import Limits, Settings
@@ -34,7 +34,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     for name, text in properties.items():
         # djl_python's worker puts cluster_size in as a number.
         reader.read(name, str(text).strip())
-    given = Given(**reader.fields(Given))
+    given = IndirectOptions(**reader.fields(IndirectOptions))
     directory = str(Path(model_dir).absolute())
     settings = Settings(
         model_dir=directory,
@@ -49,7 +49,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
     engine = engine_of(given, settings, task, reader)
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
-        reader.notes.append("option.enable_streaming has no effect: each request says whether its answer is streamed")
+        reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
     if given.enable_auto_tool_choice and not settings.tool_call_parser:
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:

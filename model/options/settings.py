@@ -45,10 +45,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_queued_requests: Annotated[int, Option(
-        "How many requests may be open beyond max_rolling_batch_size; further ones are refused at once (429).", ge=0,
+        "How many requests may wait beyond max_rolling_batch_size; further ones are refused at once (429).", ge=0,
     )] = 1000
     max_prompt_tokens: Annotated[int | None, Option(
-        "Longest prompt, in tokens, with what its template adds.", default="the context's", ge=1,
+        "Longest prompt in tokens, chat template included.", default="the context's", ge=1,
     )] = None
     max_tokens_in_flight: Annotated[int | None, Option(
         "Tokens of all running sequences together: their prompts and what they may generate. Requests beyond are "
@@ -57,14 +57,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 72 << 20
     """Room for images of max_image_bytes in base64."""
     max_unsent_bytes: Annotated[int, Option(
-        "Bytes of one unfinished answer that may wait for its client to read them; then the request is ended.", ge=1,
+        "Bytes of one response that may wait for a slow client; beyond them the request is ended.", ge=1,
     )] = 8 << 20
     max_answer_bytes: Annotated[int, Option(
-        "Longest answer that is not streamed; the request that comes to more is ended. A token that is shown by itself "
+        "Longest response that is not streamed; beyond it the request is ended. A token that is shown by itself "
         "counts 128, and so does each likely token beside it.", ge=1,
     )] = 128 << 20
     request_timeout: Annotated[float, Option(
-        "Seconds from a request's arrival to the end of its answer (else 504).", ge=0.001,
+        "Seconds from a request's arrival to the end of its response (else 504).", ge=0.001,
     )] = 3600.0
     user_code_timeout: Annotated[float, Option("Seconds that one call of your own code may take.", ge=0.001)] = 60.0
 
@@ -111,7 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", set_by_djl=True,
     )] = 1
     device_map: Annotated[str | None, Option(
-        "Where transformers puts the model, as `auto`. It needs accelerate.", default="one device",
+        "Where transformers places the model, e.g. `auto`. Requires accelerate.", default="one device",
     )] = None
     load_in_8bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes8`.")] = False
     load_in_4bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes4`.")] = False
@@ -128,32 +128,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tgi_compat: Annotated[bool, Option("Answer requests with `inputs` as Hugging Face's TGI does.")] = False
     output_formatter: OutputFormat | None = None
     custom_formatter: str | None = None
-    """Another value of option.output_formatter: `module:name`, a dialect or function of the user's."""
+    """Another value of option.output_formatter: `module:name`, a dialect or user function."""
     input_formatter: Annotated[str | None, Option(
-        "A function of your own that makes the payload of each request.", kind="reference", default="model.py's",
+        "Your own function that makes the payload of each request.", kind="reference", default="model.py's",
     )] = None
     content_filter: Annotated[str | None, Option(
-        "A function of your own that judges prompts and generated text.", kind="reference",
+        "Your own function that accepts or rejects prompts and generated text.", kind="reference",
     )] = None
     user_code_threads: Annotated[int | None, Option(
         "How many threads run your own code at most.", default="max_rolling_batch_size", ge=1,
     )] = None
     unknown_parameters: Annotated[Literal["ignore", "error"], Option(
-        "What to do with generation parameters that nobody knows.",
+        "What to do with unknown generation parameters.",
     )] = "ignore"
     parameter_schema: Annotated[Literal["common", "trtllm"] | None, Option(
-        "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of all others.", default="by rolling_batch",
+        "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of the other back ends.",
+        default="by rolling_batch",
     )] = None
     enable_typical_p: Annotated[Literal["auto", "true", "false"], Option(
-        "Take typical_p on vLLM; `auto`: unless it costs other requests speed.",
+        "Accept typical_p on vLLM; `auto`: unless it slows down other requests.",
     )] = "auto"
     enable_streaming: bool = False
-    merge_records: Annotated[bool, Option("Whether one chunk of a stream may carry several records.")] = False
+    merge_records: Annotated[bool, Option("Whether one chunk of a stream may contain several records.")] = False
     log_requests: Annotated[Literal["false", "summary", "true"], Option(
-        "Log a line for each request, with `true` also what it asks and is answered.",
+        "Log a line for each request; `true` also logs prompts and responses.",
     )] = "false"
     metrics_interval: Annotated[float, Option(
-        "Seconds between the log's lines with metrics behind DJL Serving; 0: none.", ge=0,
+        "Seconds between log lines with metrics behind DJL Serving; 0: none.", ge=0,
     )] = 60.0
     limits: Limits = Limits()
     images: ImageRules = ImageRules()
@@ -164,14 +165,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )] = None
     """A file's path may be relative to the model directory."""
     chat_template_content_format: Annotated[Literal["auto", "string", "openai"], Option(
-        "How the template takes a message's content.",
+        "Format of a message's content in the template.",
     )] = "auto"
     tool_call_parser: Annotated[str | None, Option(
-        "How the model writes tool calls: one of vLLM's tool parsers.",
+        "One of vLLM's tool parsers.",
     )] = None
     """None, also with enable_auto_tool_choice=false: no call is taken out of the text unless a request forces it."""
     reasoning_parser: Annotated[str | None, Option(
-        "How the model sets its reasoning apart: one of vLLM's reasoning parsers.", argument="reasoning_parser",
+        "One of vLLM's reasoning parsers.", argument="reasoning_parser",
     )] = None
 
     # The engine and the host.

@@ -5,12 +5,12 @@ Any name that is not in the table is an argument of the engine.
 
 from __future__ import annotations
 
-from .given import Given
 from .image_rules import ImageRules
+from .indirect import IndirectOptions
 from .option import Kind, Option, declared
 from .settings import Limits, Settings
 
-__all__ = ["OPTIONS", "option_named", "options_table"]
+__all__ = ["OPTIONS", "OPTION_NAMES", "name_of_argument", "option_named", "options_table"]
 
 
 def _engine(
@@ -37,7 +37,7 @@ def _djl(name: str, help: str, *aliases: str) -> Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    *declared(Given).values(),
+    *declared(IndirectOptions).values(),
     *declared(Settings).values(),
     *declared(Limits).values(),
     *declared(ImageRules).values(),
@@ -48,7 +48,7 @@ OPTIONS: tuple[Option, ...] = (
             "How many tokens, prompts included, one step computes at most.", alias="max_num_batched_tokens"),
     _engine("cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.", "0",
             "cpu_offload_gb", ge=0),
-    _engine("max_model_len", "engine", "Longest prompt plus answer, in tokens; `32k` is 32,000.", "the model's"),
+    _engine("max_model_len", "engine", "Longest prompt plus response, in tokens; `32k` is 32,000.", "the model's"),
     _engine("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
     _engine("kv_cache_memory_bytes", "engine", "Bytes of KV cache on each device; at most 2 GiB on CPU unless set."),
     _engine("load_format", "str", "How weights are read."),
@@ -81,21 +81,21 @@ OPTIONS: tuple[Option, ...] = (
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
     # Upstream's default of the first is true, so that configurations may well write it.
     _no_effect("enable_stateful_sessions", "Sessions."),
-    _no_effect("waiting_steps", "For a scheduler that is no more."),
+    _no_effect("waiting_steps", "For a scheduler that no longer exists."),
     _no_effect("device", "vLLM finds the device."),
     # DJL Serving itself sets it for rolling_batch=trtllm.
     _no_effect("max_num_tokens", "TensorRT-LLM's."),
     _no_effect("disable_flash_attn", "vLLM chooses the kernel."),
-    _no_effect("low_cpu_mem_usage", "transformers always loads so."),
+    _no_effect("low_cpu_mem_usage", "Always on with transformers."),
     _djl("engine", "DJL's engine: Python."),
     _djl("entryPoint", "Module or file of the handler: lmi.handler."),
     _djl("handler", "Function of the entry point: handle."),
-    _djl("minWorkers", "The fewest workers.", "gpu.minWorkers", "cpu.minWorkers", "nc.minWorkers"),
-    _djl("maxWorkers", "The most workers.", "gpu.maxWorkers", "cpu.maxWorkers", "nc.maxWorkers"),
-    _djl("job_queue_size", "How many requests may wait in the host."),
+    _djl("minWorkers", "Minimum number of workers.", "gpu.minWorkers", "cpu.minWorkers", "nc.minWorkers"),
+    _djl("maxWorkers", "Maximum number of workers.", "gpu.maxWorkers", "cpu.maxWorkers", "nc.maxWorkers"),
+    _djl("job_queue_size", "Length of DJL Serving's queue."),
     _djl("batch_size", "Size of dynamic batches.", "max_dynamic_batch_size"),
-    _djl("batchifier", "How Java joins a batch; it writes `stack` where batch_size is above 1."),
-    _djl("max_batch_delay", "Milliseconds that a dynamic batch waits."),
+    _djl("batchifier", "How Java joins a batch; it sets `stack` where batch_size is above 1."),
+    _djl("max_batch_delay", "Milliseconds that a dynamic batch waits for requests."),
     _djl("max_idle_time", "Seconds after which an idle worker ends."),
     _djl("predict_timeout", "Seconds that one call of the handler may take."),
     _djl("model_loading_timeout", "Seconds that start-up may take."),
@@ -103,12 +103,12 @@ OPTIONS: tuple[Option, ...] = (
     _djl("pythonExecutable", "The interpreter."),
     _djl("env", "Environment of the worker."),
     _djl("enable_venv", "A virtual environment for this model."),
-    _djl("parallel_loading", "Start workers at the same time."),
-    _djl("retry_threshold", "How many failed starts make a failed model."),
+    _djl("parallel_loading", "Start workers in parallel."),
+    _djl("retry_threshold", "How many failed starts are allowed."),
     _djl("required_memory_mb", "Memory that the model needs.", "gpu.required_memory_mb"),
     _djl("reserved_memory_mb", "Memory that stays free.", "gpu.reserved_memory_mb"),
     _djl("log_request_metric", "Log measurements.", "metrics_aggregation", "metric_dimension"),
-    _djl("max_output_size", "Largest answer, in bytes."),
+    _djl("max_output_size", "Largest response, in bytes."),
     _djl("use_passive_workers", "For MPI mode."),
     _djl("modelName", "Prefix of the model's file names.", "modeName"),
     _djl("translatorFactory", "For other engines.", "application", "optimization", "default_accept"),
@@ -119,11 +119,19 @@ OPTIONS: tuple[Option, ...] = (
 # fmt: on
 
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
+_OF_ARGUMENT = {option.argument: option.name for option in OPTIONS if option.argument}
+OPTION_NAMES = tuple(_BY_NAME)
+"""With aliases."""
 
 
 def option_named(name: str) -> Option | None:
     """The option of that name or alias; None: not in the table."""
     return _BY_NAME.get(name)
+
+
+def name_of_argument(argument: str) -> str:
+    """The name of the option that sets an argument of the engine: the argument's own where none does."""
+    return _OF_ARGUMENT.get(argument, argument)
 
 
 def _row(option: Option) -> str:

@@ -20,8 +20,8 @@ from pathlib import Path
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
-from .group import APART, end_group
-from .last_words import ending
+from .group import PROCESS_GROUP, end_group
+from .last_words import describe_exit
 from .messages import Abort, Channel, FromEngine, Start
 
 __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
@@ -29,7 +29,7 @@ __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
 log = logging.getLogger(__name__)
 
 SCRATCH = "LMI_ENGINE_SCRATCH"
-"""The environment variable that tells the engine's process its folder for sockets and the like."""
+"""The environment variable with the engine's folder for sockets and the like."""
 EXIT_TIMEOUT_S = 10.0
 """Seconds that an engine's process has to end by itself."""
 
@@ -47,20 +47,20 @@ class EngineChild:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env={**engine_environment(), SCRATCH: self._scratch},
-            **APART,
+            **PROCESS_GROUP,
         )
         theirs.close()
         self.channel: Channel[FromEngine] = Channel(ours, FromEngine)
         self.sinks: dict[int, Sink] = {}
         self.cause: LmiError | None = None
         self.served = False
-        """Whether a generation has ended well."""
+        """Whether a generation has completed."""
         self.stats = EngineStats()
-        """How busy it was when it last told."""
-        self.heard = 0
-        """How many messages have come."""
+        """How busy it was when it last reported."""
+        self.messages_received = 0
+        """How many messages have been received from it."""
         self.gone = threading.Event()
-        """Set when nothing of the engine is left."""
+        """Set when all processes of the engine have ended."""
         self._reaping = threading.Lock()
         threading.Thread(target=self._reap, name="lmi-reap", daemon=True).start()
         if settings.engine_stall_timeout:
@@ -79,7 +79,7 @@ class EngineChild:
         return self._process.pid
 
     def abort(self, numbers: tuple[int, ...]) -> None:
-        """Has the engine end generations; of those that it has not been told of it never hears."""
+        """Ends generations in the engine; those that have not been sent yet are not sent."""
         try:
             if told := self.channel.withdraw(numbers):
                 self.channel.post(Abort(tuple(told)))
@@ -102,7 +102,7 @@ class EngineChild:
             self.fail(UnavailableError("the engine's process did not end by itself"))
             # Somebody who waits in the kernel, for a device that does not answer, cannot even be killed.
             if not self.gone.wait(2 * EXIT_TIMEOUT_S):
-                log.critical("processes of the engine cannot be killed; it is given up with what memory they hold")
+                log.critical("processes of the engine cannot be killed; they keep their memory")
 
     def _reap(self) -> None:
         """Waits for the process's end; then what it has started goes too, for that would hold the channel open."""
@@ -112,7 +112,7 @@ class EngineChild:
             ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             if ended is not None:
                 code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-                cause = f"the engine's process ended {ending(code)}"
+                cause = f"the engine's process ended {describe_exit(code)}"
         if self.cause is None:
             self.cause = UnavailableError(cause)
         end_group(process.pid)
@@ -122,16 +122,16 @@ class EngineChild:
         self.gone.set()
 
     def _watch(self, limit: float) -> None:
-        """Ends an engine that has something to do and is not heard of for `limit` seconds.
+        """Kills an engine that has work and sends nothing for `limit` seconds.
 
         It counts its own rounds instead of looking at a clock: if this process is stopped for a while, which engines
         are then too, one round is all that passes.
         """
         rounds = 10
-        heard, quiet = 0, 0
+        seen, quiet = 0, 0
         while not self.gone.wait(limit / rounds):
-            quiet = quiet + 1 if self.sinks and self.heard == heard else 0
-            heard = self.heard
+            quiet = quiet + 1 if self.sinks and self.messages_received == seen else 0
+            seen = self.messages_received
             if quiet > rounds:
                 waiting = len(self.sinks)
                 log.critical(

@@ -54,44 +54,44 @@ class EngineClient:
         self._tries = tries
         self._numbers = count(1)
         self._listeners: list[Listener] = []
-        self._telling = threading.Lock()
-        """Held while sinks and listeners are told something: once a step."""
+        self._dispatch_lock = threading.Lock()
+        """Held while sinks and listeners are called: once a step."""
         self._lock = threading.Lock()
-        self._link: EngineChild | None = None
-        self._starting: EngineChild | None = None
+        self._child: EngineChild | None = None
+        self._starting_child: EngineChild | None = None
         self._launched = False
         """Whether `start` finds a process that waits for it."""
-        self._limit: float | None = None
+        self._rebuild_timeout: float | None = None
         # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
-        self._why_down = "the engine is not started"
+        self._down_reason = "the engine is not started"
         self._closing = threading.Event()
-        self._deaths = 0
+        self._recent_deaths = 0
         self.deaths = 0
         self.rebuilds = 0
-        self._since = 0.0
+        self._ready_since = 0.0
 
     @property
     def healthy(self) -> bool:
         """Whether an engine is up."""
-        return self._link is not None
+        return self._child is not None
 
     @property
     def running(self) -> int:
         """How many generations have been submitted and have not ended."""
-        link = self._link
-        return len(link.sinks) if link else 0
+        child = self._child
+        return len(child.sinks) if child else 0
 
     @property
     def stats(self) -> EngineStats:
         """How busy the engine is."""
-        link = self._link
-        return link.stats if link else EngineStats()
+        child = self._child
+        return child.stats if child else EngineStats()
 
     @property
     def process_id(self) -> int | None:
         """The engine's process, while one is up."""
-        link = self._link
-        return link.process_id if link else None
+        child = self._child
+        return child.process_id if child else None
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
@@ -100,7 +100,7 @@ class EngineClient:
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            self._starting = EngineChild(self._settings)
+            self._starting_child = EngineChild(self._settings)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         self._launched = True
@@ -111,125 +111,127 @@ class EngineClient:
         if not self._launched:
             self.launch()
         self._launched = False
-        link = self._starting
-        assert link is not None
+        child = self._starting_child
+        assert child is not None
         if self._closing.is_set():
             # It was not there yet when `close` looked.
-            link.fail(UnavailableError("the server is shutting down"))
-        patience = self._patience(link)
+            child.fail(UnavailableError("the server is shutting down"))
+        timer = self._start_timer(child)
         try:
-            first = link.channel.receive()
+            first = child.channel.receive()
         except BaseException:
             # A signal to this process.
-            link.fail(UnavailableError("the server is shutting down"))
-            link.end()
+            child.fail(UnavailableError("the server is shutting down"))
+            child.end()
             raise
         finally:
-            patience.cancel()
+            timer.cancel()
         if not isinstance(first, Ready) or self._closing.is_set():
-            link.end()
+            child.end()
             if isinstance(first, EngineFailed):
                 raise error_of_kind(first.kind, first.message, first.param)
-            raise StartError(f"{link.cause or 'its process ended'} before the engine was ready")
+            raise StartError(f"{child.cause or 'its process ended'} before the engine was ready")
         with self._lock:
-            self._link = link
-            self._since = time.monotonic()
-        self._limit = self._limit or max(REBUILD_TIMEOUT_S, REBUILD_FACTOR * (self._since - began))
-        threading.Thread(target=self._receive, args=(link,), name="lmi-engine", daemon=True).start()
+            self._child = child
+            self._ready_since = time.monotonic()
+        self._rebuild_timeout = self._rebuild_timeout or max(
+            REBUILD_TIMEOUT_S, REBUILD_FACTOR * (self._ready_since - began)
+        )
+        threading.Thread(target=self._receive, args=(child,), name="lmi-engine", daemon=True).start()
         log.info("engine %s %s is ready, context %d tokens", first.info.engine, first.info.version, first.info.context)
         return first.info
 
-    def _patience(self, link: EngineChild) -> threading.Timer:
+    def _start_timer(self, child: EngineChild) -> threading.Timer:
         """Ends a rebuild that takes too long. The first start is the host's to watch."""
-        limit = self._limit or threading.TIMEOUT_MAX
-        timer = threading.Timer(limit, link.fail, [UnavailableError(f"the engine was not up after {limit:.0f} s")])
+        limit = self._rebuild_timeout or threading.TIMEOUT_MAX
+        timer = threading.Timer(limit, child.fail, [UnavailableError(f"the engine was not ready after {limit:.0f} s")])
         timer.daemon = True
-        if self._limit:
+        if self._rebuild_timeout:
             timer.start()
         return timer
 
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts a generation; raises UnavailableError while there is no engine."""
-        link = self._link
-        if link is None:
-            raise UnavailableError(self._why_down)
+        child = self._child
+        if child is None:
+            raise UnavailableError(self._down_reason)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
-        link.sinks[number] = sink
+        child.sinks[number] = sink
         try:
-            link.channel.post(Add(number, generation))
+            child.channel.post(Add(number, generation))
         except OSError:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
-            if link.sinks.pop(number, None) is not None:
+            if child.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
         except (TypeError, ValueError, OverflowError) as error:
-            link.sinks.pop(number, None)
-            raise GenerationError(f"the request cannot be handed to the engine: {error}") from error
-        if self._link is not link and link.sinks.pop(number, None) is not None:
-            raise UnavailableError(self._why_down)
+            child.sinks.pop(number, None)
+            raise GenerationError(f"the request could not be submitted to the engine: {error}") from error
+        if self._child is not child and child.sinks.pop(number, None) is not None:
+            raise UnavailableError(self._down_reason)
         return number
 
     def abort(self, tickets: Sequence[int]) -> None:
         """Ends generations without a further event."""
-        link = self._link
-        if link is None:
+        child = self._child
+        if child is None:
             return
-        running = tuple(ticket for ticket in tickets if link.sinks.pop(ticket, None) is not None)
+        running = tuple(ticket for ticket in tickets if child.sinks.pop(ticket, None) is not None)
         if running:
-            link.abort(running)
+            child.abort(running)
 
     def fail(self, tickets: Sequence[int], error: LmiError) -> None:
         """Ends generations with `error`. Where there is no engine they have ended already."""
-        link = self._link
-        if link is None:
+        child = self._child
+        if child is None:
             return
         failed = Failed.of(error)
-        with self._telling:
-            running = [(ticket, sink) for ticket in tickets if (sink := link.sinks.pop(ticket, None)) is not None]
+        with self._dispatch_lock:
+            running = [(ticket, sink) for ticket in tickets if (sink := child.sinks.pop(ticket, None)) is not None]
             for _, sink in running:
                 sink(failed)
             if running:
                 self._notify()
         if running:
-            link.abort(tuple(ticket for ticket, _ in running))
+            child.abort(tuple(ticket for ticket, _ in running))
 
-    def tell(self, sink: Sink, event: Event) -> None:
-        """Gives `event` to a sink whose generation was not taken."""
-        with self._telling:
+    def deliver(self, sink: Sink, event: Event) -> None:
+        """Delivers `event` to a sink whose generation was not submitted."""
+        with self._dispatch_lock:
             sink(event)
 
     def close(self) -> None:
-        """Ends the engine for good; what runs gets an error."""
+        """Ends the engine; running requests get an error."""
         self._closing.set()
-        for link in {self._link, self._starting}:
-            if link is not None:
-                link.cause = UnavailableError("the server is shutting down")
-                if link is not self._link:
+        for child in {self._child, self._starting_child}:
+            if child is not None:
+                child.cause = UnavailableError("the server is shutting down")
+                if child is not self._child:
                     # Nothing runs on it, and one that still loads takes long to see that it is to end.
-                    link.fail(link.cause)
-                link.end()
+                    child.fail(child.cause)
+                child.end()
 
-    def _receive(self, link: EngineChild) -> None:
+    def _receive(self, child: EngineChild) -> None:
         """The engine's thread: hands events to their sinks until the channel ends."""
         try:
-            while (message := link.channel.receive()) is not None:
-                link.heard += 1
+            while (message := child.channel.receive()) is not None:
+                child.messages_received += 1
                 if isinstance(message, Step):
-                    with self._telling:
-                        self._hand_out(message, link)
+                    with self._dispatch_lock:
+                        self._dispatch(message, child)
                         if message.events:
                             self._notify()
                 elif isinstance(message, Stats):
-                    link.stats = message.stats
+                    child.stats = message.stats
                 elif isinstance(message, EngineFailed):
-                    link.cause = UnavailableError(message.message)
+                    child.cause = UnavailableError(message.message)
                     break
         except Exception:
-            log.exception("the engine's channel is beyond use")
-        self._ended(link)
+            log.exception("reading from the engine's process failed")
+        self._handle_exit(child)
 
-    def _hand_out(self, step: Step, link: EngineChild) -> None:
-        sinks = link.sinks
+    def _dispatch(self, step: Step, child: EngineChild) -> None:
+        sinks = child.sinks
         for number, event in step.events:
             sink = sinks.get(number)
             if sink is None:
@@ -238,43 +240,43 @@ class EngineClient:
                 sinks.pop(number, None)
             elif isinstance(event, Delta) and event.finish and event.finish.last:
                 sinks.pop(number, None)
-                link.served = True
+                child.served = True
             sink(event)
 
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 
-    def _ended(self, link: EngineChild) -> None:
-        """The engine died: tells everything in flight, then rebuilds."""
+    def _handle_exit(self, child: EngineChild) -> None:
+        """The engine died: fails every request in flight, then rebuilds."""
         deadline = time.monotonic() + 1.0
-        while link.cause is None and time.monotonic() < deadline:
+        while child.cause is None and time.monotonic() < deadline:
             time.sleep(0.01)
-        cause = link.cause or UnavailableError("the engine's process closed its channel")
+        cause = child.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._why_down = f"{cause.message}; it is being rebuilt, try again later"
-            self._link = None
+            self._down_reason = f"{cause.message}; it is being rebuilt, try again later"
+            self._child = None
         self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
-        log.log(level, "the engine ended with %d requests in flight: %s", len(link.sinks), cause)
+        log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
         try:
-            with self._telling:
-                for number in list(link.sinks):
-                    if (sink := link.sinks.pop(number, None)) is not None:
+            with self._dispatch_lock:
+                for number in list(child.sinks):
+                    if (sink := child.sinks.pop(number, None)) is not None:
                         sink(failed)
                 self._notify()
         except Exception:
-            log.exception("somebody could not be told that the engine ended")
-        link.end()
-        if link.served or time.monotonic() - self._since > STEADY_AFTER_S:
-            self._deaths = 0
+            log.exception("reporting the engine's end to its requests failed")
+        child.end()
+        if child.served or time.monotonic() - self._ready_since > STEADY_AFTER_S:
+            self._recent_deaths = 0
         self._rebuild()
 
     def _rebuild(self) -> None:
         for failures in range(1, self._tries + 1):
-            pause = self._pauses[min(self._deaths, len(self._pauses) - 1)]
-            self._deaths += 1
+            pause = self._pauses[min(self._recent_deaths, len(self._pauses) - 1)]
+            self._recent_deaths += 1
             if self.pause(pause):
                 return
             try:
@@ -286,8 +288,8 @@ class EngineClient:
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 more = "" if failures == self._tries else "; it is tried again"
-                self._why_down = f"the engine could not be rebuilt: {error}{more}"
-        log.critical("the engine is given up after %d tries: %s", self._tries, self._why_down)
+                self._down_reason = f"the engine could not be rebuilt: {error}{more}"
+        log.critical("giving up on the engine after %d failed rebuilds: %s", self._tries, self._down_reason)
 
     def pause(self, seconds: float) -> bool:
         """Waits before a rebuild; whether there is to be none, as the engine is being closed."""

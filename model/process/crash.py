@@ -1,4 +1,4 @@
-"""How this process, and those it forks, crash: at once, after a few lines on what each Python thread was at."""
+"""How this process, and those it forks, crash: at once, after a few lines on what each Python thread was doing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["crash_at_once", "crash_at_once_too"]
 def crash_at_once() -> None:
     """Replaces what tvm_ffi, which comes with xgrammar and so with vLLM, does on a segmentation fault.
 
-    To be called on the main thread, as often as one likes; where vLLM is used, after its import, which must come before
+    To be called on the main thread, any number of times; where vLLM is used, after its import, which must come before
     torch's. tvm_ffi prints C++ frames
     (its src/ffi/backtrace.cc), for which it reads debugging information for more than a second and allocates memory:
-    after a crash within malloc that never ends, and nobody would be told until the engine has been silent for long.
+    after a crash within malloc that never ends, and the host would only notice by the stall timeout.
     Python's own handler does neither.
     """
     # Its handler is put in when it is loaded: not later than now.

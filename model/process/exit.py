@@ -19,10 +19,10 @@ closing = threading.Event()
 """Set once the main thread is on its way out, which nothing is to interrupt."""
 
 
-def end_with_host(patience: float = 3.0) -> None:
-    """Ends this process and its children: politely at first, for sure after `patience` seconds."""
+def end_with_host(timeout: float = 3.0) -> None:
+    """Ends this process and its children: by SIGTERM, and after `timeout` seconds by SIGKILL."""
     shutting_down.set()
-    timer = threading.Timer(patience, end_now)
+    timer = threading.Timer(timeout, end_now)
     timer.daemon = True
     timer.start()
     os.kill(os.getpid(), signal.SIGTERM)
@@ -30,7 +30,7 @@ def end_with_host(patience: float = 3.0) -> None:
 
 def end_now() -> NoReturn:
     """Ends this process now, with all that it has started: the host may not be there to see to that."""
-    end_others(patience=2.0)
+    end_others(timeout=2.0)
     if scratch := os.environ.get(SCRATCH):
         shutil.rmtree(scratch, ignore_errors=True)
     # Engines leave threads behind that would keep the process alive.

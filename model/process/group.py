@@ -1,4 +1,4 @@
-"""The processes of an engine, which are one process group: found in /proc, and ended for sure.
+"""The processes of an engine, which are one process group: found in /proc, and killed.
 
 A process that is killed leaves its shared memory behind in /dev/shm. Python's resource trackers, a process beside each
 one that uses any, remove it once all of its users are gone: so they are let live until they have done that.
@@ -15,21 +15,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
-__all__ = ["APART", "end_group", "end_others", "members"]
+__all__ = ["PROCESS_GROUP", "end_group", "end_others", "members"]
 
 
 if sys.version_info >= (3, 11):
 
-    class _Apart(TypedDict):
+    class _ProcessGroup(TypedDict):
         process_group: int
 
-    APART: _Apart = {"process_group": 0}
+    PROCESS_GROUP: _ProcessGroup = {"process_group": 0}
 else:
 
-    class _Apart(TypedDict):
+    class _ProcessGroup(TypedDict):
         start_new_session: bool
 
-    APART: _Apart = {"start_new_session": True}
+    PROCESS_GROUP: _ProcessGroup = {"start_new_session": True}
 """For subprocess.Popen: a process group of its own, which can be ended as one and which Ctrl-C does not reach.
 
 But in the same session: Linux may share out the cores among sessions (sched_autogroup_enabled), and then a host whose
@@ -37,7 +37,7 @@ engine kept all of them busy was seen to wait for seconds. Python 3.10 can only 
 """
 KILL_TIMEOUT_S = 10.0
 """Seconds that killed processes are waited for: those in the midst of a system call end with it."""
-TRACKERS = 5.0
+TRACKERS_TIMEOUT_S = 5.0
 """Seconds that resource trackers have."""
 _PROC = Path("/proc")
 
@@ -56,7 +56,7 @@ def _members(group: int) -> Iterator[int]:
                 yield int(entry.parent.name)
 
 
-def _tracks(pid: int) -> bool:
+def _is_tracker(pid: int) -> bool:
     """Whether it is a resource tracker: of Python's multiprocessing, or of a library that copied it."""
     try:
         return b"resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
@@ -64,7 +64,7 @@ def _tracks(pid: int) -> bool:
         return False
 
 
-def end_group(group: int, patience: float = KILL_TIMEOUT_S) -> bool:
+def end_group(group: int, timeout: float = KILL_TIMEOUT_S) -> bool:
     """Kills every process of a group, and waits for their end; whether all of them have ended.
 
     The group's leader must not have been waited for: as long as it has not, its number is nobody else's.
@@ -73,25 +73,25 @@ def end_group(group: int, patience: float = KILL_TIMEOUT_S) -> bool:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         return True
-    if not _end_workers(group, 0, patience):
+    if not _end_workers(group, 0, timeout):
         return False
-    deadline = time.monotonic() + TRACKERS
+    deadline = time.monotonic() + TRACKERS_TIMEOUT_S
     while (left := members(group)) and time.monotonic() < deadline:
         time.sleep(0.005)
     _kill(left)
     return True
 
 
-def end_others(patience: float = KILL_TIMEOUT_S) -> None:
+def end_others(timeout: float = KILL_TIMEOUT_S) -> None:
     """Kills every other process of this one's own group. Trackers end by themselves once this one has ended too."""
-    _end_workers(os.getpgid(0), os.getpid(), patience)
+    _end_workers(os.getpgid(0), os.getpid(), timeout)
 
 
-def _end_workers(group: int, spare: int, patience: float) -> bool:
-    """Kills all but `spare` and trackers; whether they have ended."""
-    deadline = time.monotonic() + patience
+def _end_workers(group: int, keep: int, timeout: float) -> bool:
+    """Kills all but `keep` and trackers; whether they have ended."""
+    deadline = time.monotonic() + timeout
     # Again and again: one of them may have just started another.
-    while left := [pid for pid in members(group) if pid != spare and not _tracks(pid)]:
+    while left := [pid for pid in members(group) if pid != keep and not _is_tracker(pid)]:
         _kill(left)
         if time.monotonic() > deadline:
             return False

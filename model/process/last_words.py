@@ -1,4 +1,4 @@
-"""How processes end: in words, and what one says to its host when it ends at once, whatever its other threads do."""
+"""How processes end: an exit code in words, and an exit at once that reports its cause to the host."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import signal
 import threading
 from collections.abc import Callable
 
-__all__ = ["end_at_once", "ending", "report_exit_to", "shutting_down"]
+__all__ = ["describe_exit", "end_at_once", "report_exit_to", "shutting_down"]
 
 log = logging.getLogger(__name__)
 
 LISTEN_TIMEOUT_S = 0.5
-"""Seconds that the host has to listen."""
+"""Seconds that reporting to the host may take."""
 
 
-def _nobody(_cause: str) -> None:
+def _no_listener(_cause: str) -> None:
     pass
 
 
 shutting_down = threading.Event()
-"""Set once this process is ending as it should: nothing that ends now is a surprise."""
-_listener: list[Callable[[str], None]] = [_nobody]
+"""Set once this process is shutting down as it should: nothing that ends now is unexpected."""
+_listener: list[Callable[[str], None]] = [_no_listener]
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended, by its exit code; minus a signal's number is the signal."""
     if code >= 0:
         return f"with code {code}"
@@ -37,22 +37,22 @@ def ending(code: int) -> str:
 
 
 def report_exit_to(tell: Callable[[str], None]) -> None:
-    """`tell` is to be given the cause of an end."""
+    """Sets the function that reports why the process ends."""
     _listener[0] = tell
 
 
 def end_at_once(cause: str, code: int = 3) -> None:
-    """Ends this process, unless it is ending in good order; its host is told the cause if it listens."""
+    """Ends this process, unless it is shutting down already; reports the cause to the host if it listens."""
     if shutting_down.is_set():
         return
     log.critical("%s", cause)
-    saying = threading.Thread(target=_say, args=(cause,), daemon=True)
+    reporting = threading.Thread(target=_report, args=(cause,), daemon=True)
     with contextlib.suppress(RuntimeError):
-        saying.start()
-        saying.join(LISTEN_TIMEOUT_S)
+        reporting.start()
+        reporting.join(LISTEN_TIMEOUT_S)
     os._exit(code)
 
 
-def _say(cause: str) -> None:
+def _report(cause: str) -> None:
     with contextlib.suppress(OSError):
         _listener[0](cause)

@@ -132,7 +132,7 @@ class Channel(Generic[Received]):
         return [number for number in numbers if number not in dropped]
 
     def _catch_up(self) -> None:
-        """Sends the backlog. Its first message stays in it until it is sent, so that nobody overtakes."""
+        """Sends the backlog. Its first message stays in it until it is sent, so that later messages stay behind it."""
         while True:
             with self._sending:
                 rest = self._backlog[0].data

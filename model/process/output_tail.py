@@ -1,4 +1,4 @@
-"""What processes that are started meanwhile write, passed on and looked through for the error that ended them.
+"""The output of processes that are started meanwhile: passed on, and searched for the error that ended them.
 
     descriptors 1 and 2 --pipe--> a thread --> where they led before
                                            --> the last lines
@@ -31,8 +31,8 @@ _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(Error|Exception|Interrupt)): (?P
 
 
 class OutputTail:
-    """A context manager: processes that are started within it are heard for as long as they live; this one no longer
-    than it lasts."""
+    """A context manager: reads the output of processes that are started within it for as long as they live, and of this
+    one only until it exits."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
@@ -59,9 +59,9 @@ class OutputTail:
             os.dup2(kept, descriptor)
             os.close(kept)
 
-    def cause(self, patience: float = 0.2) -> str:
+    def cause(self, timeout: float = 0.2) -> str:
         """The last error among the lines that says something, without its class if that says less; else empty."""
-        time.sleep(patience)
+        time.sleep(timeout)
         for line in reversed(list(self._lines)):
             found = _ERROR.match(_PREFIX.sub("", line))
             if found and not says_nothing(found["text"]):

@@ -43,11 +43,11 @@ class _Pending:
         self.fetched: dict[int, bytes] = {}
         self.missing = sum(not is_data_url(part.url) for part in parts)
         self.ended = threading.Event()
-        """It has been aborted or refused: nobody waits for what still comes."""
+        """It has been aborted or refused: what still arrives is dropped."""
 
 
 class RequestPreparer:
-    """Prepares generations; `ready` and `refuse` are told of each by number, on any thread."""
+    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread."""
 
     def __init__(
         self,
@@ -67,23 +67,23 @@ class RequestPreparer:
         self._lock = threading.Lock()
 
     def take(self, number: int, generation: Generation) -> None:
-        """Prepares a generation, or sees to it that it will be. Raises nothing that a request can cause."""
+        """Prepares a generation, at once or on another thread. Raises nothing that a request can cause."""
         try:
             parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
             if not parts:
                 self._ready(number, self._backend.prepare(number, generation))
                 return
             self._admit(parts)
-        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - becomes the generation's error
             self._refuse(number, error)
             return
         pending = _Pending(number, generation, parts, self._rules)
         self._pending[number] = pending
         if not pending.missing:
-            self._preparers.submit(self._guarded, pending, self._prepare)
+            self._preparers.submit(self._run_step, pending, self._prepare)
         for index, part in enumerate(parts):
             if not is_data_url(part.url):
-                self._fetchers.submit(self._guarded, pending, self._fetch, index)
+                self._fetchers.submit(self._run_step, pending, self._fetch, index)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
@@ -94,29 +94,29 @@ class RequestPreparer:
 
     def _admit(self, parts: Sequence[ImagePart]) -> None:
         """Raises where the model does not take so many images."""
-        most = self._backend.info.images
-        if not most:
+        limit = self._backend.info.images
+        if not limit:
             field = f"{parts[0].place}.type"
             raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got 'image_url'", field)
-        if len(parts) > most:
-            place = parts[most].place
+        if len(parts) > limit:
+            place = parts[limit].place
             raise ParameterError(
-                f"{place}: expected at most {most} images in a prompt (option.limit_mm_per_prompt, or the model's own "
+                f"{place}: expected at most {limit} images in a prompt (option.limit_mm_per_prompt, or the model's own "
                 f"limit), got {len(parts)}",
                 place,
             )
 
-    def _guarded(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
+    def _run_step(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
         """A step on a thread of a pool; its failure ends this generation alone."""
         if pending.ended.is_set():
             return
         try:
             step(pending, *arguments)
-        except Exception as error:  # noqa: BLE001 - told to whom it concerns
+        except Exception as error:  # noqa: BLE001 - becomes the generation's error
             with self._lock:
-                waited_for = self._pending.pop(pending.number, None) is not None
+                pending_still = self._pending.pop(pending.number, None) is not None
                 pending.ended.set()
-            if waited_for:
+            if pending_still:
                 self._refuse(pending.number, error)
 
     def _fetch(self, pending: _Pending, index: int) -> None:
@@ -130,7 +130,7 @@ class RequestPreparer:
             pending.missing -= 1
             complete = not pending.missing
         if complete:
-            self._preparers.submit(self._guarded, pending, self._prepare)
+            self._preparers.submit(self._run_step, pending, self._prepare)
 
     def _prepare(self, pending: _Pending) -> None:
         images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]

@@ -10,7 +10,7 @@ from ..vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 __all__ = ["start_error"]
 
 MAX_CAUSE_CHARACTERS = 600
-"""Characters of a cause that are told: the rest, as a list of all architectures, is in the log."""
+"""Characters of a cause that are shown: the rest, as a list of all architectures, is in the log."""
 
 
 def start_error(error: BaseException) -> StartError:

@@ -19,22 +19,22 @@ OPTION = "option.max_tokens_in_flight"
 class TokenBudget:
     """The tokens of what runs; for one thread."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._tokens: dict[int, int] = {}
         self.total = 0
 
     def admit(self, number: int, tokens: int) -> None:
         """Counts a generation in; raises OverloadedError, and ParameterError for one that could never be."""
-        if tokens > self._most:
+        if tokens > self._limit:
             raise ParameterError(
-                f"prompt and answer may come to {tokens} tokens, expected at most {self._most} ({OPTION}); "
+                f"prompt and response may come to {tokens} tokens, expected at most {self._limit} ({OPTION}); "
                 "shorten the prompt or ask for fewer tokens"
             )
-        if self.total + tokens > self._most:
+        if self.total + tokens > self._limit:
             raise OverloadedError(
                 f"{self.total} tokens are in flight and this request may come to {tokens}, expected at most "
-                f"{self._most} together ({OPTION})"
+                f"{self._limit} together ({OPTION})"
             )
         self._tokens[number] = tokens
         self.total += tokens
@@ -44,7 +44,7 @@ class TokenBudget:
         for number in numbers:
             self.total -= self._tokens.pop(number, 0)
 
-    def take_note(self, events: Iterable[tuple[int, Event]]) -> None:
+    def release_ended(self, events: Iterable[tuple[int, Event]]) -> None:
         """Counts out what ends with one of the events."""
         for number, event in events:
             if (type(event) is Delta and event.finish is not None and event.finish.last) or type(event) is Failed:

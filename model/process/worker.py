@@ -4,9 +4,9 @@
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, prepare.py)
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
-The process ends when the backend is beyond use, and when the host goes away, whatever state either is in, and takes
-with it what the backend has started. While it has work it is heard of every second, if steps are made, so that the host
-notices when none are.
+The process ends when the backend has failed, and when the host goes away, whatever state either is in, and takes
+with it what the backend has started. While it has work, and makes steps, it sends a
+message every second: the host notices when none comes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = ["EngineProcess", "main"]
 log = logging.getLogger(__name__)
 
 STATS_INTERVAL_S = 1.0
-"""How often the host is told how busy the engine is."""
+"""Seconds between two messages to the host about how busy the engine is."""
 HEARTBEAT_S = 1.0
-"""Seconds after which an engine that makes steps is heard of, though they bring nothing."""
+"""Seconds after which an engine that makes steps sends a message, though they bring nothing."""
 IDLE_HEARTBEAT_S = 30.0
 """The same, at most, for one that has nothing to do: requests may still be in preparation."""
 
@@ -57,69 +57,69 @@ class EngineProcess:
         channel: Channel[ToEngine],
         backend: Backend,
         rules: ImageRules,
-        most_tokens: int | None = None,
-        stall: float = 0.0,
+        max_tokens: int | None = None,
+        stall_timeout: float = 0.0,
     ) -> None:
-        """`stall` is `Settings.engine_stall_timeout`."""
+        """`stall_timeout` is `Settings.engine_stall_timeout`."""
         self._channel = channel
         self._backend = backend
-        self._stall = stall
-        self._taking: float | None = None
-        self._intake = RequestPreparer(backend, rules, self._ready, self._refuse)
+        self._stall_timeout = stall_timeout
+        self._preparing_since: float | None = None
+        self._preparer = RequestPreparer(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
         self._aborts: deque[tuple[int, ...]] = deque()
         self._events: deque[tuple[int, Event]] = deque()
-        self._flight = None if most_tokens is None else TokenBudget(most_tokens)
-        self._work = threading.Event()
-        self._gone = False
+        self._token_budget = None if max_tokens is None else TokenBudget(max_tokens)
+        self._wake = threading.Event()
+        self._host_gone = False
         self._request_ids = RequestIds()
-        self._told = 0.0
-        """When the host was last told how busy the engine is; 0: that it is idle."""
+        self._stats_sent = 0.0
+        """When stats were last sent; 0: the last ones said that the engine is idle."""
 
     def run(self) -> None:
-        """Serves until the host is gone; raises what the backend raises when it is beyond use."""
-        threading.Thread(target=self._take_in, name="lmi-intake", daemon=True).start()
+        """Serves until the host is gone; raises what the backend raises when it has failed."""
+        threading.Thread(target=self._receive, name="lmi-intake", daemon=True).start()
         backend = self._backend
-        idle = min(IDLE_HEARTBEAT_S, self._stall / 4) or None
-        heard = 0.0
-        while not self._gone:
-            self._start_and_end()
+        idle = min(IDLE_HEARTBEAT_S, self._stall_timeout / 4) or None
+        last_sent = 0.0
+        while not self._host_gone:
+            self._update_backend()
             events = backend.step() if backend.busy else []
-            if self._flight is not None:
-                self._flight.take_note(events)
+            if self._token_budget is not None:
+                self._token_budget.release_ended(events)
             while self._events:
                 events.append(self._events.popleft())
-            if events or ((now := time.monotonic()) - heard > HEARTBEAT_S and self._alive(now)):
+            if events or ((now := time.monotonic()) - last_sent > HEARTBEAT_S and self._alive(now)):
                 self._channel.send(Step(events))
-                heard = time.monotonic()
+                last_sent = time.monotonic()
             busy = backend.busy
-            if busy or self._told:
-                self._tell(busy)
+            if busy or self._stats_sent:
+                self._send_stats(busy)
             if not busy and not events:
-                self._work.wait(idle)
-                self._work.clear()
+                self._wake.wait(idle)
+                self._wake.clear()
 
     def _alive(self, now: float) -> bool:
-        """Whether requests are being taken in: a prompt whose preparation never ends holds up all that come after."""
-        since = self._taking
-        return since is None or now - since < self._stall
+        """Whether requests are still being received: a prompt whose preparation never ends blocks all later ones."""
+        since = self._preparing_since
+        return since is None or now - since < self._stall_timeout
 
-    def _tell(self, busy: bool) -> None:
-        """Tells the host how busy the engine is, when it is time to, and when it has become idle."""
+    def _send_stats(self, busy: bool) -> None:
+        """Sends the host how busy the engine is: about once a second, and when it has become idle."""
         now = time.monotonic()
-        if busy and now - self._told < STATS_INTERVAL_S:
+        if busy and now - self._stats_sent < STATS_INTERVAL_S:
             return
-        self._told = now if busy else 0.0
+        self._stats_sent = now if busy else 0.0
         self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
 
-    def _start_and_end(self) -> None:
-        """Hands the backend what has come in since the last step."""
+    def _update_backend(self) -> None:
+        """Adds to the backend, and aborts, what has been received since the last step."""
         # Counted first: a generation and the abort that follows it may both come in while the inbox is being emptied.
         aborts = len(self._aborts)
-        if self._flight is not None:
+        if self._token_budget is not None:
             # What is about to end takes no room from what comes.
             for numbers in self._aborts.copy():
-                self._flight.drop(numbers)
+                self._token_budget.drop(numbers)
         while self._inbox:
             number, prepared = self._inbox.popleft()
             try:
@@ -129,40 +129,40 @@ class EngineProcess:
         for _ in range(aborts):
             numbers = self._aborts.popleft()
             self._backend.abort(numbers)
-            if self._flight is not None:
-                self._flight.drop(numbers)
+            if self._token_budget is not None:
+                self._token_budget.drop(numbers)
 
     def _add(self, number: int, prepared: Any) -> None:
-        if self._flight is None:
+        if self._token_budget is None:
             self._backend.add(prepared)
             return
-        self._flight.admit(number, self._backend.tokens(prepared))
+        self._token_budget.admit(number, self._backend.tokens(prepared))
         try:
             self._backend.add(prepared)
         except BaseException:
-            self._flight.drop((number,))
+            self._token_budget.drop((number,))
             raise
 
-    def _take_in(self) -> None:
+    def _receive(self) -> None:
         """The intake thread: a request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
                 self._request_ids.add(message.number, message.generation.request_id)
-                self._taking = time.monotonic()
-                self._intake.take(message.number, message.generation)
-                self._taking = None
+                self._preparing_since = time.monotonic()
+                self._preparer.take(message.number, message.generation)
+                self._preparing_since = None
             elif isinstance(message, Abort):
-                self._intake.drop(message.numbers)
+                self._preparer.drop(message.numbers)
                 # Behind everything that was ready before, so that the generation it ends has been added by then.
                 self._aborts.append(message.numbers)
-                self._work.set()
-        self._gone = True
-        self._work.set()
+                self._wake.set()
+        self._host_gone = True
+        self._wake.set()
         end_with_host()
 
     def _ready(self, number: int, prepared: Any) -> None:
         self._inbox.append((number, prepared))
-        self._work.set()
+        self._wake.set()
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, RequestError | OverloadedError):
@@ -171,20 +171,20 @@ class EngineProcess:
         if not isinstance(error, LmiError):
             error = GenerationError(f"the engine refused the request: {error}")
         self._events.append((number, Failed.of(error)))
-        self._work.set()
+        self._wake.set()
 
 
 class RequestIds:
     """Ids of the requests that came last, by the numbers of their generations."""
 
-    def __init__(self, most: int = 10_000) -> None:
+    def __init__(self, size: int = 10_000) -> None:
         self._ids: dict[int, str] = {}
-        self._most = most
+        self._size = size
 
     def add(self, number: int, request_id: str) -> None:
         """Remembers a generation, and forgets the oldest."""
         self._ids[number] = request_id
-        if len(self._ids) > self._most:
+        if len(self._ids) > self._size:
             del self._ids[next(iter(self._ids))]
 
     def __getitem__(self, number: int) -> str:
@@ -201,8 +201,8 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
     channel: Channel[ToEngine] = Channel(sock, ToEngine)
-    setup = channel.receive()
-    if not isinstance(setup, Start):
+    start = channel.receive()
+    if not isinstance(start, Start):
         return
     watch_host(sock)
     report_exit_to(lambda cause: channel.send(EngineFailed("GenerationError", cause)))
@@ -210,8 +210,8 @@ def main() -> None:
     try:
         try:
             # Before an engine's library is imported, which takes its time.
-            check_model(setup.settings)
-            backend = load_backend(setup.settings)
+            check_model(start.settings)
+            backend = load_backend(start.settings)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
         except Exception as error:
@@ -221,17 +221,17 @@ def main() -> None:
             channel.send(EngineFailed(refused.kind, refused.message, refused.param))
             return
         # From here on there are requests.
-        show_content(setup.settings.log_requests == "true")
+        show_content(start.settings.log_requests == "true")
         withhold()
         channel.send(Ready(backend.info))
         freeze()
         try:
-            settings = setup.settings
-            most = settings.limits.max_tokens_in_flight
-            EngineProcess(channel, backend, settings.images, most, settings.engine_stall_timeout).run()
+            settings = start.settings
+            max_tokens = settings.limits.max_tokens_in_flight
+            EngineProcess(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout).run()
         except Exception as error:
-            log.exception("the engine is beyond use")
-            # There is nothing to be closed in good order any more.
+            log.exception("the engine failed")
+            # It cannot be closed in the ordinary way any more.
             backend = None
             channel.send(EngineFailed("GenerationError", f"the engine failed: {cause(error)}"))
     except OSError:

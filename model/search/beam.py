@@ -2,8 +2,8 @@
 
     BeamSearch.live --the engine: what may follow each--> advance(steps) --> live, complete, finished
 
-Nothing here knows of models or text: whoever drives the search asks the engine what may follow each live prefix, and
-tells with `follow` whether a token completes a stop string. The rules are those of transformers' beam search
+Nothing here knows of models or text: the caller asks the engine what may follow each live prefix, and
+says with `follow` whether a token completes a stop string. The rules are those of transformers' beam search
 (transformers 5.23, GenerationMixin._beam_search), whose results this has to give.
 """
 

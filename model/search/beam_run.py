@@ -32,7 +32,7 @@ class BeamRun:
     splitters: Sequence[Splitter | None]
     search: BeamSearch
     candidates: int
-    """How many of the likeliest tokens the search is told of each prefix."""
+    """How many of the likeliest tokens the search gets for each prefix."""
 
 
 class BeamTexts:
@@ -87,6 +87,6 @@ class BeamTexts:
         new, tokens = text.stream.finish()
         # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
         how = "repetition" if hypothesis.ending == "stop" else ended
-        reason, stop = self._reader.how(text.stream.stop, how, ids[-1])
+        reason, stop = self._reader.finish_reason(text.stream.stop, how, ids[-1])
         finish = Finish(reason, stop, text.stream.count, text.cumulative, last=last, discarded_tokens=discarded)
         return split(splitter, Delta(index, new, tokens, finish), shown=run.generation.tokens)

@@ -53,7 +53,7 @@ class Ranking:
                 self._pass_on()
 
     def _pass_on(self) -> None:
-        order = sorted(self._finishes, key=self._standing)
+        order = sorted(self._finishes, key=self._rank)
         chosen = order[: self._n]
         discarded = [self._finishes[index] for index in order[self._n :]]
         for rank, index in enumerate(chosen):
@@ -70,6 +70,6 @@ class Ranking:
                         )
                 self._sink(msgspec.structs.replace(delta, index=rank, finish=finish))
 
-    def _standing(self, index: int) -> tuple[bool, float, int]:
+    def _rank(self, index: int) -> tuple[bool, float, int]:
         finish = self._finishes[index]
         return finish.reason == "abort", -(finish.cumulative_logprob or 0.0), index

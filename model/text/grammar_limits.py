@@ -127,7 +127,7 @@ def check_schema(text: str) -> None:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
-        # The compiler tells what is wrong with it.
+        # The compiler reports what is wrong with it.
         return
     members = 0
     for value in _values(schema):
@@ -169,7 +169,7 @@ def _values(schema: Any) -> Iterator[dict[str, Any] | list[Any]]:
 def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, _Part]) -> _Part:
     """What an expression, or a rule's body, adds up to; raises ValueError for what is refused.
 
-    What is no expression at all, the compiler tells.
+    The compiler reports what is not an expression at all.
     """
     # Of each open group: its branches, and the item that may be repeated yet.
     groups = [[_Part()]]

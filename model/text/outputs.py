@@ -135,10 +135,10 @@ class OutputReader:
             if stopped:
                 return
 
-    def how(
+    def finish_reason(
         self, found: str | None, reason: str | None, stop: str | int | None
     ) -> tuple[FinishReason, str | int | None]:
-        """Why a sequence ended, and at what. A stop string goes before what vLLM saw in the same step."""
+        """Why a sequence ended, and at what. A stop string takes precedence over what vLLM saw in the same step."""
         if found is not None:
             return "stop", found
         if reason == "stop":

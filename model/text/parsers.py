@@ -44,7 +44,7 @@ class Reasoning:
         self._start = start
         self._end = end
         self.known = start is not None and end is not None
-        """Whether it can be told at all: some models mark their reasoning in other ways."""
+        """Whether this is known at all: some models mark their reasoning in other ways."""
 
     @property
     def open(self) -> bool:
@@ -127,7 +127,7 @@ class Splitter:
             reasoning, text, calls = self._parser.parse(whole, self._request, enable_auto_tools=True)
         except Exception:
             # A call that was cut off, say.
-            log.debug("an answer is taken for text: its parser failed", exc_info=True)
+            log.debug("a tool call or reasoning parser failed: the response is treated as plain text", exc_info=True)
         part.text += text or ""
         if self._show_reasoning:
             part.reasoning += reasoning or ""

@@ -27,7 +27,7 @@ __all__ = [
     "first",
     "last",
     "max_new_tokens_for",
-    "most_tokens",
+    "max_prompt_tokens",
     "shortened",
 ]
 
@@ -45,9 +45,9 @@ _BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
 """Where tokenizers part a text themselves: tokens on either side do not depend on the other one."""
 
 
-def most_tokens(context: int, most: int | None) -> int:
-    """The longest prompt, where a context of so many tokens may be filled and option.max_prompt_tokens is `most`."""
-    return context if most is None else min(context, most)
+def max_prompt_tokens(context: int, limit: int | None) -> int:
+    """The longest prompt, where a context of so many tokens may be filled and option.max_prompt_tokens is `limit`."""
+    return context if limit is None else min(context, limit)
 
 
 def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
@@ -57,19 +57,19 @@ def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
         raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
-def check_prompt(field: str, tokens: int, most: int | None) -> None:
-    """Raises ContextError for a prompt of more than `most` tokens."""
-    if most is not None and tokens > most:
+def check_prompt(field: str, tokens: int, limit: int | None) -> None:
+    """Raises ContextError for a prompt of more than `limit` tokens."""
+    if limit is not None and tokens > limit:
         raise ContextError(
-            f"{field}: expected a prompt of at most {most} tokens (option.max_prompt_tokens), got {tokens} tokens",
+            f"{field}: expected a prompt of at most {limit} tokens (option.max_prompt_tokens), got {tokens} tokens",
             field,
         )
 
 
-def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, most: int | None = None) -> int:
-    """How many tokens may be generated after a prompt of so many, which may have `most`; raises ContextError."""
+def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, limit: int | None = None) -> int:
+    """How many tokens may be generated after a prompt of so many, which may have `limit`; raises ContextError."""
     field = generation.prompt_field
-    check_prompt(field, prompt_tokens, most)
+    check_prompt(field, prompt_tokens, limit)
     left = context - prompt_tokens
     if prompt_tokens < 1 or left < 1:
         raise ContextError(

@@ -20,7 +20,7 @@ BARE = 4
 
 
 def size_of(event: Event, copies: int = 1) -> int:
-    """What an event adds to an answer; a prompt is told of in so many sequences."""
+    """Bytes that an event adds to a response; a prompt is shown in `copies` sequences."""
     if isinstance(event, Delta):
         calls = sum(len(call.arguments) for call in event.calls)
         return len(event.text) + len(event.reasoning) + calls + len(event.vector) + _tokens(event.tokens)
@@ -34,28 +34,28 @@ def weight(generation: Generation) -> int:
     return TOKEN * (1 + (generation.sampling.logprobs or 0)) if generation.tokens else BARE
 
 
-def may_reach(generation: Generation, max_tokens: int, most: int) -> bool:
+def may_reach(generation: Generation, max_tokens: int, limit: int) -> bool:
     """Whether an answer of so many tokens for each sequence would be too long."""
-    return generation.sampling.n * max_tokens * weight(generation) > most
+    return generation.sampling.n * max_tokens * weight(generation) > limit
 
 
-def check_size(generation: Generation, prompt_tokens: int, most: int) -> None:
+def check_size(generation: Generation, prompt_tokens: int, limit: int) -> None:
     """Raises ParameterError where the prompt's log-probabilities alone, which each sequence has, are too much."""
     sampling = generation.sampling
     if sampling.prompt_logprobs is not None:
         size = sampling.n * prompt_tokens * TOKEN * (1 + sampling.prompt_logprobs)
-        if size > most:
-            raise too_long(size, most)
+        if size > limit:
+            raise too_long(size, limit)
 
 
 def _tokens(tokens: tuple[Token, ...]) -> int:
     return TOKEN * (len(tokens) + sum(len(token.top) for token in tokens))
 
 
-def too_long(size: int, most: int) -> ParameterError:
+def too_long(size: int, limit: int) -> ParameterError:
     """The error of an answer that has come to `size`."""
     return ParameterError(
-        f"the answer has come to {size} bytes, expected at most {most} (option.max_answer_bytes; a token that is shown "
-        f"counts {TOKEN}, and so does each likely one): ask for fewer or shorter sequences (n, max_tokens), for fewer "
-        "log-probabilities or inputs, or for a stream"
+        f"the response has come to {size} bytes, expected at most {limit} (option.max_answer_bytes; a token that is "
+        f"shown counts {TOKEN}, and so does each likely one): ask for fewer or shorter sequences (n, max_tokens), for "
+        "fewer log-probabilities or inputs, or for a stream"
     )

@@ -31,7 +31,7 @@ class Group(Generic[Running]):
     weight: int = 0
     """What each token counts for `size`."""
     longest: int = 0
-    """What the answer may come to, where it is not streamed (answer_size.py)."""
+    """What the answer may come to, where it is not streamed (response_limit.py)."""
     size: int = 0
 
     @classmethod

@@ -117,7 +117,7 @@ class Batching:
                     ids = torch.tensor([row.ids[: row.prompt + step]], device=model.device)
                     known = model(input_ids=ids).logits[0, -1].float()
                 if not (known - found).abs().max() <= UNLIKE * known.std():
-                    raise RuntimeError("it computes other logits than a pass of the model alone")
+                    raise RuntimeError("its logits differ from those of a plain forward pass")
 
     def alone(self) -> AbstractContextManager[None]:
         """While it is open the manager computes nothing: its passes are not made for others beside them."""
@@ -188,7 +188,7 @@ def _choosing(rows: dict[str, Row], news: News) -> Any:
                 else:
                     try:
                         tokens[place], entry = row.choose(scores[place])
-                    except Exception as fault:  # noqa: BLE001 - told to the request that it is of
+                    except Exception as fault:  # noqa: BLE001 - becomes the request's error
                         error = GenerationError(f"the next token could not be chosen: {fault}")
                 found.append((row, tokens[place], entry, error))
             news.put(found)

@@ -43,7 +43,7 @@ def render(
     tools = conversation.tools_field
     if conversation.tools and conversation.tool_choice != "none":
         raise UnsupportedError(
-            f"{tools}: the transformers engine reads no tool calls, expected tool_choice none", tools
+            f"{tools}: the transformers engine does not parse tool calls, expected tool_choice none", tools
         )
     source, in_parts = template
     try:

@@ -139,7 +139,7 @@ class TransformersEngine:
             except Exception as fault:
                 if not isinstance(fault, LmiError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
-                    fault = GenerationError(f"the answer could not be decoded: {fault}")
+                    fault = GenerationError(f"the response could not be decoded: {fault}")
                 self.abort([number])
                 events.append((number, Failed.of(fault)))
         return events
@@ -176,7 +176,7 @@ class TransformersEngine:
             return events
         self._forget(row)
         new, tokens = text.finish()
-        how, found = self._reader.how(text.stop, reason, None if token in self._loaded.eos_ids else token)
+        how, found = self._reader.finish_reason(text.stop, reason, None if token in self._loaded.eos_ids else token)
         finish = Finish(how, found, text.count, sequence.text.cumulative, last=not group.running)
         events.append(Delta(sequence.index, new, tokens, finish))
         return events

@@ -92,7 +92,10 @@ def _context(config: Any, wanted: int | None) -> int:
             longest = max(longest, int((rope.get("original_max_position_embeddings") or longest) * rope["factor"]))
     if wanted is None:
         if longest is None:
-            log.warning("the model does not say its context: %d tokens, or option.max_model_len", CONTEXT)
+            log.warning(
+                "the model does not declare a context length: %d tokens is used, unless option.max_model_len is set",
+                CONTEXT,
+            )
         return longest or CONTEXT
     if longest is not None and wanted > longest:
         raise OptionError(
@@ -148,7 +151,7 @@ def _placement(settings: Settings, arguments: Arguments) -> dict[str, Any]:
     if degree is not None and degree > max(1, devices):
         found = f"{devices} devices" if devices else "no GPU"
         raise OptionError(
-            f"option.tensor_parallel_degree: expected at most what there is, got {degree} with {found}",
+            f"option.tensor_parallel_degree: expected at most the devices there are, got {degree} with {found}",
             "tensor_parallel_degree",
         )
     spread = devices > 1 and (degree is None or degree > 1)
@@ -157,7 +160,7 @@ def _placement(settings: Settings, arguments: Arguments) -> dict[str, Any]:
         _installed("accelerate", "device_map")
         values["device_map"] = settings.device_map
     elif spread and degree is None and importlib.util.find_spec("accelerate") is None:
-        log.warning("one of %d devices is used: to spread the model over them, install accelerate", devices)
+        log.warning("only one of %d devices is used; install accelerate to spread the model over them", devices)
     elif spread:
         _installed("accelerate", "tensor_parallel_degree")
         # Layers one after the other on the first so many devices: the weights are shared out, the work is not.
@@ -178,7 +181,7 @@ def _placement(settings: Settings, arguments: Arguments) -> dict[str, Any]:
 
 def _installed(package: str, option: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise OptionError(f"option.{option}: it needs the package {package}, which is not installed", option)
+        raise OptionError(f"option.{option}: requires the package {package}, which is not installed", option)
 
 
 def runner(loaded: Loaded, settings: Settings, arguments: Arguments) -> Batching | Loops:
@@ -215,7 +218,7 @@ def runner(loaded: Loaded, settings: Settings, arguments: Arguments) -> Batching
         if model.config._attn_implementation != attention:
             model.set_attn_implementation(attention)
         log.warning(
-            "each sequence is computed by itself, as continuous batching of transformers cannot run %s: %s",
+            "sequences are computed one by one, as continuous batching of transformers cannot run %s: %s",
             type(model).__name__,
             one_line(f"{type(error).__name__}: {error}")[:300],
         )

@@ -55,7 +55,7 @@ class Loops:
         self._rows.discard(row)
 
     def check(self) -> None:
-        """Each loop tells of itself."""
+        """Each loop reports its own end."""
 
     def close(self) -> None:
         """Ends the loops, each at its next token."""

@@ -7,7 +7,6 @@ Needs no library, so that `lmi check` can judge options anywhere.
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
@@ -16,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from ..errors import did_you_mean
 from ..options import Settings
 from ..options.faults import refuse, shown
-from ..options.table import OPTIONS
+from ..options.table import OPTION_NAMES, name_of_argument
 
 __all__ = ["ONLY_HERE", "Arguments", "transformers_arguments"]
 
@@ -30,7 +30,7 @@ _BITS = {"bitsandbytes4": 4, "bitsandbytes8": 8}
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What the transformers engine is told besides Settings."""
+    """What the transformers engine takes besides Settings."""
 
     max_model_len: int | None = None
     """None: the model's."""
@@ -165,8 +165,6 @@ _SETTINGS = {
 _PARSERS = ("tool_call_parser", "reasoning_parser")
 """Settings that name parsers of vLLM's."""
 
-_OPTION_OF = {option.argument: option.name for option in OPTIONS if option.argument}
-
 
 def transformers_arguments(settings: Settings) -> Arguments:
     """The arguments; raises one OptionError for all that are wrong.
@@ -177,7 +175,7 @@ def transformers_arguments(settings: Settings) -> Arguments:
     faults: list[tuple[str, str]] = []
     left_out: list[str] = []
     for name, text in settings.engine_arguments.items():
-        option = _OPTION_OF.get(name, name)
+        option = name_of_argument(name)
         if name in _SETTINGS:
             continue
         if name not in _OURS and name not in _NO_EFFECT:
@@ -202,7 +200,7 @@ def transformers_arguments(settings: Settings) -> Arguments:
         if settings.engine == "auto":
             left_out.append(name)
         else:
-            faults.append((name, f"option.{name}: the transformers engine has no parsers of answers, vLLM has"))
+            faults.append((name, f"option.{name}: the transformers engine does not parse responses, vLLM does"))
     refuse(faults)
     if left_out:
         log.warning("without effect on the transformers engine: %s", ", ".join(f"option.{name}" for name in left_out))
@@ -213,11 +211,9 @@ def _quantized(settings: Settings, values: dict[str, Any], faults: list[tuple[st
     """load_in_8bit and load_in_4bit, older names of option.quantize."""
     for name, bits in (("load_in_8bit", 8), ("load_in_4bit", 4)):
         if getattr(settings, name) and values.setdefault("bits", bits) != bits:
-            faults.append((name, f"option.{name}: contradicts the option that asks for {values['bits']} bits"))
+            faults.append((name, f"option.{name}: contradicts the option that sets {values['bits']} bits"))
 
 
 def _unknown(name: str) -> str:
-    names = [*_OURS, *(name for option in OPTIONS for name in option.names)]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean option.{near[0]}?" if near and near[0] != name else ""
+    hint = did_you_mean(name, [*_OURS, *OPTION_NAMES], prefix="option.")
     return f"option.{name}: the transformers engine has no such option{hint}"

@@ -10,7 +10,7 @@ from functools import partial
 from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..generation import Conversation, Generation, Sampling, nth_seed
 from ..options import Settings
-from ..text.prompt_limits import check_ids, max_new_tokens_for, most_tokens, shortened
+from ..text.prompt_limits import check_ids, max_new_tokens_for, max_prompt_tokens, shortened
 from ..text.response_limit import check_size
 from .chat import render, template_of
 from .load import Loaded
@@ -43,7 +43,7 @@ class Requests:
         self._loaded = loaded
         self._longest = settings.limits.max_answer_bytes
         self._most = settings.limits.max_prompt_tokens
-        self._allowed = most_tokens(loaded.context - 1, self._most)
+        self._allowed = max_prompt_tokens(loaded.context - 1, self._most)
         self._max_logprobs = arguments.max_logprobs
         self._template = template_of(loaded.tokenizer, settings)
         eos_ids, spaces = sorted(loaded.eos_ids), arguments.any_whitespace
@@ -94,7 +94,7 @@ class Requests:
                 raise ParameterError(f"{name}: expected at most {most}, got {wanted}", name)
         if sampling.beams is not None:
             field = sampling.beams.field
-            raise UnsupportedError(f"{field}: the transformers engine has no beam search, vLLM has", field)
+            raise UnsupportedError(f"{field}: the transformers engine does not support beam search, vLLM does", field)
         for name in ("logit_bias", "stop_token_ids"):
             check_ids(name, [*(getattr(sampling, name) or ())], self._loaded.words)
 

@@ -41,7 +41,7 @@ class Grammars:
         """What makes a sequence's logits processor; raises ParameterError for a grammar that is broken."""
         field = wanted.field
         if importlib.util.find_spec("xgrammar") is None:
-            raise UnsupportedError(f"{field}: structured output on the transformers engine needs xgrammar", field)
+            raise UnsupportedError(f"{field}: structured output on the transformers engine requires xgrammar", field)
         import xgrammar
         from xgrammar.contrib.hf import LogitsProcessor
 

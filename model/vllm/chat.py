@@ -160,7 +160,7 @@ class ChatRenderer:
             raise
         except Exception as error:
             name = tool_parser or reasoning_parser
-            raise OptionError(f"option.{option}: {name!r} does not go with this model: {error}", option) from error
+            raise OptionError(f"option.{option}: {name!r} cannot be used with this model: {error}", option) from error
 
     def _feed_once(self, tool_parser: str) -> None:
         """Raises OptionError for a parser that vLLM lists without being able to use it so (gpt-oss's, `openai`)."""

@@ -20,7 +20,7 @@ from ..events import Delta, Event, Failed, Finish, Started
 from ..generation import Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
-from ..text.prompt_limits import check_prompt, check_text, first, last, most_tokens
+from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
 from .internals import part, tokenize_params
 from .start import client_errors, start_vllm
 
@@ -89,7 +89,7 @@ class VllmEmbedding:
         field = generation.prompt_field
         wanted = generation.embedding
         if wanted is None:
-            raise UnsupportedError("this model embeds text and generates none")
+            raise UnsupportedError("this model makes embeddings and generates no text")
         params = PoolingParams(
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )
@@ -133,7 +133,7 @@ class VllmEmbedding:
             self._llm.abort_request(names)
 
     def step(self) -> list[tuple[int, Event]]:
-        """One step of vLLM; raises when vLLM is beyond use."""
+        """One step of vLLM; raises when vLLM has failed."""
         events: list[tuple[int, Event]] = []
         for output in self._llm.step():
             name = output.request_id
@@ -172,7 +172,7 @@ class VllmEmbedding:
 
     def _part(self, text: str, wanted: Embedding, field: str) -> str:
         """What is to be tokenized of a text; raises ContextError for one that is far too long."""
-        allowed = most_tokens(self._info.context, self._most)
+        allowed = max_prompt_tokens(self._info.context, self._most)
         keep = self._info.context if wanted.truncate is True else wanted.truncate
         if wanted.truncate is False or keep > allowed:
             check_text(field, text, allowed, self._count)

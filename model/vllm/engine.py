@@ -33,7 +33,7 @@ from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
 from .internals import engine_request, keep_chosen_only
-from .prompt import Texts, refused
+from .prompt import PromptRenderer, refused
 from .sampling import LIMITS, sampling_params
 from .start import client_errors, eos_ids, start_vllm
 from .structured import structured_outputs, template_errors
@@ -87,7 +87,7 @@ class VllmEngine:
         self._most = settings.limits.max_prompt_tokens
         self._longest = settings.limits.max_answer_bytes
         self._llm, self._stats = start_vllm(settings, self._typical)
-        self._texts = Texts(self._llm, self._most)
+        self._prompts = PromptRenderer(self._llm, self._most)
         import vllm
 
         self._client_errors = client_errors()
@@ -126,10 +126,10 @@ class VllmEngine:
         try:
             request = self._chat.request(conversation) if conversation else None
             if request:
-                shortened = self._texts.shortening(generation, images)
+                shortened = self._prompts.shortening(generation, images)
                 prompt = self._chat.render(request, images, sampling.truncate, shortened)
             else:
-                prompt = self._texts.render(generation)
+                prompt = self._prompts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = max_new_tokens_for(generation, len(ids), self._info.context, self._most)
             check_size(generation, len(ids), self._longest)
@@ -197,7 +197,7 @@ class VllmEngine:
                 self._drop(group)
 
     def step(self) -> list[tuple[int, Event]]:
-        """One step of vLLM; raises when vLLM is beyond use."""
+        """One step of vLLM; raises when vLLM has failed."""
         events: list[tuple[int, Event]] = []
         stopped: list[str] = []
         for output in self._llm.step():
@@ -212,7 +212,7 @@ class VllmEngine:
                 if not isinstance(error, RequestError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):
-                    error = GenerationError(f"the answer could not be decoded: {error}")
+                    error = GenerationError(f"the response could not be decoded: {error}")
                 self.abort([number])
                 events.append((number, Failed.of(error)))
         if stopped:
@@ -228,7 +228,7 @@ class VllmEngine:
         self._llm.engine_core.shutdown()
 
     def _input(self, name: str, prepared: _Prepared, params: SamplingParams) -> Any:
-        """What vLLM is given: the prompt, or where it must be told that no reasoning comes, its own request."""
+        """What vLLM is given: the prompt, or its own request where vLLM must know that no reasoning comes."""
         if not prepared.guided_at_once:
             return prepared.prompt
         return engine_request(self._llm, name, prepared.prompt, params)
@@ -253,14 +253,14 @@ class VllmEngine:
             return events
         if reason == "error" and (field := sequence.guide_field) and not self._connected:
             # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
-            raise ParameterError(f"{field}: no token of the model's conforms to it", field)
+            raise ParameterError(f"{field}: no token of the model matches it", field)
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         if reason is None:
             stopped.append(sequence.name)
         self._forget(sequence)
         new, tokens = text.finish()
-        ended, stop = self._reader.how(text.stop, reason, completion.stop_reason)
+        ended, stop = self._reader.finish_reason(text.stop, reason, completion.stop_reason)
         # vLLM's own form: lists, numbers, strings.
         transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
         finish = Finish(

@@ -260,7 +260,7 @@ def keep_chosen_only(llm: Any, name: str) -> bool:
 class VllmStats:
     """How busy one LLMEngine is, without vLLM's own statistics, which cost a Python call or more a token.
 
-    A core in this process is looked at. One in a process of its own reports with each step (the engine has to be made
+    A core in this process is read directly. One in a process of its own reports with each step (the engine must be made
     with `disable_log_stats=False`); with `quiet` nothing else is made of these reports.
     """
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import importlib.util
 import json
 import logging
@@ -18,10 +17,10 @@ import os
 import typing
 from typing import Any
 
-from ..errors import one_line
+from ..errors import did_you_mean, one_line
 from ..options import Settings
 from ..options.faults import refuse, shown
-from ..options.table import OPTIONS
+from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory
@@ -57,7 +56,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
-        option = _OPTION_OF.get(name, name)
+        option = name_of_argument(name)
         if name in fields:
             try:
                 arguments[name] = _value(fields[name], actions.get(name), text)
@@ -67,12 +66,14 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             # For the other engine, should it be chosen.
             continue
         elif name in settings.unprefixed:
-            log.warning("%s in serving.properties is no option of ours, vLLM's or DJL Serving's: ignored", name)
+            log.warning("unknown option in serving.properties ignored: %s", name)
         else:
             faults.append((option, _unknown(option, known)))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
-        expected = "expected neither enable_chunked_processing nor max_embed_len: a text must fit the model's context"
+        expected = (
+            "expected neither enable_chunked_processing nor max_embed_len: a text must fit into the model's context"
+        )
         faults.append(("pooler_config", f"option.pooler_config: {expected}"))
     refuse(faults)
     return _with_defaults(arguments, settings)
@@ -93,16 +94,11 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 
-_OPTION_OF = {option.argument: option.name for option in OPTIONS if option.argument}
-
-
 def _unknown(name: str, known: typing.Iterable[str]) -> str:
     from vllm import __version__
 
-    names = [*known, *(name for option in OPTIONS for name in option.names)]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean option.{near[0]}?" if near else ""
-    return f"option.{name}: there is no such option, nor such an argument of vLLM {__version__}{hint}"
+    hint = did_you_mean(name, [*known, *OPTION_NAMES], prefix="option.")
+    return f"option.{name}: there is no such option and no such argument of vLLM {__version__}{hint}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 from ..errors import ParameterError
 from ..generation import Generation
 from ..media.images import Image
-from ..text.prompt_limits import max_new_tokens_for, most_tokens, shortened
+from ..text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
 from .internals import part, tokenize_params
 
-__all__ = ["Texts", "refused"]
+__all__ = ["PromptRenderer", "refused"]
 
 
-class Texts:
+class PromptRenderer:
     """Tokenizes prompts of at most `most` tokens (option.max_prompt_tokens) for one model; nothing that is far longer.
 
     vLLM's own limit is not used: its message for a long prompt would not name the client's field, and it goes by the
@@ -25,7 +25,7 @@ class Texts:
         self._llm = llm
         self._most = most
         self._context: int = llm.model_config.max_model_len
-        self._allowed = most_tokens(self._context - 1, most)
+        self._allowed = max_prompt_tokens(self._context - 1, most)
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""

@@ -14,7 +14,7 @@ from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.crash import crash_at_once
-from ..process.last_words import end_at_once, ending
+from ..process.last_words import describe_exit, end_at_once
 from ..process.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .internals import VllmStats, check_engine, check_library, core_has_own_process
@@ -24,7 +24,7 @@ __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 
 def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
-    """vLLM's LLMEngine, up, and what tells how busy it is.
+    """vLLM's LLMEngine, started, and its statistics.
 
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
@@ -104,7 +104,7 @@ def _how(child: BaseProcess) -> str:
     """How a process that has ended did; vLLM waits for it as well, so that for a moment nobody may know."""
     for _ in range(20):
         if (code := child.exitcode) is not None:
-            return f" {ending(code)}"
+            return f" {describe_exit(code)}"
         time.sleep(0.01)
     return ""
 

@@ -1,7 +1,7 @@
 """Guided decoding on vLLM.
 
 What a request asks for is compiled here first: a grammar that vLLM's core cannot compile ends the core for everyone.
-What would hold up the others is refused before (guide_limits.py).
+What would hold up the others is refused before (model/text/grammar_limits.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def structured_outputs(
 ) -> tuple[StructuredOutputsParams | None, str | None]:
     """What vLLM is to be guided by, and the client's field that asked for it; raises ParameterError, naming the field.
 
-    A tool call that must be made (`request`, the conversation in vLLM's form) goes before a guide of the request's own.
+    A forced tool call (`request`, the conversation in vLLM's form) takes precedence over the request's own guide.
     What is not for xgrammar (`backend`, vLLM's name for it) vLLM checks when it is given the request.
     """
     forced = getattr(request, "structured_outputs", None)

@@ -36,7 +36,7 @@ class Typical:
 
     def __init__(self, settings: Settings) -> None:
         self._wanted = settings.enable_typical_p
-        self.why_not = "option.enable_typical_p is false"
+        self.refusal = "option.enable_typical_p is false"
         """Why typical_p is refused; empty where it is not."""
 
     def ask(self, arguments: dict[str, Any]) -> None:
@@ -58,28 +58,28 @@ class Typical:
         if self._wanted == "false":
             return
         second = uses_v2_runner(config)
-        self.why_not = ""
+        self.refusal = ""
         if second and not v2_takes_processors():
-            self.why_not = "vLLM's model runner V2 takes no logits processors in this version"
+            self.refusal = "vLLM's model runner V2 takes no logits processors in this version"
             if config.speculative_config is None and not v2_is_forced():
-                self.why_not += "; option.enable_typical_p=true goes back to V1"
+                self.refusal += "; option.enable_typical_p=true goes back to V1"
         elif config.speculative_config is not None and not second:
-            self.why_not = "vLLM takes no logits processors together with speculative decoding"
-        if self.why_not and self._wanted == "true":
-            message = f"option.enable_typical_p: expected false or auto, got 'true': {self.why_not}"
+            self.refusal = "vLLM takes no logits processors together with speculative decoding"
+        if self.refusal and self._wanted == "true":
+            message = f"option.enable_typical_p: expected false or auto, got 'true': {self.refusal}"
             raise OptionError(message, "enable_typical_p")
         if self._wanted == "auto" and not second and config.scheduler_config.async_scheduling:
-            self.why_not = "it slows down vLLM's asynchronous scheduling; option.enable_typical_p=true allows it"
+            self.refusal = "it slows down vLLM's asynchronous scheduling; option.enable_typical_p=true allows it"
         given = config.model_config.logits_processors or []
-        if not self.why_not and _FIRST not in given:
+        if not self.refusal and _FIRST not in given:
             config.model_config.logits_processors = [*given, _SECOND if second else _FIRST]
 
     def arguments(self, sampling: Sampling) -> dict[str, Any]:
         """What `SamplingParams.extra_args` has of it; raises UnsupportedError where the engine does not take it."""
         if sampling.typical_p is None or sampling.typical_p == 1:
             return {}
-        if self.why_not:
-            raise UnsupportedError(f"typical_p: not supported here ({self.why_not})", "typical_p")
+        if self.refusal:
+            raise UnsupportedError(f"typical_p: not supported here ({self.refusal})", "typical_p")
         return {ARGUMENT: sampling.typical_p}
 
 

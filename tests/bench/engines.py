@@ -23,7 +23,7 @@ from lmi.handler.service import Service
 from lmi.model.errors import LmiError, StartError
 from lmi.model.options import Settings
 from lmi.model.process.client import EngineClient
-from lmi.model.process.group import APART
+from lmi.model.process.group import PROCESS_GROUP
 
 from .cpu import measured
 from .process import end, tail
@@ -55,7 +55,7 @@ class FloorLayer:
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs],
                 text=True,
-                **APART,
+                **PROCESS_GROUP,
             )
         os.close(theirs)
         self._results = os.fdopen(ours)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lmi.model.errors import StartError
-from lmi.model.process.group import APART
+from lmi.model.process.group import PROCESS_GROUP
 
 from .cpu import measured
 from .load import Answered, run_load
@@ -125,7 +125,7 @@ class CommandLayer(UrlLayer):
         """Waits for the URL."""
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, **APART
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, **PROCESS_GROUP
             )
         while not (found := re.search(r"http://\S+", self._log.read_text(errors="replace"))):
             if self._process.poll() is not None:

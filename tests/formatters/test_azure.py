@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.formatters import ParsedRequest, Request, Response, azure, receive, refusal, route_of
-from lmi.formatters.azure.errors import error_answer
+from lmi.formatters.azure.errors import error_response
 from lmi.formatters.base import JSON, SSE, ResponseEncoder
 from lmi.model.engine import EngineInfo
 from lmi.model.errors import (
@@ -443,7 +443,7 @@ def test_errors(error: LmiError, status: int, code: str, documented: dict[str, A
 def test_errors_of_the_engine_before_the_first_record(error: LmiError, stream: bool) -> None:
     reply = call(stream=stream, temperature=0.5).reply
     (body,) = feed(reply, Failed.of(error))
-    answer = error_answer(error, {"messages": [USER], "stream": stream, "temperature": 0.5}, {})
+    answer = error_response(error, {"messages": [USER], "stream": stream, "temperature": 0.5}, {})
     assert body == answer.body
     assert (reply.status, reply.content_type, reply.headers) == (answer.status, JSON, answer.headers)
     assert reply.failure is not None
@@ -518,7 +518,7 @@ values = st.recursive(
 
 @given(places, st.dictionaries(st.sampled_from(["messages", "temperature"]), values))
 def test_a_detail_is_made_of_strings(place: list[str], payload: dict[str, Any]) -> None:
-    answer = error_answer(ParameterError("no", "".join(place)), payload, {"x-y": "z"})
+    answer = error_response(ParameterError("no", "".join(place)), payload, {"x-y": "z"})
     detail = json.loads(answer.body)["detail"]
     assert all(isinstance(step, str) and step for step in detail["loc"])
     assert isinstance(detail["value"], str)

@@ -36,9 +36,7 @@ KNOWN = ", ".join(known.NAME for known in DIALECTS)
 NOT_JSON = "the body is not JSON: "
 """The rest is the decoder's own."""
 NESTED = "the body is nested too deeply"
-NO_DIALECT = (
-    "nothing tells which dialect the body is in: expected a field inputs (lmi), messages, prompt or input (openai)"
-)
+NO_DIALECT = "unknown dialect: expected a field inputs (lmi), messages, prompt or input (openai)"
 
 UNREADABLE: list[tuple[bytes, str]] = [
     (b"", "the body is empty, expected a JSON object"),
@@ -49,7 +47,7 @@ UNREADABLE: list[tuple[bytes, str]] = [
     (b'{"inputs": "a"} {}', NOT_JSON),
     (b'{"inputs": "\xe9"}', "the body is not UTF-8: invalid continuation byte at byte 12"),
     ('{"inputs": "a"}'.encode("utf-16"), "the body is not UTF-8: invalid start byte at byte 0"),
-    (b'{"inputs": "\\ud83e"}', "the body has a \\u escape of half a surrogate pair, which is no character"),
+    (b'{"inputs": "\\ud83e"}', "the body has a \\u escape of an unpaired surrogate"),
     (b'["a"]', "expected a JSON object, but the body is an array"),
     (b'"a"', "expected a JSON object, but the body is a string"),
     (b"null", "expected a JSON object, but the body is null"),

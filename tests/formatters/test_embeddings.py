@@ -158,14 +158,14 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"inputs": "a", "normalize": False, "parameters": {"normalize": True}},
-        "normalize: the same parameter as parameters.normalize, expected one of them",
+        "normalize: the same parameter as parameters.normalize; set only one of them",
     ),
     (
         {"inputs": "a", "parameters": {"max_new_tokens": 9}},
-        "parameters.max_new_tokens: this model embeds text and generates none",
+        "parameters.max_new_tokens: this model makes embeddings and generates no text",
     ),
     ({"inputs": "a", "adapters": ["one"]}, "adapters: adapters are not supported"),
-    ({"parameters": {}}, "nothing tells which dialect the body is in: expected a field inputs"),
+    ({"parameters": {}}, "unknown dialect: expected a field inputs"),
 ]
 
 
@@ -187,7 +187,7 @@ def test_wrong_inputs(body: dict[str, Any], message: str) -> None:
 def test_an_unknown_field_is_ignored_or_refused() -> None:
     assert call({"inputs": "a", "colour": "red"}).generations[0].embedding == Embedding()
     assert json.loads(refused({"inputs": "a", "normalise": True}, STRICT).body)["error"] == (
-        "normalise: not known; did you mean normalize?"
+        "normalise: unknown field; did you mean normalize?"
     )
 
 
@@ -288,7 +288,7 @@ WRONG_INPUT: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [[1], []]}, "input[1]", "input[1]: expected at least one token id, got []"),
     ({"input": [1, -1]}, "input[1]", "input[1]: expected an integer >= 0, got -1"),
     ({"input": [1, "a"]}, "input[1]", "input[1]: expected an integer >= 0, got 'a'"),
-    ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 inputs, got 2049"),
+    ({"input": ["a"] * 2049}, "input", "input: expected at most 2048 of them, got 2049"),
     ({"input": "a", "encoding_format": "hex"}, "encoding_format", "encoding_format: expected one of float, base64"),
     ({"input": "a", "dimensions": 0}, "dimensions", "dimensions: expected an integer >= 1, got 0"),
     ({"input": "a", "dimensions": "big"}, "dimensions", "dimensions: expected an integer >= 1, got 'big'"),
@@ -327,7 +327,7 @@ def test_a_model_that_embeds_generates_nothing(body: dict[str, Any], path: str) 
     answer = refused(body, path=path)
     error = json.loads(answer.body)["error"]
     assert answer.status == 400
-    assert error["message"] == "this model embeds text and generates none: expected a field inputs or input"
+    assert error["message"] == "this model makes embeddings and generates no text: expected a field inputs or input"
     assert error["code"] == "unsupported"
 
 
@@ -336,7 +336,9 @@ def test_a_model_that_generates_embeds_nothing(path: str) -> None:
     answer = refused({"input": "hi"}, GENERATES, path)
     error = json.loads(answer.body)["error"]
     assert answer.status == 400
-    assert error["message"] == "this model generates text and embeds none (option.task=text-embedding is not set)"
+    assert (
+        error["message"] == "this model generates text and makes no embeddings (option.task=text-embedding is not set)"
+    )
 
 
 def test_a_model_that_generates_refuses_a_list_of_inputs() -> None:

@@ -114,7 +114,7 @@ FOUND: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"inputs": "a", "parameters": {"min_p": 0.1, "n": 2, "num_beams": 2}},
         {"parameter_schema": "trtllm"},
-        "parameters.min_p: goes not with parameters.num_beams above 1",
+        "parameters.min_p: cannot be combined with parameters.num_beams above 1",
     ),
     (
         {"messages": [{"role": "user", "content": "a"}], "tools": [HUGE_TOOL]},
@@ -163,9 +163,9 @@ def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
     channel = Channel[FromEngine](ours, FromEngine)
     engine = EngineClient(SETTINGS)
     link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
-    engine._link = link
+    engine._child = link
     conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})
-    with pytest.raises(GenerationError, match=r"^the request cannot be handed to the engine"):
+    with pytest.raises(GenerationError, match=r"^the request could not be submitted to the engine"):
         engine.submit(Generation(request_id="1", prompt=conversation), lambda event: None)
     assert engine.running == 0
     assert engine.submit(Generation(request_id="2", prompt="a"), lambda event: None) == 2

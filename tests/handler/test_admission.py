@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lmi.formatters import Request, Response
-from lmi.handler.djl.frames import frame_of_answer
+from lmi.handler.djl.frames import frame_of_response
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import headers_of
@@ -160,7 +160,7 @@ def test_each_dialect_says_it_in_its_own_form(
 
 def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -> None:
     made = place(tmp_path, max_rolling_batch_size="1", max_queued_requests="0")
-    batch = RollingBatch(made.service, patience=0)
+    batch = RollingBatch(made.service, poll_timeout=0)
     _, refused = batch.step([Request(HELLO), Request(STREAM)])
     assert (refused.code, refused.last, refused.headers["Retry-After"]) == (429, True, "1")
     assert isinstance(refused.failure, OverloadedError)
@@ -169,7 +169,7 @@ def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -
 def test_what_will_not_be_better_later_has_no_such_header(tmp_path: Path) -> None:
     made = place(tmp_path)
     refused = made.refused(b"not JSON")
-    assert "Retry-After" not in frame_of_answer(refused).headers
+    assert "Retry-After" not in frame_of_response(refused).headers
 
 
 # --- The body ---
@@ -216,12 +216,12 @@ def test_in_flight() -> None:
     assert flight.total == 100
     with pytest.raises(OverloadedError):
         flight.admit(4, 1)
-    flight.take_note([(3, Started(1)), (3, Delta(0, "a")), (3, Delta(0, "b", finish=Finish("eos", last=False)))])
+    flight.release_ended([(3, Started(1)), (3, Delta(0, "a")), (3, Delta(0, "b", finish=Finish("eos", last=False)))])
     assert flight.total == 100
-    flight.take_note([(3, Delta(1, "b", finish=END)), (9, Delta(0, "", finish=END))])
+    flight.release_ended([(3, Delta(1, "b", finish=END)), (9, Delta(0, "", finish=END))])
     flight.admit(6, 40)
     flight.drop([6])
-    flight.take_note([(1, Failed("GenerationError", "no"))])
+    flight.release_ended([(1, Failed("GenerationError", "no"))])
     flight.drop([1, 2, 3])
     assert flight.total == 0
     flight.admit(5, 100)
@@ -247,7 +247,7 @@ def test_time_before_the_first_record(tmp_path: Path, body: bytes, status: int) 
     failure: LmiError | None = exchange.call.reply.failure
     assert isinstance(failure, TimeLimitError)
     assert exchange.call.reply.status == status
-    assert b"the request has taken 50 seconds, which is the limit (option.request_timeout)" in exchange.records[0]
+    assert b"the request took longer than 50 seconds (option.request_timeout)" in exchange.records[0]
     assert made.engine.running == 0
     assert made.service.admission.open == 0
 
@@ -346,7 +346,7 @@ def test_unread(tmp_path: Path, more: int, ended: bool, caplog: pytest.LogCaptur
     assert made.engine.running == (0 if ended else 1)
     if ended:
         assert len(exchange.records) == 41
-        assert "bytes wait for the client to read them" in json.loads(exchange.records[-1])["error"]
+        assert "bytes are waiting for a slow client" in json.loads(exchange.records[-1])["error"]
         assert "request slow-one ended" in caplog.text
 
 

@@ -13,7 +13,7 @@ from lmi.handler import api
 
 
 def test_everything_promised_is_there() -> None:
-    """The names that code of users may rely on: taking one away breaks endpoints."""
+    """The names that user code may rely on: taking one away breaks endpoints."""
     assert set(api.__all__) >= {
         "JSON", "Delta", "Dialect", "Failed", "Finish", "Generation", "OpenApi", "ParsedRequest", "PayloadError",
         "Request", "RequestError", "Response", "ResponseEncoder", "Route", "Sampling", "Started", "Token",
@@ -43,7 +43,7 @@ def test_a_former_name(module: str, former: str, name: str, caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING, "lmi.model.former_names"):
         first, second = getattr(found, former), getattr(found, former)
     assert first is second is getattr(found, name)
-    assert caplog.messages == [f"{module}.{former} is called {name} now; the old name still works"]
+    assert caplog.messages == [f"{module}.{former} is now called {name}; the old name still works"]
 
 
 def test_a_name_that_there_never_was() -> None:

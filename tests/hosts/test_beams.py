@@ -61,8 +61,8 @@ async def test_what_is_refused_by_name(host: Host) -> None:
         sampled = await http.post(body(num_beams=2, do_sample=True))
         many = await http.post(body(num_beams=11))
     assert {response.status_code for response in (streamed, sampled, many)} == {424}
-    assert "parameters.num_beams: above 1 it is not supported with streaming" in streamed.json()["error"]
-    assert "parameters.do_sample: goes not with parameters.num_beams above 1" in sampled.json()["error"]
+    assert "parameters.num_beams: above 1 is not supported with streaming" in streamed.json()["error"]
+    assert "parameters.do_sample: cannot be combined with parameters.num_beams above 1" in sampled.json()["error"]
     assert "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20" in many.json()["error"]
 
 

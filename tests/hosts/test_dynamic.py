@@ -206,7 +206,7 @@ async def test_several_sequences_are_not_streamed(dynamic: Host, name: str) -> N
     async with client(dynamic) as http:
         refused = await http.post({**asked, "stream": True})
     assert refused.status_code == 424
-    assert refused.json()["error"] == f"parameters.{name}: above 1 it is not supported with streaming"
+    assert refused.json()["error"] == f"parameters.{name}: above 1 is not supported with streaming"
 
 
 @pytest.mark.anyio
@@ -224,7 +224,7 @@ async def test_enable_streaming(streaming: Host) -> None:
     assert all(sum(map(bool, entries)) <= 1 for entries in outputs)
     assert ["".join(texts) for texts in zip(*outputs, strict=True)] == [asked.answer for asked in ASKED]
     assert text_of(whole) == PLAIN.answer
-    assert refused.json()["error"] == "parameters.n: above 1 it is not supported with streaming"
+    assert refused.json()["error"] == "parameters.n: above 1 is not supported with streaming"
 
 
 def test_lines_come_while_others_are_made(streaming: Host) -> None:
@@ -268,4 +268,4 @@ async def test_streams_beside_whole_answers(streaming: Host) -> None:
     assert {answer.status_code for answer in (stream, whole, bad)} == {200}
     assert "".join(line[0] for line in lines_of(stream)) == PLAIN.answer
     assert text_of(whole).startswith("Tell me")
-    assert bad.json()["error"] == "parameters.best_of: above 1 it is not supported with streaming"
+    assert bad.json()["error"] == "parameters.best_of: above 1 is not supported with streaming"

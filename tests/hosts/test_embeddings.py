@@ -150,7 +150,7 @@ def test_errors_of_inputs(host: Host, body: dict[str, Any], message: str) -> Non
         ({"input": ["a", LONG]}, "input[1]", "input[1]: expected a text of 1 to 64 tokens"),
         ({"input": "a", "dimensions": 8}, "dimensions", f"dimensions: expected {WIDTH}: the model is not trained"),
         ({"input": [10**6]}, "input", "input: expected tokens that the model has, below"),
-        ({"prompt": "a"}, "inputs", "this model embeds text and generates none"),
+        ({"prompt": "a"}, "inputs", "this model makes embeddings and generates no text"),
     ],
     ids=["context", "dimensions", "token", "generation"],
 )

@@ -44,7 +44,7 @@ async def test_streaming_is_refused_by_name(host: Host) -> None:
     async with client(host) as http:
         refused = await http.post({**body(n=2), "stream": True})
     assert refused.status_code == 424
-    assert "parameters.n: above 1 it is not supported with streaming" in refused.json()["error"]
+    assert "parameters.n: above 1 is not supported with streaming" in refused.json()["error"]
 
 
 async def test_the_likeliest_tokens(host: Host) -> None:

@@ -161,8 +161,8 @@ async def test_what_it_does_not_have_is_refused_by_name(server: Host) -> None:
         beams = await http.post(body("Tell me", num_beams=2))
         tools = await http.post({"messages": user("plain"), "tools": [tool]})
     assert (beams.status_code, tools.status_code) == (424, 400)
-    assert "parameters.num_beams: the transformers engine has no beam search" in beams.json()["error"]
-    assert "tools: the transformers engine reads no tool calls" in tools.text
+    assert "parameters.num_beams: the transformers engine does not support beam search" in beams.json()["error"]
+    assert "tools: the transformers engine does not parse tool calls" in tools.text
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Code of the user's on every host: djl_python's formatters in all forms, an own dialect, a content filter."""
+"""User code on every host: djl_python's formatters in all forms, an own dialect, a content filter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Place:
     folder: Path
 
     def waits(self, name: str) -> bool:
-        """Whether code of the user's waits for `release`."""
+        """Whether user code waits for `release`."""
         return (self.folder / f"{name}.waiting").exists()
 
     def release(self, name: str) -> None:

@@ -74,7 +74,7 @@ class _Engine(EngineClient):
 
     def hand_out(self, step: Step) -> None:
         """What the engine's thread does with a step."""
-        self._hand_out(step, self.link)
+        self._dispatch(step, self.link)
         self._notify()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class TokenPath:
         self.engine = _Engine(self.settings)
         self.service = Service(self.settings, self.engine)
         # Nothing to wait for: everything is in this thread.
-        self.rolling = RollingBatch(self.service, patience=0.0)
+        self.rolling = RollingBatch(self.service, poll_timeout=0.0)
         self.stages: dict[str, int] = {}
         self.tokens = 0
         self._items: list[Any] = []

@@ -131,7 +131,7 @@ def test_the_rows_have_the_documented_defaults() -> None:
         row, default = ROWS["trtllm" if schema == "trtllm" else "common"][name], DOCUMENTED[schema][name]
         if default is not None and name != "do_sample":
             read = row.kind.read(name, default)
-            assert row.same.get(read, read) == row.default
+            assert row.equivalents.get(read, read) == row.default
 
 
 @pytest.mark.parametrize("schema", DRAWN)
@@ -628,7 +628,7 @@ BEAMS = {"num_beams", "length_penalty", "early_stopping"}
 def test_effect(at: Endpoint, name: str) -> None:
     if name in BEAMS and at.backend.info.engine == "transformers":
         with pytest.raises(
-            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine has no beam search"
+            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine does not support beam search"
         ):
             EFFECTS[name](at)
         return

@@ -194,9 +194,9 @@ def test_limits_at_below_and_above(ours: httpx.Client) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    (image("http://169.254.169.254/latest/meta-data"), "image_url.url", "has an address that is not public"),
-    (image("http://127.0.0.2:9/a.png"), "image_url.url", "has an address that is not public"),
-    ({"type": "image_url", "image_url": "http://[::1]:9/"}, "image_url", "has an address that is not public"),
+    (image("http://169.254.169.254/latest/meta-data"), "image_url.url", "has an address that is neither public"),
+    (image("http://127.0.0.2:9/a.png"), "image_url.url", "has an address that is neither public"),
+    ({"type": "image_url", "image_url": "http://[::1]:9/"}, "image_url", "has an address that is neither public"),
     (image("file:///etc/passwd"), "image_url.url", "file URLs need option.allowed_local_media_path"),
     (image(bomb(60_000, 60_000)), "image_url.url", "pixels"),
     (image(bomb(150, 150)), "image_url.url", "the image cannot be decoded"),
@@ -222,7 +222,7 @@ def test_a_redirect_to_a_private_address_is_refused(ours: httpx.Client, served: 
         error = refusal(ours, body(image(f"{served[1]}/to/{target}")))
         assert inner.asked == []
     assert error["param"] == "messages[0].content[0].image_url.url"
-    assert "the host '127.0.0.2' has an address that is not public" in error["message"]
+    assert "the host '127.0.0.2' has an address that is neither public" in error["message"]
 
 
 def test_a_request_that_is_refused_late_leaves_its_image_usable(ours: httpx.Client) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from lmi.formatters import minimal
+from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
-from lmi.formatters.azure.request import TAKEN as AZURE_TAKEN
 from lmi.formatters.common.fields import Parameter
 from lmi.formatters.common.kinds import (
     Anything,
@@ -46,7 +46,7 @@ tables by `python -m tests.project.parameters_document > docs/parameters.md`; a 
   asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
 - An engine's column says what it does with the field: *yes*, or with which reservation.
-- null is the same as leaving a parameter out. A parameter that stands in no table is ignored, with one line in the log,
+- null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
   or refused with `option.unknown_parameters=error`.
 """
 
@@ -84,7 +84,7 @@ class Section:
     @property
     def idle(self) -> Collection[str]:
         """Keys that mean nothing: those of beam search too where nothing asks for beams."""
-        beams = any(row.key == "num_beams" and not row.only for row in self.rows)
+        beams = any(row.key == "num_beams" and not row.default_only for row in self.rows)
         return {*self.without, *(() if beams else BEAM_KEYS)}
 
     def default(self, row: Parameter) -> str:
@@ -114,7 +114,7 @@ class Section:
 
     def sets(self, row: Parameter) -> str:
         """What the row's value goes to."""
-        if row.only:
+        if row.default_only:
             return "refused"
         if row.key is None or row.key in self.idle:
             return "nothing"
@@ -122,7 +122,7 @@ class Section:
 
     def on(self, row: Parameter, declared: Mapping[str, str]) -> str:
         """What an engine does with it."""
-        if row.only or row.key is None or row.key in self.idle:
+        if row.default_only or row.key is None or row.key in self.idle:
             return ""
         field = _field(row)
         if row.key in BEAM_KEYS:
@@ -132,7 +132,7 @@ class Section:
 
 def _variant(row: Parameter, usual: Parameter) -> str:
     """The default in TensorRT-LLM's schema, where it is another one."""
-    drawn = TENSORRT.drawn.get(row.key or "")
+    drawn = TENSORRT.sampling_defaults.get(row.key or "")
     words = value_words(row.default) if row.default != usual.default or drawn is not None else ""
     words += "" if drawn is None else f"; {value_words(drawn)} where tokens are drawn"
     return words + (f" ({row.kind.description})" if row.kind != usual.kind else "")
@@ -244,7 +244,10 @@ def _sections() -> Iterator[Section]:
         "Minimal chat",
         "The parameters of OpenAI chat, with their defaults and on the engines as there. `stream` follows the route.\n"
         "Refused, as its answers have no place for them:",
-        [Parameter(name, Anything(), None, only=True) for name in sorted(other_fields(minimal.TAKEN))],
+        [
+            Parameter(name, Anything(), None, default_only=True)
+            for name in sorted(other_fields(minimal.ACCEPTED_FIELDS))
+        ],
         {"n": "1"},
     )
 

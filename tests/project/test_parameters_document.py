@@ -107,7 +107,7 @@ def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -
 
 def sample(row: Parameter) -> Any:
     """A value that is not the default."""
-    if row.only:
+    if row.default_only:
         return None
     if isinstance(row.kind, Number):
         return 0.5

@@ -164,7 +164,7 @@ def test_a_dynamic_batch_of_several_has_an_error_in_its_place(tmp_path: Path) ->
     engine.submit_then = [Started(1), Delta(0, LONG, finish=END)]
     first, second = PlainBatch(service).answers([asked("lmi"), asked("chat")])
     assert isinstance(first, Whole)
-    expected = f"expected one of at most {FEW} in a batch"
+    expected = f"expected at most {FEW} in a batch"
     assert expected in json.loads(first.body)["error"]
     assert expected in json.loads(second.body)["error"]["message"]
 

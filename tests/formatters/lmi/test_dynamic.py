@@ -103,7 +103,7 @@ def test_what_decides_on_streaming(settings: Settings, stream: bool | None, stre
     ("body", "message"),
     [
         (b"", "the body is empty, expected a JSON object"),
-        (b"{}", "nothing tells which dialect the body is in: expected a field inputs (dynamic)"),
+        (b"{}", "unknown dialect: expected a field inputs (dynamic)"),
         (b'{"inputs": ""}', "inputs: expected a non-empty string or a list of them, got ''"),
         (b'{"inputs": []}', "inputs: expected a non-empty string or a list of them, got []"),
         (b'{"inputs": ["a", 5]}', "inputs[1]: expected a non-empty string, got 5"),
@@ -143,7 +143,7 @@ def test_several_sequences_are_not_streamed(several: str, settings: Settings, st
     assert json.loads(answer.body) == {
         "code": 424,
         "message": "invoke handler failure",
-        "error": f"parameters.{name}: above 1 it is not supported with streaming",
+        "error": f"parameters.{name}: above 1 is not supported with streaming",
     }
     (one,) = call({"inputs": "a", "parameters": dict.fromkeys(parameters, 1), **stream}, settings).generations
     assert one.stream

@@ -282,25 +282,25 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"stop_sequences": ["a"], "stop": ["b"]},
         ParameterError,
-        "parameters.stop: the same parameter as parameters.stop_sequences, expected one of them",
+        "parameters.stop: the same parameter as parameters.stop_sequences; set only one of them",
     ),
     (
         {"min_length": 31},
         ParameterError,
-        "parameters.min_length: expected an integer up to max_new_tokens, 30, got 31",
+        "parameters.min_length: expected an integer up to 30 (max_new_tokens), got 31",
     ),
     ({"typical_p": 0}, ParameterError, "parameters.typical_p: expected a number above 0 and up to 1, got 0"),
     ({"n": 0}, ParameterError, "parameters.n: expected an integer >= 1, got 0"),
     ({"n": 129}, ParameterError, "parameters.n: expected an integer from 1 to 128, got 129"),
-    ({"n": 3, "best_of": 2}, ParameterError, "parameters.best_of: expected an integer from n, 3, to 128, got 2"),
+    ({"n": 3, "best_of": 2}, ParameterError, "parameters.best_of: expected an integer from 3 (n) to 128, got 2"),
     ({"num_beams": 0}, ParameterError, "parameters.num_beams: expected an integer >= 1, got 0"),
     ({"num_beams": 129}, ParameterError, "parameters.num_beams: expected an integer from 1 to 128, got 129"),
-    ({"num_beams": 2, "n": 3}, ParameterError, "parameters.n: expected an integer up to num_beams, 2, got 3"),
+    ({"num_beams": 2, "n": 3}, ParameterError, "parameters.n: expected an integer up to 2 (num_beams), got 3"),
     ({"length_penalty": 101}, ParameterError, "parameters.length_penalty: expected a number from -100 to 100, got 101"),
     (
         {"logprobs": 2, "top_n_tokens": 3},
         ParameterError,
-        "parameters.top_n_tokens: the same parameter as parameters.logprobs, expected one of them",
+        "parameters.top_n_tokens: the same parameter as parameters.logprobs; set only one of them",
     ),
     (
         {"watermark": True},
@@ -339,7 +339,7 @@ def test_message(parameters: dict[str, Any], kind: type[LmiError], message: str)
 def test_what_does_not_go_with_beams(name: str, value: Any) -> None:
     error = refused({"num_beams": 2, name: value})
     assert type(error) is UnsupportedError
-    assert error.message == f"parameters.{name}: goes not with parameters.num_beams above 1, expected one of them"
+    assert error.message == f"parameters.{name}: cannot be combined with parameters.num_beams above 1"
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -363,8 +363,8 @@ def test_an_unknown_parameter_is_ignored_with_one_line(
         for _ in range(3):
             assert parse(payload, Request(b""), SETTINGS).generations[0].sampling == GREEDY
     assert caplog.messages == [
-        "a request field that is not known is ignored: model",
-        "a request field that is not known is ignored: parameters.odd",
+        "unknown request field ignored: model",
+        "unknown request field ignored: parameters.odd",
     ]
 
 
@@ -374,19 +374,19 @@ def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, capl
         read_parameters({"two\nlines" + "x" * 1000: 1}, SETTINGS)
         read_parameters({f"odd{number}": 1 for number in range(2000)}, SETTINGS)
     assert len(caplog.messages) == fields.MAX_LOGGED_NAMES
-    assert caplog.messages[0] == "a request field that is not known is ignored: parameters.two lines" + "x" * 55
+    assert caplog.messages[0] == "unknown request field ignored: parameters.two lines" + "x" * 55
 
 
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({"parameters": {"odd": 1}}, "parameters.odd: not known"),
-        ({"parameters": {"top_pp": 1}}, "parameters.top_pp: not known; did you mean parameters.top_p?"),
+        ({"parameters": {"odd": 1}}, "parameters.odd: unknown field"),
+        ({"parameters": {"top_pp": 1}}, "parameters.top_pp: unknown field; did you mean parameters.top_p?"),
         (
             {"parameters": {"max_newtokens": 1}},
-            "parameters.max_newtokens: not known; did you mean parameters.max_new_tokens?",
+            "parameters.max_newtokens: unknown field; did you mean parameters.max_new_tokens?",
         ),
-        ({"parameter": {}}, "parameter: not known; did you mean parameters?"),
+        ({"parameter": {}}, "parameter: unknown field; did you mean parameters?"),
     ],
 )
 def test_an_unknown_parameter_is_refused_where_the_option_says_so(payload: dict[str, Any], message: str) -> None:

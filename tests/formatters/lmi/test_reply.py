@@ -75,7 +75,7 @@ def test_several_sequences_are_not_streamed(name: str) -> None:
     """002: "only works with non-streaming case"."""
     with pytest.raises(UnsupportedError) as caught:
         reply({name: 2}, stream=True)
-    assert caught.value.message == f"parameters.{name}: above 1 it is not supported with streaming"
+    assert caught.value.message == f"parameters.{name}: above 1 is not supported with streaming"
 
 
 def test_sample_whole() -> None:

@@ -78,7 +78,7 @@ def test_add_special_tokens() -> None:
 @pytest.mark.parametrize(
     ("fields", "kind", "message"),
     [
-        ({"prompt": []}, ParameterError, "prompt: expected a string, a list of token ids, or a list of these, not an "),
+        ({"prompt": []}, ParameterError, "prompt: expected a string, a list of token ids, or a list of either, got []"),
         ({"prompt": [[]]}, ParameterError, "prompt[0]: expected at least one token id, got []"),
         ({"prompt": ["a", 5]}, PayloadError, "prompt[1]: expected a string, got 5"),
         ({"prompt": [5, "a"]}, PayloadError, "prompt[1]: expected an integer >= 0, got 'a'"),
@@ -86,10 +86,10 @@ def test_add_special_tokens() -> None:
         ({"prompt": [-1]}, ParameterError, "prompt[0]: expected an integer >= 0, got -1"),
         ({"prompt": [True]}, PayloadError, "prompt[0]: expected an integer >= 0, got True"),
         ({"prompt": [None]}, PayloadError, "prompt[0]: expected a list of token ids, got None"),
-        ({"prompt": ["a"] * 2049}, ParameterError, "prompt: expected at most 2048 choices, prompts times n"),
+        ({"prompt": ["a"] * 2049}, ParameterError, "prompt: expected at most 2048 of them, got 2049"),
         ({"prompt": ["a"] * 17, "n": 128}, ParameterError, "prompt: expected at most 2048 choices, prompts times n"),
         ({"logprobs": 21}, ParameterError, "logprobs: expected an integer from 0 to 20, got 21"),
-        ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1 (0 goes with echo: true only), got"),
+        ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1 (0 requires echo: true), got"),
         (
             {"prompt": ["a"] * 17, "best_of": 128},
             ParameterError,

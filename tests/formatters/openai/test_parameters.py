@@ -228,7 +228,7 @@ NEITHER = "expected a field messages (chat completions), prompt (text completion
         ({}, "/invocations", NEITHER),
         ({"messages": None, "prompt": None}, "/invocations", NEITHER),
         (TEXT, CHAT_PATH, "messages: expected a list of messages, got None"),
-        (CHAT, TEXT_PATH, "prompt: expected a string, a list of token ids, or a list of these, got None"),
+        (CHAT, TEXT_PATH, "prompt: expected a string, a list of token ids, or a list of either, got None"),
     ],
 )
 def test_neither(payload: dict[str, Any], path: str, message: str) -> None:

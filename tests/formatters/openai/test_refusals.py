@@ -101,7 +101,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         "stop: expected at most 64 strings of 4096 characters in all",
     ),
     ({"max_tokens": -1}, ParameterError, "max_tokens: expected an integer >= "),
-    ({"max_tokens": 3, "min_tokens": 4}, ParameterError, "min_tokens: expected an integer up to max_tokens, 3, got 4"),
+    ({"max_tokens": 3, "min_tokens": 4}, ParameterError, "min_tokens: expected an integer up to 3 (max_tokens), got 4"),
     ({"prompt_logprobs": 21}, ParameterError, "prompt_logprobs: expected an integer from 0 to 20, got 21"),
     ({"prompt_logprobs": 0, "stream": True}, UnsupportedError, "prompt_logprobs: not supported with stream: true"),
     (
@@ -115,12 +115,12 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         "length_penalty: expected 1.0, the only value that is supported, got 2.0",
     ),
     ({"best_of": 0}, ParameterError, "best_of: expected an integer >= 1, got 0"),
-    ({"best_of": 1, "n": 2}, ParameterError, "best_of: expected an integer from n, 2, to 128, got 1"),
+    ({"best_of": 1, "n": 2}, ParameterError, "best_of: expected an integer from 2 (n) to 128, got 1"),
     ({"best_of": 129}, ParameterError, "best_of: expected an integer from 1 to 128, got 129"),
     (
         {"best_of": 3, "n": 2, "stream": True},
         UnsupportedError,
-        "best_of: above n, 2, it is not supported with stream: true",
+        "best_of: above n (2) is not supported with stream: true",
     ),
     ({"watermarking": True}, UnsupportedError, "watermarking: expected False, the only value that is supported"),
     ({"ec_transfer_params": {}}, UnsupportedError, "ec_transfer_params: not supported"),
@@ -128,7 +128,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"allowed_token_ids": [1]}, UnsupportedError, "allowed_token_ids: not supported"),
     ({"vllm_xargs": {}}, UnsupportedError, "vllm_xargs: not supported"),
     ({"adapters": "x"}, UnsupportedError, "adapters: not supported"),
-    ({"stream_options": {}}, ParameterError, "stream_options: expected no such field without stream: true, got {}"),
+    ({"stream_options": {}}, ParameterError, "stream_options: expected none without stream: true, got {}"),
     (
         {"stream": True, "stream_options": {"include_usage": 1}},
         PayloadError,
@@ -139,7 +139,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         UnsupportedError,
         "stream_options.continuous_usage_stats: expected false, the only value that is supported, got True",
     ),
-    ({"stream": True, "stream_options": {"usage": True}}, UnsupportedError, "stream_options.usage: not known"),
+    ({"stream": True, "stream_options": {"usage": True}}, UnsupportedError, "stream_options.usage: unknown field"),
     ({"response_format": {}}, PayloadError, "response_format.type: expected one of text, json_object, json_schema"),
     ({"response_format": {"type": "xml"}}, ParameterError, "response_format.type: expected one of text, "),
     ({"response_format": {"type": "structural_tag"}}, UnsupportedError, "response_format.type: 'structural_tag'"),
@@ -168,10 +168,10 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"guided_regex": "a", "guided_json": {"a": 1}},
         ParameterError,
-        "guided_regex: goes not with guided_json, expected one of them",
+        "guided_regex: cannot be combined with guided_json",
     ),
     ({"guided_whitespace_pattern": "x"}, UnsupportedError, "guided_whitespace_pattern: not supported"),
-    ({"temprature": 1}, UnsupportedError, "temprature: not known; did you mean temperature?"),
+    ({"temprature": 1}, UnsupportedError, "temprature: unknown field; did you mean temperature?"),
 ]
 
 
@@ -188,7 +188,7 @@ CHAT_MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"max_tokens": 0}, ParameterError, "max_tokens: expected an integer >= 1, got 0"),
     ({"max_completion_tokens": 0}, ParameterError, "max_completion_tokens: expected an integer >= 1, got 0"),
     ({"logprobs": True, "top_logprobs": 99}, ParameterError, "top_logprobs: expected an integer from 0 to 20, got 99"),
-    ({"top_logprobs": 2}, ParameterError, "top_logprobs: expected no such field without logprobs: true, got 2"),
+    ({"top_logprobs": 2}, ParameterError, "top_logprobs: expected none without logprobs: true, got 2"),
     ({"echo": True}, UnsupportedError, "echo: expected False, the only value that is supported, got True"),
     ({"audio": {"voice": "x"}}, UnsupportedError, "audio: not supported"),
     ({"web_search_options": {}}, UnsupportedError, "web_search_options: not supported"),
@@ -196,7 +196,7 @@ CHAT_MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"continue_final_message": True, "add_generation_prompt": True},
         ParameterError,
-        "continue_final_message: goes not with add_generation_prompt, expected one of them",
+        "continue_final_message: cannot be combined with add_generation_prompt",
     ),
 ]
 
@@ -242,8 +242,7 @@ def test_unknown_fields_are_ignored_with_one_line(
         for _ in range(3):
             parse(payload, Request(b""), SETTINGS)
     assert caplog.messages == [
-        f"a request field that is not known is ignored: {name}"
-        for name in ("messages[].odd", "messages[].content[].odd", "odd")
+        f"unknown request field ignored: {name}" for name in ("messages[].odd", "messages[].content[].odd", "odd")
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lmi.formatters import ParsedRequest, Request, Response, azure, minimal, receive
-from lmi.formatters.azure.request import TAKEN as AZURE_TAKEN
+from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.common.fields import Parameter
 from lmi.formatters.common.kinds import Integer
 from lmi.formatters.openai.parameters import CHAT_ROWS
@@ -17,7 +17,7 @@ from lmi.model.options import Settings
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
 HEADERS = {"extra-parameters": "pass-through"}
-DIALECTS = {"minimal": minimal.TAKEN, "azure": AZURE_TAKEN}
+DIALECTS = {"minimal": minimal.ACCEPTED_FIELDS, "azure": AZURE_TAKEN}
 
 
 def asked(dialect: str, fields: dict[str, Any]) -> ParsedRequest | Response:
@@ -30,7 +30,7 @@ def assert_refused(dialect: str, fields: dict[str, Any], name: str) -> None:
     assert isinstance(answer, Response)
     assert answer.failure is not None
     assert answer.failure.param == name
-    assert answer.failure.message == f"{name}: not supported, the answers of this API have no place for it"
+    assert answer.failure.message == f"{name}: not supported, the responses of this API cannot show it"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -230,7 +230,7 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
     ("name", "value", "expected"),
     [
         ("best_of", 17, "parameters.best_of: expected an integer from 1 to 16, got 17"),
-        ("best_of", 2, "parameters.best_of: expected 1 where no tokens are drawn (do_sample is false), got 2"),
+        ("best_of", 2, "parameters.best_of: expected 1 without sampling (do_sample is false), got 2"),
         ("num_beams", 2, "parameters.num_beams: expected 1, the only value that is supported, got 2"),
         ("best_of", 0, "parameters.best_of: expected an integer >= 1, got 0"),
         ("temperature", 0, "parameters.temperature: expected a number above 0 and up to 100, got 0"),

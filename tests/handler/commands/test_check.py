@@ -145,7 +145,7 @@ TENSOR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (safetensors({"a": TENSOR}, bytes(7)), "is cut off: it has 76 of 77 bytes"),
         (struct.pack("<Q", 4) + b"nope", "its header cannot be read"),
         (safetensors({"a": {}}), "its header cannot be read"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "is a pointer of Git LFS"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "is a Git LFS pointer"),
     ],
     ids=["empty", "text", "half a header", "a byte short", "no JSON", "no offsets", "LFS"],
 )
@@ -192,8 +192,8 @@ def test_missing_shard(model_dir: Path) -> None:
 
 def test_model_elsewhere(model_dir: Path) -> None:
     assert any("owner/model on the hub" in line for line in check(model_dir, {"model_id": "owner/model"}))
-    assert "there is nothing at /no/such/path" in refused(model_dir, model_id="/no/such/path")
-    assert "there is nothing at ./missing" in refused(model_dir, model_id="./missing")
+    assert "/no/such/path does not exist" in refused(model_dir, model_id="/no/such/path")
+    assert "./missing does not exist" in refused(model_dir, model_id="./missing")
     (model_dir / "inside").mkdir()
     assert "no config.json" in refused(model_dir, model_id="inside")
 
@@ -244,7 +244,7 @@ def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
 def test_bare_keys_are_told(model_dir: Path) -> None:
     with model_dir.joinpath("serving.properties").open("a") as file:
         file.write("mine=1\n")
-    assert "note: ignored in serving.properties, as nobody knows it: mine" in check(model_dir, {})
+    assert "note: unknown in serving.properties, ignored: mine" in check(model_dir, {})
 
 
 def test_code_of_the_users_is_loaded(model_dir: Path) -> None:

@@ -230,11 +230,11 @@ def test_what_cannot_be_packaged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match=r"must end in \.tar\.gz"):
         package(mine, tmp_path / "model.zip")
     (mine / "dangling").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(PackageError, match="which is not there"):
+    with pytest.raises(PackageError, match="which does not exist"):
         package(mine, tmp_path / "model.tar.gz")
     (mine / "dangling").unlink()
     (mine / "round").symlink_to(mine)
-    with pytest.raises(PackageError, match="a folder that it stands in"):
+    with pytest.raises(PackageError, match="a folder that contains it"):
         package(mine, tmp_path / "model.tar.gz")
     (mine / "round").unlink()
     os.mkfifo(mine / "pipe")

@@ -270,7 +270,7 @@ async def test_a_failure_in_sending_one_answer_is_its_own(monkeypatch: pytest.Mo
     await settled()
     first, second = java.messages[-1]
     assert (first.frame["code"], first.frame["last"]) == ("424", "true")
-    assert first.frame["error"] == "the answer cannot be sent: ZeroDivisionError"
+    assert first.frame["error"] == "the response could not be sent: ZeroDivisionError"
     assert '"text":"x"' in second.frame["data"]
     assert java.engine.aborted == [0]
     assert [task.done() for task in java.tasks.values()] == [True, False]

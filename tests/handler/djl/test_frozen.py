@@ -1,4 +1,4 @@
-"""What a process' start allocated is left out of garbage collections: seen by code of the user's in the real worker."""
+"""What a process' start allocated is left out of garbage collections: seen by user code in the real worker."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ T = TypeVar("T")
 STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 
 
-def batch_of(patience: float = 0.0, **options: str) -> tuple[ScriptedEngine, RollingBatch]:
+def batch_of(poll_timeout: float = 0.0, **options: str) -> tuple[ScriptedEngine, RollingBatch]:
     engine = ScriptedEngine()
     service = Service(settings_of(options, model_dir="."), engine)
     service.start()
-    return engine, RollingBatch(service, patience)
+    return engine, RollingBatch(service, poll_timeout)
 
 
 def token(text: str, *, last: bool = False) -> Delta:
@@ -75,7 +75,7 @@ def test_a_stream_ends_in_a_call_of_its_own() -> None:
 
 
 def test_a_call_waits_for_news_and_no_longer() -> None:
-    engine, batch = batch_of(patience=30.0)
+    engine, batch = batch_of(poll_timeout=30.0)
     began = time.monotonic()
     thread = meanwhile(lambda: engine.say(0, Started(3), token("a")))
     (frame,) = batch.step([STREAM])
@@ -85,7 +85,7 @@ def test_a_call_waits_for_news_and_no_longer() -> None:
 
 
 def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() -> None:
-    engine, batch = batch_of(patience=30.0)
+    engine, batch = batch_of(poll_timeout=30.0)
     waits: list[float | None] = []
 
     class Condition(threading.Condition):
@@ -93,7 +93,7 @@ def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() 
             waits.append(timeout)
             return predicate()
 
-    batch._news = Condition()
+    batch._condition = Condition()
     assert batch.step([STREAM, STREAM, STREAM]) == [NOTHING] * 3
     assert waits == [30.0]
     engine.say(1, Started(3), token("a"), token("b"))

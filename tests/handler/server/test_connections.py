@@ -104,7 +104,7 @@ def test_a_client_that_never_sends_its_body_is_told_of_the_limit(
         server.ask(silent, {"inputs": "Hi"}, 500)
         status, headers, body = answer(silent)
         assert (status, headers["connection"]) == (424, "close")
-        assert "the body has not come within 0.2 seconds (option.request_timeout)" in body.decode()
+        assert "the body did not arrive within 0.2 seconds (option.request_timeout)" in body.decode()
         assert silent.recv(100) == b""
     until(lambda: not server.connections)
     assert server.service.admission.open == 0

@@ -149,7 +149,7 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
     assert await ended(server, family) == 0
     ours = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
     told = {entry["message"]: entry for entry in ours}
-    assert told["stopping: 3 requests are cut off"]["level"] == "WARNING"
+    assert told["shutting down: aborting 3 requests"]["level"] == "WARNING"
     failed = [entry for entry in ours if entry["message"].endswith("engine_unavailable: the server is shutting down")]
     assert len({entry["request_id"] for entry in failed}) == 3
 

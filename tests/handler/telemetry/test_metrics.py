@@ -106,9 +106,9 @@ def test_the_times_of_a_stream(bench: Bench) -> None:
     bench.step(101.5, 0, finish=3)
     metrics = bench.metrics
     assert metrics.first.total == pytest.approx(0.5)
-    totals = [one.total for one in (metrics.gaps, metrics.per_token, metrics.whole)]
+    totals = [one.total for one in (metrics.inter_token, metrics.per_token, metrics.duration)]
     assert totals == pytest.approx([1.0, 0.5, 1.5])
-    assert [one.count for one in (metrics.gaps, metrics.per_token, metrics.whole)] == [2, 1, 1]
+    assert [one.count for one in (metrics.inter_token, metrics.per_token, metrics.duration)] == [2, 1, 1]
     assert (metrics.prompt_tokens, metrics.cached_tokens, metrics.generated_tokens) == (7, 3, 3)
     assert metrics.requests == {("lmi", 200, "ok"): 1}
     assert metrics.in_flight == 0
@@ -121,10 +121,10 @@ def test_streams_of_one_step_are_counted_each(bench: Bench) -> None:
     bench.step(101.0, 0, 1, 2)
     bench.step(102.0, 0, 1)
     bench.step(104.0, 0, 1, 2)
-    gaps = bench.metrics.gaps
+    inter_token = bench.metrics.inter_token
     # 1 s twice, 2 s twice, 3 s once.
-    assert gaps.count == 5
-    assert gaps.total == pytest.approx(9.0)
+    assert inter_token.count == 5
+    assert inter_token.total == pytest.approx(9.0)
     assert bench.metrics.in_flight == 3
 
 
@@ -134,8 +134,8 @@ def test_sequences_that_share_a_step_are_no_gap(bench: Bench) -> None:
     bench.engine.say(0, Delta(0, "a"), Delta(1, "b"))
     bench.clock.now = 102.0
     bench.engine.say(0, Delta(0, "a"), Delta(1, "b"))
-    assert bench.metrics.gaps.count == 1
-    assert bench.metrics.gaps.total == pytest.approx(1.0)
+    assert bench.metrics.inter_token.count == 1
+    assert bench.metrics.inter_token.total == pytest.approx(1.0)
 
 
 def test_of_what_is_not_streamed_only_the_end_is_known(bench: Bench) -> None:
@@ -143,8 +143,8 @@ def test_of_what_is_not_streamed_only_the_end_is_known(bench: Bench) -> None:
     bench.engine.say(0, Started(4))
     bench.step(103.0, 0, finish=30)
     metrics = bench.metrics
-    assert (metrics.first.count, metrics.gaps.count, metrics.per_token.count) == (0, 0, 0)
-    assert (metrics.whole.count, metrics.generated_tokens) == (1, 30)
+    assert (metrics.first.count, metrics.inter_token.count, metrics.per_token.count) == (0, 0, 0)
+    assert (metrics.duration.count, metrics.generated_tokens) == (1, 30)
 
 
 def test_outcomes(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def test_outcomes(bench: Bench) -> None:
     }
     assert (bench.metrics.opened, bench.metrics.ended) == (4, 4)
     # Only good answers have a duration.
-    assert bench.metrics.whole.count == 0
+    assert bench.metrics.duration.count == 0
 
 
 def test_the_exposition(bench: Bench) -> None:
@@ -360,8 +360,8 @@ async def test_counts_of_each_dialect(server: Server) -> None:
     assert grown == {"lmi_time_to_first_token_seconds_count": 1, "lmi_request_duration_seconds_count": 3}
     tokens = after["lmi_generated_tokens_total", ()] - before["lmi_generated_tokens_total", ()]
     assert tokens > whole["usage"]["completion_tokens"] > 3
-    gaps = "lmi_inter_token_latency_seconds_count"
-    assert after[gaps, ()] - before[gaps, ()] > 3
+    inter_token = "lmi_inter_token_latency_seconds_count"
+    assert after[inter_token, ()] - before[inter_token, ()] > 3
     assert after["lmi_engine_process_resident_memory_bytes", ()] > 1 << 20
 
 

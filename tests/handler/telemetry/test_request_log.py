@@ -84,7 +84,7 @@ def test_a_traceback_is_told_without_what_exceptions_say() -> None:
     told = logs.trace(caught.value, shown=False)
     assert MARK not in told
     assert "in fail" in told
-    assert told.index("JSONDecodeError (what it says is withheld") < told.index("KeyError (what it says is withheld")
+    assert told.index("JSONDecodeError (message withheld") < told.index("KeyError (message withheld")
     assert MARK in logs.trace(caught.value, shown=True)
 
 
@@ -141,12 +141,12 @@ def test_of_libraries() -> None:
     lines = caught.text.splitlines()
     assert lines[:5] == [
         "Failed to advance FSM for request ... for tokens 7 at 0.50",
-        "(test_of_libraries: what this line says is withheld: option.log_requests)",
-        "(test_of_libraries: what this line says is withheld: option.log_requests)",
+        "(test_of_libraries: message withheld: see option.log_requests)",
+        "(test_of_libraries: message withheld: see option.log_requests)",
         "... of 3",
         "%d does not fit",
     ]
-    assert lines[5] == "(test_of_libraries: what this line says is withheld: option.log_requests)"
+    assert lines[5] == "(test_of_libraries: message withheld: see option.log_requests)"
     assert "in fail" in caught.text
     assert MARK not in caught.text
 
@@ -191,7 +191,7 @@ def test_forked_processes_withhold_what_they_log_but_why_they_did_not_start() ->
         "EngineCore failed to start.",
         "ValueError: no memory",
         "a fatal error of 5",
-        "ValueError (what it says is withheld: option.log_requests)",
+        "ValueError (message withheld: see option.log_requests)",
         "in the parent: as it is",
     ]
 
@@ -482,7 +482,7 @@ async def test_nothing_of_a_client_is_in_the_log(host: Host) -> None:
 
     await eventually(logged)
     log = host.log_text()[before:]
-    assert "field that is not known is ignored: parameters.[_METRICS]a.Count:--" in log
+    assert "unknown request field ignored: parameters.[_METRICS]a.Count:--" in log
     assert not [line for line in log.splitlines() if MARK in line]
     assert host.worker_pid == worker
 

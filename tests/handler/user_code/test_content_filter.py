@@ -107,7 +107,7 @@ def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[in
     assert "".join(delta.text for delta in seen.deltas) == "so far good, very ba"
     assert [token for delta in seen.deltas for token in delta.tokens] == list(tokens[:5])
     assert [delta.finish for delta in seen.deltas if delta.finish] == [Finish("content_filter", generated_tokens=5)]
-    assert reply.cut == [0]
+    assert reply.to_abort == [0]
 
 
 def test_of_an_answer_that_is_split_all_that_came_together_is_dropped() -> None:

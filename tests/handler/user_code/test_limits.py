@@ -1,4 +1,4 @@
-"""Code of the user's that hangs: its request is answered, its thread is left to itself, and others are served.
+"""User code that hangs: its request is answered, its thread is abandoned, and others are served.
 
 Time passes when a test says so: `Place.pass_time` is what the watch does.
 """
@@ -70,7 +70,7 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 class Place(ScriptedService):
-    """With the threads of the user's code, and time that passes when told to."""
+    """With the threads of user code, and time that passes when told to."""
 
     def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
         super().__init__(folder, files, options)
@@ -224,7 +224,7 @@ def test_an_output_formatter_in_mid_stream(place: Make) -> None:
 
 
 def test_a_dialect_of_the_users_in_mid_stream(place: Make, tmp_path: Path) -> None:
-    """Its own words for an error are code of the user's too."""
+    """Its own words for an error are user code too."""
     (tmp_path / "toy.py").write_text((USER_CODE / "toy.py").read_text())
     made = place(output_formatter="toy:Toy")
     exchange = made.open(b'{"say": "Hi", "stream": true, "manner": "slow reply"}')
@@ -281,7 +281,7 @@ def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.M
     queued = made.open()
     made.pass_time(51)
     failed(second, UserCodeError)
-    message = "code of the user's is not called: 2 threads hang in it"
+    message = "user code is not called: 2 threads hang in it"
     assert failed(queued, UserCodeError) == message
     refused = made.open()
     assert failed(refused, UserCodeError) == message

@@ -102,7 +102,7 @@ def test_check_names_both(model_dir: Path) -> None:
         lines = check(model_dir, {})
     finally:
         sys.path[:] = before
-    assert "engine echo:Echo: your own, which is loaded when it starts" in lines
+    assert "engine echo:Echo: your own, not checked: it is loaded at start" in lines
     assert "your own code: dialect shout" in lines
 
 

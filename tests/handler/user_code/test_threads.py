@@ -1,4 +1,4 @@
-"""Code of the user's runs apart: what is slow, raises or is aborted there concerns its own request only."""
+"""User code runs apart: what is slow, raises or is aborted there concerns its own request only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lmi.handler.djl.frames import NOTHING
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.server.streams import AsyncService
-from lmi.handler.user_code.exchange import Deferred, merged
+from lmi.handler.user_code.exchange import Deferred, merge_deltas
 from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
@@ -240,7 +240,7 @@ def test_dynamic_batch_waits_for_all_of_its_batch(place: Callable[..., Place]) -
     made = place({"guard.py": GUARD}, content_filter="guard:judge", rolling_batch="disable")
     batch = PlainBatch(made.service)
     bodies = [b'{"inputs": "Hi"}', b'{"inputs": "wrong"}', b'{"inputs": "stop"}']
-    answers = made.service.apart(lambda: batch.answers([Request(body) for body in bodies]))
+    answers = made.service.run_user_code(lambda: batch.answers([Request(body) for body in bodies]))
 
     async def run() -> list[Whole]:
         answering = asyncio.ensure_future(answers)
@@ -356,7 +356,7 @@ def test_neighbouring_deltas_become_one() -> None:
         (0, Delta(1, "z", finish=END)),
         (0, Failed("GenerationError", "over")),
     ]
-    assert merged(events) == [
+    assert merge_deltas(events) == [
         (0, Started(1)),
         (0, delta("ab", reasoning="hm", calls=(CallDelta(0, "id", "f"), CallDelta(0, arguments="{}")))),
         (0, delta("c")),
@@ -400,7 +400,7 @@ BROKEN: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({"model.py": "def f(:"}, {}, "model.py: SyntaxError"),
     ({}, {"content_filter": "nowhere:judge"}, "option.content_filter: 'nowhere:judge': there is no module nowhere"),
     ({"one.py": ""}, {"content_filter": "one:judge"}, "option.content_filter: 'one:judge': one has no judge"),
-    ({"two.py": "judge = 5"}, {"content_filter": "two:judge"}, "'two:judge' is no function"),
+    ({"two.py": "judge = 5"}, {"content_filter": "two:judge"}, "'two:judge' is not a function"),
     ({"three.py": "def judge(): ..."}, {"content_filter": "three:judge"}, "expected (text, stage), got ()"),
     ({"four.py": "import nowhere"}, {"output_formatter": "four:Toy"}, "ModuleNotFoundError: No module named 'nowhere'"),
     ({}, {"output_formatter": "jsonline"}, "option.output_formatter: 'jsonline': there is no module jsonline"),

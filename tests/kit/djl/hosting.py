@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
 
-from lmi.model.process.group import APART
+from lmi.model.process.group import PROCESS_GROUP
 
 from ..paths import CACHE as PROJECT_CACHE
 from ..paths import REQUIRED
@@ -176,7 +176,7 @@ class DjlHost:
                 stdin=subprocess.PIPE,  # never written: the host ends with us, whatever happens to us
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                **APART,
+                **PROCESS_GROUP,
             )
         try:
             self.port: Final = self._wait_until_ready(timeout)

@@ -56,7 +56,7 @@ class ScriptedEngine:
         for listener in self._listeners:
             listener()
 
-    def tell(self, sink: Sink, event: Event) -> None:
+    def deliver(self, sink: Sink, event: Event) -> None:
         sink(event)
 
     def listen(self, listener: Listener) -> None:

@@ -1,4 +1,4 @@
-"""A service of the user's code on an engine that says what a test tells it to."""
+"""A service of user code on an engine that says what a test tells it to."""
 
 from __future__ import annotations
 

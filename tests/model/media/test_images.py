@@ -325,7 +325,7 @@ def test_one_image_that_fails_ends_the_request_at_once(served: tuple[Site, str])
     error = Desk(timeout=60.0).refusal(part(f"{url}/hold/a.png"), part(f"{url}/status/404"))
     assert isinstance(error, ParameterError)
     assert error.message == (
-        "messages[0].content[2].image_url.url: it could not be fetched: its server answered with status 404"
+        "messages[0].content[2].image_url.url: it could not be fetched: its server responded with status 404"
     )
     assert error.param == "messages[0].content[2].image_url.url"
 
@@ -370,7 +370,7 @@ def test_images_share_what_a_prompt_may_have(served: tuple[Site, str]) -> None:
     [
         (data_url(b"<html>"), "expected an image of one of the formats"),
         (data_url(PICTURE, "text/plain"), "expected a data URL of an image"),
-        ("http://169.254.169.254/latest/meta-data", "has an address that is not public"),
+        ("http://169.254.169.254/latest/meta-data", "has an address that is neither public"),
         ("file:///etc/passwd", "file URLs need option.allowed_local_media_path"),
         ("ftp://example.com/a.png", "expected an http or https URL, got the scheme 'ftp'"),
         ("0", "expected an http or https URL, got the scheme ''"),

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from lmi.model.options.given import Given
 from lmi.model.options.image_rules import ImageRules
+from lmi.model.options.indirect import IndirectOptions
 from lmi.model.options.option import Option, declared
 from lmi.model.options.settings import Limits, Settings
 
@@ -95,7 +95,7 @@ def reads(path: Path, owners: set[str]) -> set[str]:
         (Limits, {"limits", "_limits"}, False),
         (ImageRules, {"rules", "_rules"}, False),
         # Resolving reads these, and nobody else.
-        (Given, {"given"}, True),
+        (IndirectOptions, {"given"}, True),
     ],
 )
 def test_every_option_is_read_by_somebody(struct: type[msgspec.Struct], owners: set[str], inside: bool) -> None:

@@ -360,7 +360,7 @@ def test_vllms_name_goes_before_what_the_host_fills_in(names: tuple[str, str]) -
     taken = settings(**{name: values[name] for name in names})
     assert taken.max_rolling_batch_size == 64
     assert taken.engine_arguments["max_num_seqs"] == "64"
-    assert taken.notes == ("option.max_num_seqs=64 goes before option.max_rolling_batch_size=32",)
+    assert taken.notes == ("option.max_num_seqs=64 takes precedence over option.max_rolling_batch_size=32",)
 
 
 def test_max_leaves_no_degree_behind() -> None:

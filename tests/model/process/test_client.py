@@ -66,12 +66,12 @@ class Ending(EngineClient):
             return 1
         raise UnavailableError("gone")
 
-    def tell(self, sink: Callable[[Event], None], event: Event) -> None:
+    def deliver(self, sink: Callable[[Event], None], event: Event) -> None:
         self.refused.set()
-        super().tell(sink, event)
+        super().deliver(sink, event)
 
     def end(self) -> None:
-        with self._telling:
+        with self._dispatch_lock:
             self.telling.set()
             self.first(Failed.of(UnavailableError("gone")))
 
@@ -121,7 +121,7 @@ class Stopped(EngineClient):
 
     def __init__(self, model_dir: Path) -> None:
         super().__init__(settings_of({}, model_dir=str(model_dir)))
-        self.link = self._link = Deaf()
+        self.link = self._child = Deaf()
 
     def start(self) -> EngineInfo:
         return EngineInfo(engine="stopped", version="0", context=2048)

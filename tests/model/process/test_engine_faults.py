@@ -375,7 +375,7 @@ def test_no_two_threads_tell_at_once(make: Make) -> None:
     engine.listen(lambda: told.append("listener"))
     error = UnavailableError("too late")
     others = [
-        threading.Thread(target=engine.tell, args=(lambda _: told.append("told"), Failed.of(error))),
+        threading.Thread(target=engine.deliver, args=(lambda _: told.append("told"), Failed.of(error))),
         threading.Thread(target=engine.fail, args=([endless.ticket], error)),
     ]
     for thread in others:

@@ -1,4 +1,4 @@
-"""The engine's process starts before the host imports what it needs itself, unless code of the user's is there."""
+"""The engine's process starts before the host imports what it needs itself, unless user code is there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineClient:
 def launched(engine: EngineClient) -> EngineChild:
     """An engine's process that is not waited for yet."""
     engine.launch()
-    link = engine._starting
+    link = engine._starting_child
     assert link is not None
     return link
 

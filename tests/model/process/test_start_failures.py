@@ -131,7 +131,7 @@ def test_serve_without_a_model_directory(tmp_path: Path, port: str) -> None:
 def test_serve_on_a_port_that_is_taken(demo_model: Path, taken: str) -> None:
     """Said before the engine is started."""
     status, last, everything = serve(demo_model, "--port", taken)
-    assert (status, last) == (1, f"lmi: --host 127.0.0.1 --port {taken}: another program listens there")
+    assert (status, last) == (1, f"lmi: --host 127.0.0.1 --port {taken}: the port is in use")
     assert "starting the engine" not in everything
 
 
@@ -184,7 +184,7 @@ def test_djl_is_told_the_cause(demo_model: Path, tmp_path: Path, mode: str) -> N
     directory = copy(demo_model, tmp_path / "model")
     (directory / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
     weights(directory).write_bytes(b"")
-    with pytest.raises(HostError, match=r"Failed to initialize model: \S+model\.safetensors is no file of safetensors"):
+    with pytest.raises(HostError, match=r"Failed to initialize model: \S+model\.safetensors is not a safetensors file"):
         djl_host(directory, tmp_path / "log", mode=mode)
 
 

@@ -72,7 +72,7 @@ def test_what_fails_before_it_starts_is_logged_with_its_request(caplog: pytest.L
 
 
 def test_ids_of_old_requests_are_forgotten() -> None:
-    ids = RequestIds(most=2)
+    ids = RequestIds(size=2)
     for number in (1, 2, 3):
         ids.add(number, f"r-{number}")
     assert [ids[number] for number in (1, 2, 3)] == ["-", "r-2", "r-3"]
@@ -91,11 +91,11 @@ def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle() -> None:
     process = EngineProcess(channel, Noting(), ImageRules())
     host = Channel[FromEngine](theirs, FromEngine)
     for busy in (True, True, False):
-        process._tell(busy)
-    process._told -= 10
-    process._tell(True)
-    process._told -= 10
-    process._tell(True)
+        process._send_stats(busy)
+    process._stats_sent -= 10
+    process._send_stats(True)
+    process._stats_sent -= 10
+    process._send_stats(True)
     channel.close()
     running = EngineStats(running=1)
     assert told(host, 4) == [running, EngineStats(), running, running]
@@ -117,8 +117,8 @@ def test_an_abort_never_comes_before_what_it_ends() -> None:
     backend.at_abort = come_in
     process._ready(1, 1)
     process._aborts.append((1,))
-    process._start_and_end()
-    process._start_and_end()
+    process._update_backend()
+    process._update_backend()
     channel.close()
     theirs.close()
     assert backend.told == [("add", 1), ("abort", 1), ("add", 2), ("abort", 2)]
@@ -136,7 +136,7 @@ def test_tokens_in_flight_are_counted_from_start_to_end() -> None:
         backend.told.clear()
         for number in numbers:
             process._ready(number, number)
-        process._start_and_end()
+        process._update_backend()
         return [cast(int, told[1]) for told in backend.told]
 
     assert come_in(60, 41, 40, 1) == [60, 40]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lmi.model.errors import ContextError
 from lmi.model.text import prompt_limits as long_prompt
-from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, most_tokens
+from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, max_prompt_tokens
 
 WORDS = re.compile(r" ?[a-z]+|\S|\s")
 
@@ -94,6 +94,6 @@ def test_any_text(text: str, keep: int) -> None:
 
 
 def test_the_smaller_limit_counts() -> None:
-    assert most_tokens(2047, None) == 2047
-    assert most_tokens(2047, 50) == 50
-    assert most_tokens(50, 2047) == 50
+    assert max_prompt_tokens(2047, None) == 2047
+    assert max_prompt_tokens(2047, 50) == 50
+    assert max_prompt_tokens(50, 2047) == 50

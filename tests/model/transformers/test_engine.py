@@ -351,11 +351,11 @@ def test_a_bad_request_harms_only_itself(backend: Any) -> None:
         (generation(Conversation(messages=({"role": "user", "content": [{"type": "image_url"}]},))),
          UnsupportedError, "^messages: the transformers engine takes text only"),
         (generation(Conversation(messages=(USER,), tools=(PICK,), tool_choice="auto")),
-         UnsupportedError, "^tools: the transformers engine reads no tool calls"),
+         UnsupportedError, "^tools: the transformers engine does not parse tool calls"),
         (generation(Conversation(messages=(USER,), tools=(PICK,), function="pick", tools_field="functions")),
-         UnsupportedError, "^functions: the transformers engine reads no tool calls"),
+         UnsupportedError, "^functions: the transformers engine does not parse tool calls"),
         (generation("x", beams=Beams(width=2, field="parameters.num_beams")),
-         UnsupportedError, r"^parameters\.num_beams: the transformers engine has no beam search"),
+         UnsupportedError, r"^parameters\.num_beams: the transformers engine does not support beam search"),
         (Generation(request_id="x", prompt="x", sampling=Sampling(), adapter="poet"), UnsupportedError, "^adapter"),
     ]  # fmt: skip
     asked = question("plain")

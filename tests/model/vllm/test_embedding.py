@@ -228,7 +228,7 @@ def test_abort_frees_the_engine(model: Model) -> None:
 
 
 def test_a_generation_is_refused(model: Model) -> None:
-    with pytest.raises(UnsupportedError, match="this model embeds text and generates none"):
+    with pytest.raises(UnsupportedError, match="this model makes embeddings and generates no text"):
         model.backend.prepare(1, Generation(request_id="", prompt="a"))
 
 

@@ -293,7 +293,7 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert text(before) == text(behind) == text(alone)
     failures = [event for event in broken if isinstance(event, Failed)]
     assert failures == [broken[-1]]
-    assert failures[0].error.message == "the answer could not be decoded: 'a fault'"
+    assert failures[0].error.message == "the response could not be decoded: 'a fault'"
     assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
     assert "request test: generation 1 failed" in caplog.text
     assert not backend._sequences

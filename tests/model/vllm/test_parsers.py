@@ -151,7 +151,9 @@ def test_every_tool_parser_leaves_a_plain_answer_as_it_is(tokenizer: Any, model_
 
 @pytest.mark.parametrize("name", ["mistral", "lfm2", "jamba"])
 def test_a_parser_for_other_models_fails_the_start(tokenizer: Any, model_config: Any, name: str) -> None:
-    with pytest.raises(OptionError, match=f"^option.tool_call_parser: '{name}' does not go with this model: .*token"):
+    with pytest.raises(
+        OptionError, match=f"^option.tool_call_parser: '{name}' cannot be used with this model: .*token"
+    ):
         side(tokenizer, model_config, tool_call_parser=name)
 
 

@@ -104,7 +104,7 @@ def test_a_second_runner_that_takes_no_processors(
     made = config(second=True, asynchronous=True, speculative=speculative)
     helps = "" if speculative or forced else "; option.enable_typical_p=true goes back to V1"
     typical = decided("auto", made)
-    assert typical.why_not == NO_INTERFACE + helps
+    assert typical.refusal == NO_INTERFACE + helps
     assert made.model_config.logits_processors is None
     with pytest.raises(UnsupportedError):
         typical.arguments(Sampling(typical_p=0.5))
@@ -117,7 +117,7 @@ def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: True)
     for wanted in ("auto", "true"):
         made = config(second=True, asynchronous=True, speculative=True)
-        assert not decided(wanted, made).why_not
+        assert not decided(wanted, made).refusal
         assert made.model_config.logits_processors == ["lmi.model.vllm.typical:V2"]
 
 
@@ -135,7 +135,7 @@ def test_vllm_goes_back_to_its_first_runner(demo_model: Path, monkeypatch: pytes
         typical.ask(arguments)
         made = EngineArgs(**arguments).create_engine_config()
         typical.decide(made)
-        chosen[wanted] = (bool(made.use_v2_model_runner), typical.why_not, made.model_config.logits_processors)
+        chosen[wanted] = (bool(made.use_v2_model_runner), typical.refusal, made.model_config.logits_processors)
     if v2_takes_processors():
         second = (True, "", ["lmi.model.vllm.typical:V2"])
         assert chosen == {"auto": second, "true": second}
@@ -258,7 +258,7 @@ def test_the_second_runners_processor() -> None:
     if not v2_takes_processors():
         pytest.skip("this vLLM's model runner V2 takes no logits processors")
     made = config(second=True, asynchronous=True, speculative=True)
-    assert not decided("auto", made).why_not
+    assert not decided("auto", made).refusal
     assert made.model_config.logits_processors == ["lmi.model.vllm.typical:V2"]
     processor: Any = vllm_typical.V2(None, SimpleNamespace(max_num_reqs=8, device=torch.device("cpu")))
     asked = [params(0.3, 2.0), params(None), params(0.3, 0.0), params(0.6)]

@@ -1,4 +1,4 @@
-"""The options that are not kept as given: together they decide fields of Settings (model/options/resolve.py)."""
+"""The options that are not kept themselves: together they decide fields of Settings (model/options/resolve.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from .option import Option
 from .settings import OutputFormat
 
-__all__ = ["CLASSIFICATION", "Given"]
+__all__ = ["CLASSIFICATION", "IndirectOptions"]
 
 CLASSIFICATION = "classification"
 
@@ -21,7 +21,7 @@ def _model(text: str) -> str:
 
 
 # fmt: off
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Their values."""
 
     model_id: Annotated[str | None, Option(
@@ -29,7 +29,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
         default="the model directory", aliases=("model",), convert=_model, argument="model",
     )] = None
     served_model_name: Annotated[str | None, Option(
-        "Name of the model in answers.", default="the model directory",
+        "Name of the model in responses.", default="the model directory",
     )] = None
     backend: Annotated[str | None, Option(
         "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support. "
@@ -62,11 +62,11 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
         argument="runner", unsupported_values={"draft": "draft models on their own"},
     )] = "auto"
     convert: Annotated[Literal["auto", "none", "embed"], Option(
-        "What vLLM turns the model into.", default="by the task",
+        "What vLLM converts the model to.", default="by the task",
         argument="convert", unsupported_values={"classify": CLASSIFICATION},
     )] = "auto"
     output_formatter: Annotated[str | None, Option(
-        "Form of LMI answers: one document, or a stream of lines or of events (SSE). `module:name` is a dialect or "
+        "Format of LMI responses: one document, or a stream of lines or of events (SSE). `module:name` is a dialect or "
         "formatter of your own.", kind="reference", choices=get_args(OutputFormat), default="by the request",
     )] = None
     enable_streaming: Annotated[Literal["false", "true", "huggingface"], Option(
@@ -76,12 +76,12 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
         "Whether the model may choose to call tools.", default="true with a tool_call_parser",
     )] = None
     enable_reasoning: Annotated[bool, Option(
-        "An older switch for reasoning_parser.", default="by reasoning_parser",
+        "Older name of the switch for reasoning_parser.", default="by reasoning_parser",
     )] = False
     speculative_draft_model: Annotated[str | None, Option(
         "Draft model of speculative decoding: a hub id, a path, or `ngram` for none.",
     )] = None
-    speculative_length: Annotated[int, Option("Tokens that are drafted at once.", ge=1)] = 4
+    speculative_length: Annotated[int, Option("Draft tokens per step.", ge=1)] = 4
     """lmi-dist's default."""
     draft_model_tp_size: Annotated[int, Option("How many devices share each layer of the draft model.", ge=1)] = 1
 # fmt: on
