@@ -24,7 +24,7 @@ from ..bench.soak import Held, KiB, Sample, Soak, soak
 from ..bench.soak_report import report, table, verdict
 from ..bench.work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
 from ..kit.djl import hosting
-from ..kit.hosts import Host, eventually
+from ..kit.hosts.host import Host, eventually
 from .hosts import Victim
 
 pytestmark = pytest.mark.once

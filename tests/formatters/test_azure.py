@@ -33,8 +33,8 @@ from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReas
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
-from ..kit.answers import feed
-from ..kit.shapes import shape_of
+from ..kit.answers.events import feed
+from ..kit.answers.shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="llama2-70b-chat")
 REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")

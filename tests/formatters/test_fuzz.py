@@ -30,8 +30,8 @@ from lmi.model.process.messages import Channel, FromEngine
 from ..fuzz.bodies import SETTINGS, hostile_request, raw_request
 from ..fuzz.oracle import check
 from ..fuzz.samples import SAMPLES, Sample
+from ..kit.clients.scripts import run_python, theirs
 from ..kit.paths import TESTS
-from ..kit.scripts import run_python, theirs
 
 
 @pytest.fixture(autouse=True)

@@ -30,8 +30,8 @@ from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started
 from lmi.model.generation import Conversation, Generation
 from lmi.model.options import Settings
 
-from ..kit.answers import feed
-from ..kit.shapes import shape_of
+from ..kit.answers.events import feed
+from ..kit.answers.shapes import shape_of
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
 CHAT = "/chat/completions"

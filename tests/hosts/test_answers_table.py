@@ -11,9 +11,9 @@ import pytest
 
 from lmi.formatters import DIALECTS
 
-from ..kit.hosts import Host, Server
+from ..kit.answers.spoken import SPOKEN
+from ..kit.hosts.host import Host, Server
 from ..kit.paths import DOCS
-from ..kit.spoken import SPOKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

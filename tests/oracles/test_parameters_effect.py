@@ -25,7 +25,7 @@ from lmi.model.search.best_of import ranked
 from lmi.model.text.tokenizer import Tokenizer
 
 from ..demo.model import question
-from ..kit.hosts import model_directory
+from ..kit.hosts.host import model_directory
 
 COMMON = Settings(model_dir="/model", model_id="/model", model_name="/model")
 TRTLLM = msgspec.structs.replace(COMMON, rolling_batch="trtllm")

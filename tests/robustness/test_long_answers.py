@@ -35,7 +35,7 @@ from lmi.model.text.response_limit import TOKEN, check_size, may_reach
 
 from ..demo.model import question
 from ..kit.djl import hosting
-from ..kit.hosts import Host, client, model_directory, start
+from ..kit.hosts.host import Host, client, model_directory, start
 from ..kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once

@@ -21,7 +21,7 @@ import pytest
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.faults.kills import CORE_APART, alive, ask, family, left_in, ping, well
-from ..kit.hosts import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
+from ..kit.hosts.host import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
 from ..kit.paths import ENGINE_FAULTS
 
 pytestmark = [

@@ -22,7 +22,7 @@ from lmi.model.errors import (
 from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token, TopToken
 from lmi.model.options import Settings
 
-from ...kit.answers import feed
+from ...kit.answers.events import feed
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep ", -0.052432529628276825)

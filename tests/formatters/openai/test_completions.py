@@ -14,8 +14,8 @@ from lmi.formatters.openai import parse
 from lmi.model.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
 from lmi.model.events import Delta, Failed, Started
 
-from ...kit.answers import Told, end, feed
-from ...kit.openai_answers import DETAILS, DONE, SETTINGS, USAGE, call, chunks, whole
+from ...kit.answers.events import Told, end, feed
+from ...kit.answers.openai import DETAILS, DONE, SETTINGS, USAGE, call, chunks, whole
 
 # --- What is asked ---
 

@@ -26,8 +26,8 @@ from lmi.model.errors import (
 )
 from lmi.model.events import Delta, Event, Failed, Started
 
-from ...kit.answers import feed
-from ...kit.openai_answers import CHAT, SETTINGS, call, reply
+from ...kit.answers.events import feed
+from ...kit.answers.openai import CHAT, SETTINGS, call, reply
 
 MESSAGES: Any = CHAT["messages"]
 

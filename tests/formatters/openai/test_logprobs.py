@@ -8,8 +8,8 @@ import pytest
 
 from lmi.model.events import Delta, Event, Started, Token, TopToken
 
-from ...kit.answers import end
-from ...kit.openai_answers import USAGE, call, chunks, reply, whole
+from ...kit.answers.events import end
+from ...kit.answers.openai import USAGE, call, chunks, reply, whole
 
 # --- Chat: the bytes, joined, are the text ---
 

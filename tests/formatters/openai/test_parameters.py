@@ -17,7 +17,7 @@ from lmi.model.errors import (
 from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
 from lmi.model.options import Settings
 
-from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
 
 
 def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:

@@ -31,7 +31,7 @@ from lmi.model.errors import (
     UnsupportedError,
 )
 
-from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
 
 
 def refused(payload: dict[str, Any]) -> LmiError:

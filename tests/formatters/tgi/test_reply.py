@@ -30,8 +30,8 @@ from lmi.model.errors import (
 from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
 from lmi.model.options import Settings
 
-from ...kit.answers import feed
-from ...kit.tgi_shapes import ERROR, check, lines, whole
+from ...kit.answers.events import feed
+from ...kit.answers.tgi import ERROR, check, lines, whole
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep", -0.25)

@@ -26,7 +26,7 @@ from lmi.model.events import Failed
 from lmi.model.generation import Generation, StructuredOutput
 from lmi.model.options import Settings, load_settings
 
-from ...kit.tgi_shapes import ERROR, INFO, check
+from ...kit.answers.tgi import ERROR, INFO, check
 from ...kit.user_code.engine import ScriptedEngine
 
 PROMPT = "What is Deep Learning?"

@@ -16,7 +16,7 @@ from lmi.model.errors import GenerationError
 from lmi.model.events import Failed, Started
 
 from ...kit.djl import hosting
-from ...kit.hosts import Host, client, eventually, model_directory, start
+from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.paths import DOCS
 from ..telemetry.test_metrics import Bench, Clock
 

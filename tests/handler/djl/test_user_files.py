@@ -12,7 +12,7 @@ from lmi.handler.commands.package import package
 
 from ...demo.model import question
 from ...kit.djl import hosting
-from ...kit.hosts import Streamed, begun, client, djl_host, model_directory, without_lmi
+from ...kit.hosts.host import Streamed, begun, client, djl_host, model_directory, without_lmi
 
 pytestmark = [
     pytest.mark.once,

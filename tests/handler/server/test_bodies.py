@@ -22,8 +22,8 @@ from lmi.handler.server.bodies import BODIES, SMALL, Bodies
 from lmi.model.errors import OverloadedError
 from lmi.model.events import Delta, Finish, Started
 
-from ...kit import local_server
-from ...kit.local_server import Make, Running, serving, until
+from ...kit.hosts import local_server
+from ...kit.hosts.local_server import Make, Running, serving, until
 
 MEGABYTE = 1 << 20
 MOST = 100_000

@@ -18,7 +18,7 @@ from lmi.handler.service import Service
 from lmi.model.events import Delta, Finish, Started
 from lmi.model.options import settings_of
 
-from ...kit.local_server import Make, Running, answer, serving, until
+from ...kit.hosts.local_server import Make, Running, answer, serving, until
 from ...kit.user_code.engine import ScriptedEngine
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"

@@ -21,7 +21,7 @@ from lmi.handler.service import Service
 from lmi.model.options import settings_of
 
 from ...demo.model import question
-from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
+from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once

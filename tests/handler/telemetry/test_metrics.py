@@ -25,7 +25,7 @@ from lmi.model.events import Delta, Failed, Finish, Started, Token
 from lmi.model.options import settings_of
 
 from ...demo.model import question
-from ...kit.hosts import Client, Server, client, engine_process, eventually, model_directory
+from ...kit.hosts.host import Client, Server, client, engine_process, eventually, model_directory
 from ...kit.paths import DOCS
 from ...kit.user_code.engine import ScriptedEngine
 

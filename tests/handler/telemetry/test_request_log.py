@@ -28,10 +28,10 @@ from lmi.model.events import Delta, Failed, Finish, Started
 from lmi.model.options import settings_of
 
 from ...demo.model import question
+from ...kit.clients.scripts import OURS, run_python
 from ...kit.djl import hosting
-from ...kit.hosts import Host, client, eventually, model_directory, start
+from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.paths import ROOT
-from ...kit.scripts import OURS, run_python
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once

@@ -16,9 +16,9 @@ from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
 
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.beams import PROMPT, Reference, answers, generation, same
-from ...kit.hosts import model_directory
+from ...kit.engines.backends import deltas, run
+from ...kit.engines.beams import PROMPT, Reference, answers, generation, same
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 

@@ -15,8 +15,8 @@ from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
 from lmi.model.generation import Generation, Sampling
 from lmi.model.search.best_of import Ranking, ranked
 
-from ...kit.answers import feed
-from ...kit.openai_answers import call, reply
+from ...kit.answers.events import feed
+from ...kit.answers.openai import call, reply
 
 
 def generation(**sampling: Any) -> Generation:

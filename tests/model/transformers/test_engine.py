@@ -30,9 +30,9 @@ from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
 
 from ...demo.model import JSON_SCHEMA, QUESTIONS, question
-from ...kit import backends
-from ...kit.backends import PICK, run
-from ...kit.hosts import Server, model_directory
+from ...kit.engines import backends
+from ...kit.engines.backends import PICK, run
+from ...kit.hosts.host import Server, model_directory
 
 pytestmark = pytest.mark.engine
 

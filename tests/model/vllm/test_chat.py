@@ -15,10 +15,10 @@ from lmi.model.generation import Conversation, Generation, Sampling, StructuredO
 from lmi.model.options import load_settings
 
 from ...demo.model import JSON_SCHEMA, QUESTIONS, Question, question
-from ...kit import backends
-from ...kit.answers import join_calls
-from ...kit.backends import PICK, deltas
-from ...kit.hosts import model_directory
+from ...kit.answers.events import join_calls
+from ...kit.engines import backends
+from ...kit.engines.backends import PICK, deltas
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 

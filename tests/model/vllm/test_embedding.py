@@ -17,7 +17,7 @@ from lmi.model.events import Delta, Event, Finish, Started
 from lmi.model.generation import Embedding, Generation
 from lmi.model.options import load_settings
 
-from ...kit.hosts import model_directory
+from ...kit.hosts.host import model_directory
 from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
 
 pytestmark = pytest.mark.engine

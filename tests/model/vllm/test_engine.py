@@ -21,8 +21,8 @@ from lmi.model.text.prompt_limits import PIECE
 from lmi.model.text.response_limit import TOKEN
 
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.hosts import model_directory
+from ...kit.engines.backends import deltas, run
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 

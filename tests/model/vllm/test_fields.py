@@ -19,9 +19,9 @@ from lmi.model.process.client import EngineClient
 from lmi.model.search.best_of import ranked
 
 from ...demo.model import question
-from ...kit import backends
-from ...kit.backends import deltas
-from ...kit.hosts import model_directory
+from ...kit.engines import backends
+from ...kit.engines.backends import deltas
+from ...kit.hosts.host import model_directory
 from ...kit.paths import TESTS
 
 pytestmark = pytest.mark.engine

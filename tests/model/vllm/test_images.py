@@ -17,7 +17,7 @@ from lmi.model.generation import Conversation, Generation, Sampling
 from lmi.model.media.images import Image
 from lmi.model.options import Settings, load_settings
 
-from ...kit.hosts import model_directory
+from ...kit.hosts.host import model_directory
 from ...kit.models import vision as vision_model
 from ...kit.models.pictures import png
 

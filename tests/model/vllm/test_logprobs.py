@@ -15,8 +15,8 @@ from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.internals import keep_chosen_only
 
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.hosts import model_directory
+from ...kit.engines.backends import deltas, run
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 

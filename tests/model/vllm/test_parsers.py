@@ -18,8 +18,8 @@ from lmi.model.events import Token
 from lmi.model.generation import Conversation
 
 from ...demo.model import Question, question
-from ...kit.answers import join_calls
-from ...kit.openai_answers import SETTINGS
+from ...kit.answers.events import join_calls
+from ...kit.answers.openai import SETTINGS
 
 pytestmark = pytest.mark.engine
 

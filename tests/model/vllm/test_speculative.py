@@ -21,8 +21,8 @@ from lmi.model.process.client import EngineClient
 
 from ...demo.model import QUESTIONS, question
 from ...kit.djl import hosting
-from ...kit.hosts import Host, Server, Streamed, client, model_directory, start
-from ...kit.pool import HostPool
+from ...kit.hosts.host import Host, Server, Streamed, client, model_directory, start
+from ...kit.hosts.pool import HostPool
 
 
 def too_old() -> bool:

@@ -21,9 +21,9 @@ from lmi.model.vllm import typical as vllm_typical
 from lmi.model.vllm.internals import v2_takes_processors
 from lmi.model.vllm.typical import ARGUMENT, Typical
 
-from ...kit import backends
-from ...kit.backends import deltas
-from ...kit.hosts import model_directory
+from ...kit.engines import backends
+from ...kit.engines.backends import deltas
+from ...kit.hosts.host import model_directory
 
 SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
 PROMPT = "Tell me"

@@ -20,7 +20,7 @@ from lmi.handler.server.run import http_server
 from lmi.handler.service import Service
 from lmi.model.options import settings_of
 
-from .user_code.engine import ScriptedEngine
+from ..user_code.engine import ScriptedEngine
 
 TIMEOUT = 30.0
 
