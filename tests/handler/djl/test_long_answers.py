@@ -33,10 +33,10 @@ from lmi.model.generation import Generation, Sampling
 from lmi.model.options import settings_of
 from lmi.model.text.response_limit import TOKEN, check_size, may_reach
 
-from ..demo.model import question
-from ..kit.djl import hosting
-from ..kit.hosts.host import Host, client, model_directory, start
-from ..kit.user_code.engine import ScriptedEngine
+from ...demo.model import question
+from ...kit.djl import hosting
+from ...kit.hosts.host import Host, client, model_directory, start
+from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
 
@@ -301,6 +301,7 @@ def is_right(answer: httpx.Response) -> None:
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_that_is_longer_than_a_field_comes_whole(host: Host) -> None:
     plain = question("long")
@@ -316,6 +317,7 @@ async def test_an_answer_that_is_longer_than_a_field_comes_whole(host: Host) -> 
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_that_would_be_too_long_ends_alone(host: Host, request: pytest.FixtureRequest) -> None:
     """On its way: 128 times 450 tokens with 20 likely ones each are 155 MB as the limit counts.
@@ -339,6 +341,7 @@ async def test_an_answer_that_would_be_too_long_ends_alone(host: Host, request: 
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_alone_in_its_dynamic_batch_comes_whole(dynamic: Host) -> None:
     plain = question("plain")
