@@ -11,9 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import DIALECTS
-
 from ..kit.answers.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat, records
+from ..kit.api.dialects import DIALECTS
 from ..kit.clients.bridge import Bridge, runtime, serving
 from ..kit.hosts.host import Host
 

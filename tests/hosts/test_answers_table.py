@@ -9,9 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import DIALECTS
-
 from ..kit.answers.spoken import SPOKEN
+from ..kit.api.dialects import DIALECTS
 from ..kit.hosts.host import Host, Server
 from ..kit.paths import DOCS
 

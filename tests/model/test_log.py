@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lmi.model import log as logs
-from lmi.model.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
 
+from ..kit.api.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
 from ..kit.logs import MARK, Caught, fail
 
 pytestmark = pytest.mark.once

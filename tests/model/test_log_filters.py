@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lmi.model import log as logs
 from lmi.model import log_filters
 
+from ..kit.api.engine import show_content
 from ..kit.clients.scripts import OURS, run_python
 from ..kit.logs import HOSTS_WORDS, MARK, Caught, fail
 from ..kit.paths import ROOT
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    logs.show_content(True)
+    show_content(True)
 
 
 def test_of_libraries() -> None:
-    logs.show_content(False)
+    show_content(False)
     caught = Caught("vllm.tests.library", log_filters.Withheld())
     log = caught.logger
     log.warning("Failed to advance FSM for request %s for tokens %d at %.2f", MARK, 7, 0.5)
@@ -52,7 +52,7 @@ def test_of_libraries() -> None:
 def test_lines_of_libraries_stay_where_content_is_shown_and_where_nobody_asked() -> None:
     caught = Caught("vllm.tests.library", log_filters.Withheld())
     caught.logger.warning("said %s", MARK)
-    logs.show_content(False)
+    show_content(False)
     users = Caught("user.module", log_filters.Withheld(("uvicorn",)))
     users.logger.warning("said %s", MARK)
     assert caught.text == users.text == f"said {MARK}\n"

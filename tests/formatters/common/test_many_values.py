@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.common.kinds import LARGEST_ID, read_ids
-from lmi.formatters.openai.chat import DOCUMENTS
-from lmi.formatters.openai.messages import MAX_MESSAGES
-from lmi.formatters.openai.tools import TOOLS
-from lmi.model.errors import ParameterError, RequestError
-from lmi.model.options import settings_of
 
-SETTINGS = settings_of({}, model_dir="/opt/ml/model")
+from ...kit.api.dialects import MAX_DOCUMENTS as DOCUMENTS
+from ...kit.api.dialects import MAX_MESSAGES, receive
+from ...kit.api.dialects import MAX_TOOLS as TOOLS
+from ...kit.api.errors import ParameterError, RequestError
+from ...kit.api.options import make_settings
+from ...kit.api.types import ParsedRequest, Request, Response
+
+SETTINGS = make_settings()
 MESSAGE = b'{"role":"user","content":"a"}'
 SIZE = 70_000_000
 

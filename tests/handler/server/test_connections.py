@@ -13,8 +13,8 @@ import pytest
 from lmi.handler.server import app as server_module
 from lmi.handler.server import bodies as bodies_module
 from lmi.handler.server import run as run_module
-from lmi.model.events import Delta, Finish, Started
 
+from ...kit.api.types import Delta, Finish, Started
 from ...kit.hosts.local_server import Make, answer, serving, until
 
 CHUNK = "x" * 100_000

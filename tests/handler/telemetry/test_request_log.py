@@ -14,19 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler.djl.dynamic_batch import PlainBatch
-from lmi.handler.exchange import Exchange
-from lmi.handler.headers import request_id_of
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.model import log as logs
-from lmi.model import log_filters
-from lmi.model.errors import GenerationError
-from lmi.model.events import Delta, Failed, Finish, Started
-from lmi.model.options import settings_of
-
 from ...demo.model import question
+from ...kit.api.engine import Tidy, show_content
+from ...kit.api.errors import GenerationError
+from ...kit.api.handler import Exchange, PlainBatch, Service, application, request_id_of, started_service
+from ...kit.api.types import Delta, Failed, Finish, Request, Response, Started
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, eventually, model_directory, start
 from ...kit.logs import HOSTS_WORDS, MARK, Caught
@@ -38,7 +30,7 @@ pytestmark = pytest.mark.once
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    logs.show_content(True)
+    show_content(True)
 
 
 # Request ids.
@@ -61,8 +53,7 @@ def test_an_id_that_is_made(given: str | None) -> None:
 @pytest.mark.anyio
 async def test_the_id_comes_back() -> None:
     """With answers of every kind."""
-    service = Service(settings_of({}, model_dir="/opt/ml/model"), ScriptedEngine())
-    service.start()
+    service = started_service(ScriptedEngine())
     app = application(service, "key")
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local")
     async with app.router.lifespan_context(app), http:
@@ -90,11 +81,10 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
 
     def make(**options: str) -> tuple[Service, ScriptedEngine, Caught]:
         engine = ScriptedEngine()
-        service = Service(settings_of(options, model_dir=str(tmp_path)), engine)
-        service.start()
+        service = started_service(engine, tmp_path, **options)
         services.append(service)
         # Of requests only.
-        return service, engine, Caught("lmi", log_filters.Tidy(everybody=False))
+        return service, engine, Caught("lmi", Tidy(everybody=False))
 
     yield make
     for service in services:

@@ -10,10 +10,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from lmi.model.errors import OptionError
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
 from lmi.model.options.table import OPTIONS, option_named, options_table
 
+from ...kit.api.errors import OptionError
 from ...kit.paths import ROOT
 
 

@@ -14,13 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.events import Delta, Event, Failed
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import load_settings
-from lmi.model.process.client import EngineClient
-
 from ...demo.model import QUESTIONS, question
+from ...kit.api.options import make_settings
+from ...kit.api.types import Delta, Event, Failed, Generation, Sampling
 from ...kit.djl import hosting
+from ...kit.engines.start import EngineClient, own_process
 from ...kit.hosts.host import Host, Server, Streamed, client, model_directory, start
 from ...kit.hosts.pool import HostPool
 
@@ -111,7 +109,7 @@ def engine(
     drafts: dict[str, Path | str] = {"ngram": "ngram", "taught": taught}
     draft = drafts.get(request.param) or random_draft(demo_model, folder / "draft")
     directory = model_directory(demo_model, folder / "model", {})
-    running = EngineClient(load_settings(directory, environment={}, overrides=options(draft)))
+    running = own_process(make_settings(directory, **options(draft)))
     try:
         running.start()
         yield running
