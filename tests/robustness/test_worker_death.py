@@ -92,6 +92,7 @@ async def until_answered(http: Client) -> list[httpx.Response]:
     return refused
 
 
+@pytest.mark.timing
 async def test_async_a_worker_that_is_killed_is_started_again(start: Start) -> None:
     """With retry_threshold; requests in flight end at once, those that come meanwhile are refused."""
     host = start("async", retry_threshold="10")

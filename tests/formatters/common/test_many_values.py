@@ -166,7 +166,11 @@ def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     assert f"messages: expected at most {MAX_MESSAGES}" in message
 
 
-@given(st.lists(st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text(), min_size=1))
+IDS = st.integers(0, LARGEST_ID) | st.integers(0, 1000).map(float)
+OTHERS = st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text()
+
+
+@given(st.lists(IDS, min_size=1) | st.lists(IDS | OTHERS, min_size=1))
 def test_token_ids(ids: list[Any]) -> None:
     """As each would be judged by itself."""
     good = [isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= LARGEST_ID and one == int(one)

@@ -10,7 +10,7 @@ from lmi.model.options.image_rules import ImageRules
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "OPTIONS", "ImageRules", "Settings", "load_settings", "make_settings", "option_named", "settings_of",
+    "OPTIONS", "ImageRules", "load_settings", "make_settings", "option_named", "settings_of",
     "typed_settings",
 ]  # fmt: skip
 

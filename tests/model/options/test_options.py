@@ -510,6 +510,7 @@ def test_shipped_configuration() -> None:
     assert taken.notes == ()
     text = ROOT.joinpath("serving.properties").read_text()
     shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
+    assert {"rolling_batch", "max_model_len", "tensor_parallel_degree"} <= shown
     assert {name for name in shown if option_named(name) is None} <= {"max_logprobs"}
 
 

@@ -346,6 +346,7 @@ def ask(engine: EngineClient, one: Generation) -> list[Event]:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
 def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
