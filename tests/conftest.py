@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .kit.hosts import Host
+from .kit.hosts.host import Host
+from .kit.hosts.pool import HostPool
 from .kit.paths import CACHE, TESTS
-from .kit.pool import HostPool
 
 # The machine may be busy with other tests: what takes long there says nothing.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

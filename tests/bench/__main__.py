@@ -20,7 +20,7 @@ from lmi.model.errors import LmiError, one_line
 from lmi.model.log_filters import configure
 
 from ..kit.djl import hosting
-from ..kit.hosts import model_directory
+from ..kit.hosts.host import model_directory
 from .arguments import add_arguments
 from .run import bench
 

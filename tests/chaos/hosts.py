@@ -15,7 +15,7 @@ import psutil
 from ..bench.cpu import memory
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.djl.lockout import locked_out
-from ..kit.hosts import Host, engine_process, model_directory, start
+from ..kit.hosts.host import Host, engine_process, model_directory, start
 from . import probe
 from .storm import Fault
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ..kit.djl import hosting
-from ..kit.hosts import Host, Server, engine_process, eventually
+from ..kit.hosts.host import Host, Server, engine_process, eventually
 from .cases import KINDS, pool
 from .hosts import Victim
 from .run import LIMITS, run

@@ -16,15 +16,14 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from lmi.model.errors import OptionError
-
 from ..bench.__main__ import main
 from ..bench.layers import UrlLayer
 from ..bench.soak import Held, KiB, Sample, Soak, soak
 from ..bench.soak_report import report, table, verdict
 from ..bench.work import CHAT_STREAM, WORKLOADS, Measured, Timed, Workload
+from ..kit.api.errors import OptionError
 from ..kit.djl import hosting
-from ..kit.hosts import Host, eventually
+from ..kit.hosts.host import Host, eventually
 from .hosts import Victim
 
 pytestmark = pytest.mark.once

@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import DIALECTS
-
-from ..kit.bridge import Bridge, runtime, serving
-from ..kit.hosts import Host
-from ..kit.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat, records
+from ..kit.answers.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat, records
+from ..kit.api.dialects import DIALECTS
+from ..kit.clients.bridge import Bridge, runtime, serving
+from ..kit.hosts.host import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

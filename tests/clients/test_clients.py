@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ..demo.model import QUESTIONS, Question, question
-from ..kit.bridge import Bridge, serving
-from ..kit.hosts import Host
+from ..kit.clients.bridge import Bridge, serving
+from ..kit.clients.scripts import OURS, run_client, theirs
+from ..kit.hosts.host import Host
 from ..kit.paths import CLIENT_SCRIPTS
-from ..kit.scripts import OURS, run_client, theirs
 
 pytestmark = pytest.mark.engine
 

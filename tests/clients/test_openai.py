@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
-from ..kit.answers import join_calls
-from ..kit.backends import PICK
-from ..kit.hosts import Host, Server
+from ..kit.answers.events import join_calls
+from ..kit.engines.backends import PICK
+from ..kit.hosts.host import Host, Server
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

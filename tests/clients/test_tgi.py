@@ -13,8 +13,8 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import TextGenerationError, ValidationError
 
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
-from ..kit.hosts import Server, model_directory
-from ..kit.tgi_shapes import ERROR, INFO, check, lines, whole
+from ..kit.answers.tgi import ERROR, INFO, check, lines, whole
+from ..kit.hosts.host import Server, model_directory
 
 pytestmark = pytest.mark.engine
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ..kit.hosts import Host
-from ..kit.spoken import ASKED, SPOKEN, Spoken
+from ..kit.answers.spoken import ASKED, SPOKEN, Spoken
+from ..kit.hosts.host import Host
 
 pytestmark = [
     pytest.mark.engine,

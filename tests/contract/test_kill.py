@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from ..kit.faults.kills import alive, ask, end, family, in_flight, well
-from ..kit.hosts import Host, client, engine_process, eventually
+from ..kit.hosts.host import Host, client, engine_process, eventually
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.contract, pytest.mark.anyio]
 

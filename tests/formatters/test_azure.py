@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from lmi.formatters import ParsedRequest, Request, Response, azure, receive, refusal, route_of
 from lmi.formatters.azure.errors import error_response
-from lmi.formatters.base import JSON, SSE, ResponseEncoder
-from lmi.model.engine import EngineInfo
-from lmi.model.errors import (
+
+from ..kit.answers.events import feed
+from ..kit.answers.shapes import shape_of
+from ..kit.api.errors import (
     ContextError,
     GenerationError,
     LmiError,
@@ -29,14 +30,26 @@ from lmi.model.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token
-from lmi.model.generation import Conversation, Generation
-from lmi.model.options import Settings
+from ..kit.api.options import typed_settings
+from ..kit.api.types import (
+    JSON,
+    SSE,
+    CallDelta,
+    Conversation,
+    Delta,
+    EngineInfo,
+    Event,
+    Failed,
+    Finish,
+    FinishReason,
+    Generation,
+    ResponseEncoder,
+    Settings,
+    Started,
+    Token,
+)
 
-from ..kit.answers import feed
-from ..kit.shapes import shape_of
-
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="llama2-70b-chat")
+SETTINGS = typed_settings(model_name="llama2-70b-chat")
 REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")
 INFO = EngineInfo(engine="vllm", version="1", context=2048)
 PATH = "/chat/completions"

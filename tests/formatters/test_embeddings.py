@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.base import ResponseEncoder
-from lmi.handler.user_code.extensions import load_extensions
-from lmi.model.errors import ContextError, GenerationError, LmiError, OptionError
-from lmi.model.events import Delta, Event, Failed, Finish, Started
-from lmi.model.generation import Embedding
-from lmi.model.options import Settings, settings_of
+
+from ..kit.api.errors import ContextError, GenerationError, LmiError, OptionError
+from ..kit.api.handler import load_extensions
+from ..kit.api.options import settings_of
+from ..kit.api.types import Delta, Embedding, Event, Failed, Finish, Settings, Started
 
 NAMES: dict[str, Any] = {"model_dir": "/opt/ml/model", "model_id": "/opt/ml/model", "model_name": "/opt/ml/model"}
 SETTINGS = Settings(**NAMES, task="embed")

@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, openai, receive
-from lmi.handler.headers import headers_of
-from lmi.model.errors import GenerationError, PayloadError
-from lmi.model.generation import Conversation, Generation
-from lmi.model.process.client import EngineClient
-from lmi.model.process.messages import Channel, FromEngine
 
 from ..fuzz.bodies import SETTINGS, hostile_request, raw_request
 from ..fuzz.oracle import check
 from ..fuzz.samples import SAMPLES, Sample
+from ..kit.api.engine import Channel, FromEngine
+from ..kit.api.errors import GenerationError, PayloadError
+from ..kit.api.handler import headers_of
+from ..kit.api.types import Conversation, Generation
+from ..kit.clients.scripts import run_python, theirs
+from ..kit.engines.start import own_process
 from ..kit.paths import TESTS
-from ..kit.scripts import run_python, theirs
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +161,7 @@ def test_what_cannot_be_sent_to_the_engine_fails_alone() -> None:
     """A number that no encoder takes, had a dialect let it through: nothing is left of the request."""
     ours, theirs_end = socket.socketpair()
     channel = Channel[FromEngine](ours, FromEngine)
-    engine = EngineClient(SETTINGS)
+    engine = own_process(SETTINGS)
     link: Any = SimpleNamespace(sinks={}, sending=threading.Lock(), channel=channel)
     engine._child = link
     conversation = Conversation(messages=({"role": "user", "content": "a"},), template_arguments={"a": 2**70})

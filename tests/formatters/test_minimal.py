@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from openai._streaming import SSEDecoder
 
 from lmi.formatters import ParsedRequest, Request, Response, minimal, receive, refusal
-from lmi.formatters.base import JSON, SSE, ResponseEncoder
-from lmi.model.errors import (
+
+from ..kit.answers.events import feed
+from ..kit.answers.shapes import shape_of
+from ..kit.api.errors import (
     ContextError,
     GenerationError,
     LmiError,
@@ -26,14 +28,22 @@ from lmi.model.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started
-from lmi.model.generation import Conversation, Generation
-from lmi.model.options import Settings
+from ..kit.api.options import typed_settings
+from ..kit.api.types import (
+    JSON,
+    SSE,
+    Conversation,
+    Delta,
+    Event,
+    Failed,
+    Finish,
+    FinishReason,
+    Generation,
+    ResponseEncoder,
+    Started,
+)
 
-from ..kit.answers import feed
-from ..kit.shapes import shape_of
-
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
+SETTINGS = typed_settings(model_name="served")
 CHAT = "/chat/completions"
 EVENTS = "/chat/sse"
 USER = {"role": "user", "content": "Hello, world!"}

@@ -14,12 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from lmi.formatters import DIALECTS, Request
-from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_ROWS, GUIDE_FORMS, TEXT_ROWS
-from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of
-from lmi.model.options import Settings
-
+from ..kit.api.dialects import CHAT_FORMS, CHAT_ROWS, DIALECTS, GUIDE_FORMS, LMI_ROWS, TEXT_ROWS
+from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
+from ..kit.api.types import Request, Settings
 from .samples import REFUSED, SAMPLES, Sample
 
 __all__ = ["SETTINGS", "Source", "hostile_request", "raw_request"]

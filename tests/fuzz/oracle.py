@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 
-from lmi.formatters import ParsedRequest, Request, Response, receive, route_of
-from lmi.formatters.base import JSON, JSON_LINES, SSE
-from lmi.model.errors import RequestError
-from lmi.model.generation import Conversation, Generation
-from lmi.model.media.images import image_parts
-from lmi.model.options import Settings
+from ..kit.api.dialects import receive, route_of
+from ..kit.api.engine import image_parts
+from ..kit.api.errors import RequestError
+from ..kit.api.types import JSON, JSON_LINES, SSE, Conversation, Generation, ParsedRequest, Request, Response, Settings
 
 __all__ = ["BrokenRuleError", "check"]
 

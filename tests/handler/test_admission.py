@@ -14,20 +14,10 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler.djl.frames import frame_of_response
-from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.exchange import Exchange
-from lmi.handler.headers import headers_of
-from lmi.handler.service import Service
-from lmi.handler.watch import Watch
-from lmi.model.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError
-from lmi.model.events import Delta, Failed, Finish, Started, Token
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import settings_of
-from lmi.model.process.token_budget import TokenBudget
-from lmi.model.text.prompt_limits import max_new_tokens_for
-
+from ..kit.api.engine import TokenBudget, max_new_tokens_for
+from ..kit.api.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError
+from ..kit.api.handler import Exchange, RollingBatch, Watch, frame_of_response, headers_of, started_service
+from ..kit.api.types import Delta, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 HELLO = b'{"inputs": "Hi"}'
@@ -40,8 +30,7 @@ class Place:
 
     def __init__(self, folder: Path, **options: str) -> None:
         self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
+        self.service = started_service(self.engine, folder, **options)
 
     def open(self, body: bytes = HELLO, **request: Any) -> Exchange:
         opened = self.service.open(Request(body, **request))

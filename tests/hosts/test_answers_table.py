@@ -9,11 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import DIALECTS
-
-from ..kit.hosts import Host, Server
+from ..kit.answers.spoken import SPOKEN
+from ..kit.api.dialects import DIALECTS
+from ..kit.hosts.host import Host, Server
 from ..kit.paths import DOCS
-from ..kit.spoken import SPOKEN
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

@@ -11,8 +11,8 @@ import pytest
 
 from ..demo.model import question
 from ..formatters.test_azure import NOT_FOUND, OTHER, PNG, SAMPLE_RESPONSE, UNPROCESSABLE
-from ..kit.hosts import Host, Server
-from ..kit.shapes import shape_of
+from ..kit.answers.shapes import shape_of
+from ..kit.hosts.host import Host, Server
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

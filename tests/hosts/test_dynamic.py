@@ -14,7 +14,7 @@ import pytest
 
 from ..demo.model import question
 from ..kit.djl import hosting
-from ..kit.hosts import Client, Host, Server, Streamed, client, eventually, model_directory, start
+from ..kit.hosts.host import Client, Host, Server, Streamed, client, eventually, model_directory, start
 
 pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl]
 

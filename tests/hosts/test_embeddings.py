@@ -14,12 +14,12 @@ import httpx
 import openai
 import pytest
 
+from ..kit.clients.scripts import OURS, run_python
 from ..kit.djl import hosting
-from ..kit.hosts import Host, client, model_directory, start
+from ..kit.hosts.host import Host, client, model_directory, start
 from ..kit.models.embedding import CONTEXT, Reference, build_bert
 from ..kit.pages import blocks_of
 from ..kit.paths import DOCS
-from ..kit.scripts import OURS, run_python
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

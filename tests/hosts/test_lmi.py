@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ..demo.model import QUESTIONS, question
-from ..kit.hosts import Client, Host, Streamed, begun, client
+from ..kit.hosts.host import Client, Host, Streamed, begun, client
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 

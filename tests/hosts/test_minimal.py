@@ -12,8 +12,8 @@ from openai._streaming import SSEDecoder
 
 from ..demo.model import question
 from ..formatters.test_minimal import SAMPLE_ERROR, SAMPLE_ERROR_LINE, SAMPLE_LINES, SAMPLE_WHOLE
-from ..kit.hosts import Host, Server
-from ..kit.shapes import shape_of
+from ..kit.answers.shapes import shape_of
+from ..kit.hosts.host import Host, Server
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 

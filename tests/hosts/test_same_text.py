@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from ..demo.model import question
-from ..kit.hosts import Host, Streamed, client
-from ..kit.pool import HostPool
+from ..kit.hosts.host import Host, Streamed, client
+from ..kit.hosts.pool import HostPool
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 

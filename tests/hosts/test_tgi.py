@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
+from ..kit.answers.tgi import ERROR, check, lines, whole
 from ..kit.djl.hosting import DjlHost
-from ..kit.hosts import Host
-from ..kit.tgi_shapes import ERROR, check, lines, whole
+from ..kit.hosts.host import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 

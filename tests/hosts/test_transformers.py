@@ -16,8 +16,9 @@ import pytest
 
 from ..demo.answers import Question
 from ..demo.model import JSON_SCHEMA, QUESTIONS, question
+from ..kit.answers.spoken import SPOKEN, records
 from ..kit.djl import hosting
-from ..kit.hosts import (
+from ..kit.hosts.host import (
     Client,
     Host,
     Streamed,
@@ -29,7 +30,6 @@ from ..kit.hosts import (
     model_directory,
     start,
 )
-from ..kit.spoken import SPOKEN, records
 from .test_same_text import BODIES, alone, same_texts
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 
 from ..demo.model import question
 from ..kit.djl import hosting
-from ..kit.hosts import Host, client, model_directory, start
+from ..kit.hosts.host import Host, client, model_directory, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 

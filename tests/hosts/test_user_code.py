@@ -16,7 +16,7 @@ import pytest
 
 from ..demo.model import question
 from ..kit.djl import hosting
-from ..kit.hosts import Host, Streamed, client, eventually, model_directory, start
+from ..kit.hosts.host import Host, Streamed, client, eventually, model_directory, start
 from ..kit.paths import USER_CODE
 
 pytestmark = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ..demo.model import question
-from ..kit.hosts import Host, client
+from ..kit.hosts.host import Host, client
 from ..kit.models.pictures import data_url, png, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]

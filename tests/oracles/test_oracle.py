@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from ..demo.model import QUESTIONS, question
-from ..kit.hosts import Server, model_directory
-from ..kit.vllm_server import vllm_server
+from ..kit.hosts.host import Server, model_directory
+from ..kit.hosts.vllm_server import vllm_server
 
 pytestmark = pytest.mark.engine
 

@@ -13,21 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.base import ParsedRequest, Request
-from lmi.formatters.lmi import parse
-from lmi.formatters.lmi.parameters import ROWS
-from lmi.formatters.lmi.schemas import ALIASES
-from lmi.model.engine import Backend, limits, load_backend
-from lmi.model.errors import LmiError, ParameterError, UnsupportedError
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import Settings, load_settings
-from lmi.model.search.best_of import ranked
-from lmi.model.text.tokenizer import Tokenizer
-
 from ..demo.model import question
-from ..kit.hosts import model_directory
+from ..kit.api.dialects import LMI_ALIASES as ALIASES
+from ..kit.api.dialects import LMI_ROWS as ROWS
+from ..kit.api.dialects import parse
+from ..kit.api.engine import Tokenizer, limits, ranked
+from ..kit.api.errors import LmiError, ParameterError, UnsupportedError
+from ..kit.api.options import make_settings, typed_settings
+from ..kit.api.types import Backend, Generation, ParsedRequest, Sampling, Settings
+from ..kit.engines.start import in_process
+from ..kit.hosts.host import model_directory
 
-COMMON = Settings(model_dir="/model", model_id="/model", model_name="/model")
+COMMON = typed_settings()
 TRTLLM = msgspec.structs.replace(COMMON, rolling_batch="trtllm")
 
 Given = dict[str, Any]
@@ -71,7 +68,7 @@ DEFAULTS = [(schema, name) for schema, names in DOCUMENTED.items() for name in n
 
 
 def call(given: Given, settings: Settings) -> ParsedRequest:
-    return parse({"inputs": "a", "parameters": given}, Request(b""), settings)
+    return parse("lmi", {"inputs": "a", "parameters": given}, settings)
 
 
 def generation(given: Given, settings: Settings) -> Generation:
@@ -225,7 +222,7 @@ class Endpoint:
 
     def _run(self, inputs: str, schema: str, stream: bool, given: Given) -> list[dict[str, Any]]:
         settings = msgspec.structs.replace(self._settings, rolling_batch=schema)
-        made = parse({"inputs": inputs, "parameters": given, "stream": stream}, Request(b""), settings)
+        made = parse("lmi", {"inputs": inputs, "parameters": given, "stream": stream}, settings)
         records: list[bytes] = []
         asked, sink = ranked(made.generations[0], lambda event: records.extend(made.reply.feed(event)))
         self.backend.add(self.backend.prepare(1, asked))
@@ -608,8 +605,8 @@ def at(
 ) -> Iterator[Endpoint]:
     """Each engine in turn."""
     directory = model_directory(demo_model, tmp_path_factory.mktemp("effect") / "model", {})
-    settings = load_settings(directory, environment={}, overrides={"backend": request.param})
-    engine = load_backend(settings)
+    settings = make_settings(directory, backend=request.param)
+    engine = in_process(settings)
     yield Endpoint(engine, settings)
     engine.close()
 

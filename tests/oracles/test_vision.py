@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ..kit.hosts import Server, model_directory
+from ..kit.hosts.host import Server, model_directory
+from ..kit.hosts.vllm_server import vllm_server
 from ..kit.models import vision as vision_model
 from ..kit.models.pictures import Site, bomb, data_url, png, serving
-from ..kit.vllm_server import vllm_server
 
 pytestmark = pytest.mark.engine
 

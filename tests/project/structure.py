@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-__all__ = ["circles", "imports_of", "map_faults"]
+__all__ = ["MAX_FILES", "circles", "imports_of", "map_faults"]
 
 MAX_FILES = 14
 """Python files in a folder beside its __init__.py: in more nobody finds what they look for."""

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from ..demo.model import QUESTIONS
-from ..kit.bridge import Bridge, serving
-from ..kit.hosts import Host
+from ..kit.clients.bridge import Bridge, serving
+from ..kit.clients.scripts import OURS, run_python, theirs
+from ..kit.hosts.host import Host
 from ..kit.pages import Block, blocks_of
 from ..kit.paths import DOCS, README
-from ..kit.scripts import OURS, run_python, theirs
 
 pytestmark = [pytest.mark.engine, pytest.mark.hosts]
 

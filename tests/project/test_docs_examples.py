@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ..kit.hosts import Host
+from ..kit.answers.shapes import shape_of
+from ..kit.hosts.host import Host
 from ..kit.pages import PAGES, Block, blocks_of, response_after
 from ..kit.paths import ROOT
-from ..kit.shapes import shape_of
 
 SERVER = "http://127.0.0.1:8080"
 """Where the examples look for the local server."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ..kit.paths import ROOT
-from .structure import circles, imports_of, map_faults
+from ..kit.paths import ROOT, TESTS
+from .structure import MAX_FILES, circles, imports_of, map_faults
 
 LAYERS = ("model", "formatters", "handler")
 SOURCES = {path.relative_to(ROOT).as_posix(): path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")}
@@ -26,6 +26,11 @@ def test_there_are_no_circles() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
 def test_a_folders_map_is_true(folder: Path) -> None:
     assert map_faults(folder, ROOT) == []
+
+
+def test_folders_of_tests_are_no_fuller() -> None:
+    files = {folder: len([*folder.glob("*.py")]) for folder in TESTS.rglob("*") if folder.is_dir()}
+    assert {str(folder): count for folder, count in files.items() if count > MAX_FILES} == {}
 
 
 MODULES = ("model/__init__.py", "model/a.py", "model/b.py", "model/c/__init__.py", "model/c/d.py")

@@ -37,7 +37,7 @@ from ..kit.faults.kills import (
     shared_memory,
     well,
 )
-from ..kit.hosts import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
+from ..kit.hosts.host import Client, Host, Streamed, begun, client, engine_process, eventually, model_directory, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 

@@ -19,11 +19,11 @@ import httpx
 import pytest
 
 from ..demo.model import question
+from ..kit.clients.scripts import run_client
 from ..kit.djl import hosting
 from ..kit.faults.hostile import HARMLESS, REFUSED, text
-from ..kit.hosts import Host, Server, engine_process, model_directory, start
+from ..kit.hosts.host import Host, Server, engine_process, model_directory, start
 from ..kit.models.embedding import CONTEXT, build_bert
-from ..kit.scripts import run_client
 
 pytestmark = pytest.mark.engine
 

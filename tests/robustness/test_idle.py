@@ -10,7 +10,7 @@ import pytest
 
 from ..bench.cpu import OTHERS, measured
 from ..demo.model import question
-from ..kit.hosts import Host, Streamed, begun, client, engine_process
+from ..kit.hosts.host import Host, Streamed, begun, client, engine_process
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio, pytest.mark.timing]
 

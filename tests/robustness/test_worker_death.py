@@ -21,7 +21,7 @@ import pytest
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.faults.kills import CORE_APART, alive, ask, family, left_in, ping, well
-from ..kit.hosts import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
+from ..kit.hosts.host import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
 from ..kit.paths import ENGINE_FAULTS
 
 pytestmark = [
@@ -92,6 +92,7 @@ async def until_answered(http: Client) -> list[httpx.Response]:
     return refused
 
 
+@pytest.mark.timing
 async def test_async_a_worker_that_is_killed_is_started_again(start: Start) -> None:
     """With retry_threshold; requests in flight end at once, those that come meanwhile are refused."""
     host = start("async", retry_threshold="10")

@@ -19,7 +19,7 @@ import pytest
 
 from lmi.model.errors import OptionError
 
-from ...kit.hosts import Host, model_directory
+from ...kit.hosts.host import Host, model_directory
 from ..__main__ import main
 from ..cpu import OTHERS, measured
 from ..load import Answered, run_load

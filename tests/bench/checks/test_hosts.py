@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ...kit.djl import hosting
-from ...kit.hosts import model_directory
+from ...kit.hosts.host import model_directory
 from ..__main__ import HOSTS
 from ..work import GENERATOR, WORKLOADS
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, receive
-from lmi.model.errors import GenerationError
-from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
-from lmi.model.options import Settings
-from lmi.model.search.best_of import ranked
+from ...kit.api.dialects import receive
+from ...kit.api.engine import ranked
+from ...kit.api.errors import GenerationError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Delta, Event, Failed, Finish, ParsedRequest, Request, Response, Settings, Started, Token
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model", rolling_batch="disable")
+SETTINGS = typed_settings(rolling_batch="disable")
 STREAMING = Settings(
     model_dir="/model", model_id="/model", model_name="/model", rolling_batch="disable", enable_streaming=True
 )

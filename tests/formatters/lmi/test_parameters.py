@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.base import Request
-from lmi.formatters.common import fields
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi.parameters import TABLE, read_parameters
-from lmi.model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
-from lmi.model.generation import Beams, Sampling
-from lmi.model.options import Settings
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+from ...kit.api.dialects import MAX_LOGGED_NAMES, forget_logged_names
+from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Beams, Request, Sampling
+
+SETTINGS = typed_settings()
 STRICT = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
 
 GREEDY = Sampling(
@@ -357,7 +357,7 @@ def test_no_integer_is_too_large(name: str, value: Any) -> None:
 def test_an_unknown_parameter_is_ignored_with_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fields, "_logged_names", set[str]())
+    forget_logged_names(monkeypatch)
     payload = {"inputs": "a", "parameters": {"odd": "secret", "nothing": None}, "model": "secret", "user": None}
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -369,11 +369,11 @@ def test_an_unknown_parameter_is_ignored_with_one_line(
 
 
 def test_unknown_names_cannot_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(fields, "_logged_names", set[str]())
+    forget_logged_names(monkeypatch)
     with caplog.at_level(logging.WARNING):
         read_parameters({"two\nlines" + "x" * 1000: 1}, SETTINGS)
         read_parameters({f"odd{number}": 1 for number in range(2000)}, SETTINGS)
-    assert len(caplog.messages) == fields.MAX_LOGGED_NAMES
+    assert len(caplog.messages) == MAX_LOGGED_NAMES
     assert caplog.messages[0] == "unknown request field ignored: parameters.two lines" + "x" * 55
 
 

@@ -11,18 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, Request, ResponseEncoder
 from lmi.formatters.lmi import parse
-from lmi.model.errors import (
-    ContextError,
-    GenerationError,
-    PayloadError,
-    UnsupportedError,
-)
-from lmi.model.events import Delta, Failed, Finish, FinishReason, Started, Token, TopToken
-from lmi.model.options import Settings
 
-from ...kit.answers import feed
+from ...kit.answers.events import feed
+from ...kit.api.errors import ContextError, GenerationError, PayloadError, UnsupportedError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import (
+    JSON,
+    JSON_LINES,
+    SSE,
+    Delta,
+    Failed,
+    Finish,
+    FinishReason,
+    Request,
+    ResponseEncoder,
+    Started,
+    Token,
+    TopToken,
+)
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep ", -0.052432529628276825)
@@ -34,7 +41,7 @@ TEXT = "Deep  Learning is field."
 
 
 def reply(parameters: dict[str, Any] | None = None, *, output_formatter: Any = None, **fields: Any) -> ResponseEncoder:
-    settings = Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
+    settings = typed_settings(output_formatter=output_formatter)
     return parse({"inputs": PROMPT, "parameters": parameters, **fields}, Request(b""), settings).reply
 
 

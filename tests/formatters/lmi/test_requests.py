@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, ParsedRequest, Request, Response
 from lmi.formatters.lmi import matches, parse, refuse
-from lmi.model.errors import (
+
+from ...kit.api.errors import (
     ContextError,
     LmiError,
     OverloadedError,
@@ -21,13 +21,14 @@ from lmi.model.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from lmi.model.options import Settings
+from ...kit.api.options import typed_settings
+from ...kit.api.types import JSON, JSON_LINES, SSE, ParsedRequest, Request, Response, Settings
 
 PROMPT = "What is Deep Learning?"
 
 
 def settings(output_formatter: Any = None) -> Settings:
-    return Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
+    return typed_settings(output_formatter=output_formatter)
 
 
 def call(

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.base import Request
 from lmi.formatters.openai import parse
-from lmi.model.errors import ContextError, GenerationError, OverloadedError
-from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
-from lmi.model.options import Settings
 
-from ...kit.answers import end, same_shape
-from ...kit.openai_answers import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.events import end, same_shape
+from ...kit.answers.openai import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.api.errors import ContextError, GenerationError, OverloadedError
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 
 # --- The examples of specs 000 and 001 ---
 

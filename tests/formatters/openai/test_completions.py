@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.base import JSON, Request
 from lmi.formatters.openai import parse
-from lmi.model.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
-from lmi.model.events import Delta, Failed, Started
 
-from ...kit.answers import Told, end, feed
-from ...kit.openai_answers import DETAILS, DONE, SETTINGS, USAGE, call, chunks, whole
+from ...kit.answers.events import Told, end, feed
+from ...kit.answers.openai import DETAILS, DONE, SETTINGS, USAGE, call, chunks, whole
+from ...kit.api.errors import ContextError, GenerationError, LmiError, ParameterError, PayloadError, UnsupportedError
+from ...kit.api.types import JSON, Delta, Failed, Request, Started
 
 # --- What is asked ---
 

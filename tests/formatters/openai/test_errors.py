@@ -9,9 +9,11 @@ import httpx
 import openai
 import pytest
 
-from lmi.formatters.base import Request
 from lmi.formatters.openai import refuse
-from lmi.model.errors import (
+
+from ...kit.answers.events import feed
+from ...kit.answers.openai import CHAT, SETTINGS, call, reply
+from ...kit.api.errors import (
     ContextError,
     GenerationError,
     LmiError,
@@ -24,10 +26,7 @@ from lmi.model.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from lmi.model.events import Delta, Event, Failed, Started
-
-from ...kit.answers import feed
-from ...kit.openai_answers import CHAT, SETTINGS, call, reply
+from ...kit.api.types import Delta, Event, Failed, Request, Started
 
 MESSAGES: Any = CHAT["messages"]
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from lmi.model.events import Delta, Event, Started, Token, TopToken
-
-from ...kit.answers import end
-from ...kit.openai_answers import USAGE, call, chunks, reply, whole
+from ...kit.answers.events import end
+from ...kit.answers.openai import USAGE, call, chunks, reply, whole
+from ...kit.api.types import Delta, Event, Started, Token, TopToken
 
 # --- Chat: the bytes, joined, are the text ---
 

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters.base import Request
 from lmi.formatters.openai import parse
-from lmi.model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
-from lmi.model.generation import Conversation
-from lmi.model.options import Settings
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="m", unknown_parameters="error")
+from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Conversation, Request
+
+SETTINGS = typed_settings(unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 WEATHER: dict[str, Any] = {
     "name": "get_weather",

@@ -7,17 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import Request
-from lmi.formatters.common import fields
 from lmi.formatters.openai import CHAT_PATH, TEXT_PATH, matches, parse
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
-from lmi.model.errors import (
-    PayloadError,
-)
-from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
-from lmi.model.options import Settings
 
-from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.api.dialects import Parameter
+from ...kit.api.errors import PayloadError
+from ...kit.api.types import Conversation, Generation, Request, Sampling, Settings, StructuredOutput
 
 
 def generation(payload: dict[str, Any], settings: Settings = STRICT) -> Generation:
@@ -55,7 +51,7 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
-def test_null_is_the_default(base: dict[str, Any], table: tuple[fields.Parameter, ...]) -> None:
+def test_null_is_the_default(base: dict[str, Any], table: tuple[Parameter, ...]) -> None:
     names = [row.name for row in table] + [*CHAT_FORMS, *GUIDE_FORMS, "odd"]
     assert generation({**dict.fromkeys(names), **base}) == generation(base)
 

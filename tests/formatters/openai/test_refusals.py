@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, receive
-from lmi.formatters.common import fields
 from lmi.formatters.openai import parse, refuse
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_TABLE
-from lmi.model.errors import (
+
+from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.api.dialects import forget_logged_names, receive
+from ...kit.api.errors import (
     ContextError,
     GenerationError,
     LmiError,
@@ -30,8 +31,7 @@ from lmi.model.errors import (
     UnavailableError,
     UnsupportedError,
 )
-
-from ...kit.openai_answers import CHAT, SETTINGS, STRICT, TEXT, USER
+from ...kit.api.types import ParsedRequest, Request, Response
 
 
 def refused(payload: dict[str, Any]) -> LmiError:
@@ -233,7 +233,7 @@ def test_no_depth_is_too_deep(depth: int, field: str) -> None:
 def test_unknown_fields_are_ignored_with_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fields, "_logged_names", set[str]())
+    forget_logged_names(monkeypatch)
     payload = {
         "messages": [{**USER, "odd": "secret"}, {"role": "user", "content": [{"type": "text", "text": "", "odd": 1}]}],
         "odd": "secret",

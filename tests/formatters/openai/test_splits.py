@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.events import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
-
-from ...kit.answers import Told, end, join_calls
-from ...kit.openai_answers import REASONING, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.answers.events import Told, end, join_calls
+from ...kit.answers.openai import REASONING, TOOLS, USAGE, call, chunks, reply, whole
+from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
 
 # --- Chat ---
 

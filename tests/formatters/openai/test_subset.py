@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import ParsedRequest, Request, Response, azure, minimal, receive
-from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
-from lmi.formatters.common.fields import Parameter
-from lmi.formatters.common.kinds import Integer
-from lmi.formatters.openai.parameters import CHAT_ROWS
 from lmi.formatters.openai.subset import ASKS_NOTHING, known_fields
-from lmi.model.options import Settings
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="served")
+from ...kit.api.dialects import AZURE_TAKEN, CHAT_ROWS, Integer, Parameter, azure, minimal, receive
+from ...kit.api.options import typed_settings
+from ...kit.api.types import ParsedRequest, Request, Response
+
+SETTINGS = typed_settings(model_name="served")
 HEADERS = {"extra-parameters": "pass-through"}
 DIALECTS = {"minimal": minimal.ACCEPTED_FIELDS, "azure": AZURE_TAKEN}
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters.base import JSON, JSON_LINES, SSE, Request, ResponseEncoder
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi.reply import ResponseOptions, WholeEncoder
-from lmi.model.errors import (
+
+from ...kit.answers.events import feed
+from ...kit.answers.tgi import ERROR, check, lines, whole
+from ...kit.api.errors import (
     ContextError,
     EngineError,
     GenerationError,
@@ -27,11 +29,22 @@ from lmi.model.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from lmi.model.events import Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
-from lmi.model.options import Settings
-
-from ...kit.answers import feed
-from ...kit.tgi_shapes import ERROR, check, lines, whole
+from ...kit.api.options import typed_settings
+from ...kit.api.types import (
+    JSON,
+    JSON_LINES,
+    SSE,
+    Delta,
+    Event,
+    Failed,
+    Finish,
+    FinishReason,
+    Request,
+    ResponseEncoder,
+    Started,
+    Token,
+    TopToken,
+)
 
 PROMPT = "What is Deep Learning?"
 DEEP = Token(304, "Deep", -0.25)
@@ -50,7 +63,7 @@ def reply(
     path: str = "/invocations",
     output_formatter: Any = None,
 ) -> ResponseEncoder:
-    settings = Settings(model_dir="/m", model_id="/m", model_name="m", output_formatter=output_formatter)
+    settings = typed_settings(output_formatter=output_formatter)
     body = {"inputs": PROMPT, "parameters": parameters, "stream": stream}
     return parse(body, Request(b"", path=path), settings).reply
 

@@ -14,23 +14,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, receive, refusal, route_of
 from lmi.formatters.tgi import parse
 from lmi.formatters.tgi.info import info_page
 from lmi.formatters.tgi.parameters import ROWS
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.model.engine import EngineInfo
-from lmi.model.errors import MediaTypeError, RequestError, UnauthorizedError
-from lmi.model.events import Failed
-from lmi.model.generation import Generation, StructuredOutput
-from lmi.model.options import Settings, load_settings
 
-from ...kit.tgi_shapes import ERROR, INFO, check
+from ...kit.answers.tgi import ERROR, INFO, check
+from ...kit.api.dialects import receive, refusal, route_of
+from ...kit.api.errors import MediaTypeError, RequestError, UnauthorizedError
+from ...kit.api.handler import Service, application
+from ...kit.api.options import load_settings, typed_settings
+from ...kit.api.types import (
+    EngineInfo,
+    Failed,
+    Generation,
+    ParsedRequest,
+    Request,
+    Response,
+    StructuredOutput,
+)
 from ...kit.user_code.engine import ScriptedEngine
 
 PROMPT = "What is Deep Learning?"
-SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m", tgi_compat=True)
+SETTINGS = typed_settings(tgi_compat=True)
 
 
 def generation(parameters: dict[str, Any] | None = None, *, path: str = "/invocations", **fields: Any) -> Generation:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lmi.handler.commands.check import check
-from lmi.model.errors import OptionError
+
+from ...kit.api.errors import OptionError
 
 
 @pytest.fixture

@@ -10,18 +10,12 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request
 from lmi.handler.djl import async_mode as courier
 from lmi.handler.djl.async_mode import TRACKING_ID, AsyncBatcher
-from lmi.handler.djl.frames import Frame, frame_of_exchange
-from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
-from lmi.model.engine import Sink
-from lmi.model.errors import UnavailableError
-from lmi.model.events import Delta, Failed, Finish, Started, Token
-from lmi.model.generation import Generation
-from lmi.model.options import settings_of
 
+from ...kit.api.errors import UnavailableError
+from ...kit.api.handler import Exchange, Frame, frame_of_exchange, started_service
+from ...kit.api.types import Delta, Failed, Finish, Generation, Request, Sink, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.anyio
@@ -90,8 +84,7 @@ class Java:
 
     def __init__(self, **options: str) -> None:
         self.engine = ScriptedEngine()
-        service = Service(settings_of(options, model_dir="."), self.engine)
-        service.start()
+        service = started_service(self.engine, **options)
         self.courier = AsyncBatcher(service)
         self.at_once = True
         self.messages: list[list[Told]] = []

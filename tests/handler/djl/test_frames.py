@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from types import FrameType
@@ -9,23 +10,17 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler import exchange as exchange_module
-from lmi.handler.djl import frames as frames_module
 from lmi.handler.djl.frames import NOTHING, Frame, frame_of_exchange
-from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
-from lmi.model.errors import UnavailableError
-from lmi.model.events import Delta, Failed, Finish, Started, Token
-from lmi.model.options import settings_of
 
+from ...kit.api.errors import UnavailableError
+from ...kit.api.handler import Exchange, started_service
+from ...kit.api.types import Delta, Failed, Finish, Request, Response, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
 
 def opened(body: bytes) -> tuple[ScriptedEngine, Exchange]:
     engine = ScriptedEngine()
-    service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
-    service.start()
+    service = started_service(engine)
     exchange = service.open(Request(body))
     assert not isinstance(exchange, Response)
     return engine, exchange
@@ -79,7 +74,7 @@ def test_nothing_is_lost_that_comes_while_a_frame_is_made(merge: bool) -> None:
     engine.say(0, Started(3))
     tokens = 1000
     left = iter(range(tokens, 0, -1))
-    traced = {frames_module.__file__, exchange_module.__file__}
+    traced = {inspect.getfile(Frame), inspect.getfile(Exchange)}
 
     def meanwhile(frame: FrameType, event: str, _: object) -> Any:
         frame.f_trace_opcodes = frame.f_code.co_filename in traced

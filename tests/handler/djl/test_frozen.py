@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from ...kit.djl import hosting
-from ...kit.hosts import model_directory, start
+from ...kit.hosts.host import model_directory, start
 
 pytestmark = pytest.mark.once
 

@@ -8,26 +8,21 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lmi.formatters import Request
 from lmi.handler.djl.metrics_log import Reporter
-from lmi.handler.telemetry import metrics as counted
-from lmi.model.engine import EngineStats
-from lmi.model.errors import GenerationError
-from lmi.model.events import Failed, Started
 
+from ...kit.api.errors import GenerationError
+from ...kit.api.types import EngineStats, Failed, Request, Started
 from ...kit.djl import hosting
-from ...kit.hosts import Host, client, eventually, model_directory, start
+from ...kit.hosts.host import Host, client, eventually, model_directory, start
+from ...kit.metered import Bench, timed_bench
 from ...kit.paths import DOCS
-from ..telemetry.test_metrics import Bench, Clock
 
 pytestmark = pytest.mark.once
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    clock = Clock()
-    monkeypatch.setattr(counted, "monotonic", clock)
-    return Bench(clock)
+    return timed_bench(monkeypatch)
 
 
 def test_every_number_is_told(bench: Bench) -> None:

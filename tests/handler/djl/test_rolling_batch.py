@@ -10,14 +10,12 @@ from typing import TypeVar
 
 import pytest
 
-from lmi.formatters import Request
 from lmi.handler.djl import rolling_batch as rolling
-from lmi.handler.djl.frames import NOTHING, Frame
 from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.service import Service
-from lmi.model.events import Delta, Finish, Started, Token
-from lmi.model.options import settings_of
 
+from ...kit.api.handler import NO_FRAME as NOTHING
+from ...kit.api.handler import Frame, started_service
+from ...kit.api.types import Delta, Finish, Request, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
 T = TypeVar("T")
@@ -27,8 +25,7 @@ STREAM = Request(b'{"inputs": "Hi", "stream": true}')
 
 def batch_of(poll_timeout: float = 0.0, **options: str) -> tuple[ScriptedEngine, RollingBatch]:
     engine = ScriptedEngine()
-    service = Service(settings_of(options, model_dir="."), engine)
-    service.start()
+    service = started_service(engine, **options)
     return engine, RollingBatch(service, poll_timeout)
 
 
@@ -107,8 +104,7 @@ def test_a_call_returns_at_once_what_is_ready_beside_requests_that_are_silent() 
 def test_an_open_request_that_is_silent_does_not_make_java_spin() -> None:
     """Java calls again as soon as a call has returned (RollingBatch.run)."""
     engine = ScriptedEngine()
-    service = Service(settings_of({}, model_dir="."), engine)
-    service.start()
+    service = started_service(engine)
     batch = RollingBatch(service)
     batch.step([STREAM])
     window, calls = 0.5, 0

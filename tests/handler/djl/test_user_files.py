@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.package import package
-
 from ...demo.model import question
+from ...kit.api.handler import package_model as package
 from ...kit.djl import hosting
-from ...kit.hosts import Streamed, begun, client, djl_host, model_directory, without_lmi
+from ...kit.hosts.host import Streamed, begun, client, djl_host, model_directory, without_lmi
 
 pytestmark = [
     pytest.mark.once,

@@ -10,8 +10,8 @@ import openai
 import pytest
 
 from ...demo.model import question
-from ...kit.hosts import Server, model_directory
-from ...kit.scripts import run_client
+from ...kit.clients.scripts import run_client
+from ...kit.hosts.host import Server, model_directory
 
 pytestmark = pytest.mark.engine
 

@@ -16,14 +16,12 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.server import app as server_module
-from lmi.handler.server import bodies as bodies_module
 from lmi.handler.server.bodies import BODIES, SMALL, Bodies
-from lmi.model.errors import OverloadedError
-from lmi.model.events import Delta, Finish, Started
 
-from ...kit import local_server
-from ...kit.local_server import Make, Running, serving, until
+from ...kit.api.errors import OverloadedError
+from ...kit.api.types import Delta, Finish, Started
+from ...kit.hosts import local_server
+from ...kit.hosts.local_server import Make, Running, serving, until
 
 MEGABYTE = 1 << 20
 MOST = 100_000
@@ -238,7 +236,7 @@ def test_a_body_that_is_refused_is_not_read_for_ever(running: Make) -> None:
 
 
 def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies_module, "DISCARD_TIMEOUT_S", 0.3)
+    local_server.discard_within(0.3, monkeypatch)
     server = running(max_body_bytes=str(MOST))
     with server.connect() as sock:
         sock.sendall(head(MOST + 1))
@@ -249,8 +247,7 @@ def test_the_rest_of_a_refused_body_has_little_time(running: Make, monkeypatch: 
 
 def test_a_small_body_of_a_refused_request_has_little_time(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read before the refusal; one that never comes is refused, as a large one, when its time is over."""
-    monkeypatch.setattr(server_module, "DISCARD_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(bodies_module, "DISCARD_TIMEOUT_S", 0.3)
+    local_server.discard_within(0.3, monkeypatch)
     server = running(**ONE)
     body = body_of(1000)
     with server.connect() as first, server.connect() as second:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ...demo.model import question
-from ...kit.browser import Browser, program
-from ...kit.pool import HostPool
+from ...kit.clients.browser import Browser, program
+from ...kit.hosts.pool import HostPool
 
 pytestmark = [
     pytest.mark.once,

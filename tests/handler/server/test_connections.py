@@ -13,9 +13,9 @@ import pytest
 from lmi.handler.server import app as server_module
 from lmi.handler.server import bodies as bodies_module
 from lmi.handler.server import run as run_module
-from lmi.model.events import Delta, Finish, Started
 
-from ...kit.local_server import Make, answer, serving, until
+from ...kit.api.types import Delta, Finish, Started
+from ...kit.hosts.local_server import Make, answer, serving, until
 
 CHUNK = "x" * 100_000
 """Text of one event."""

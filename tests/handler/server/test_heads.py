@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from lmi.handler.server.run import HEAD_BYTES, http_server
-from lmi.handler.service import Service
-from lmi.model.events import Delta, Finish, Started
-from lmi.model.options import settings_of
 
-from ...kit.local_server import Make, Running, answer, serving, until
+from ...kit.api.handler import Service
+from ...kit.api.options import make_settings
+from ...kit.api.types import Delta, Finish, Started
+from ...kit.hosts.local_server import Make, Running, answer, serving, until
 from ...kit.user_code.engine import ScriptedEngine
 
 PING = b"GET /ping HTTP/1.1\r\nHost: test\r\n"
@@ -228,7 +228,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     """Connections for twice the requests that may be open, and 64; with few descriptors, what these allow."""
     limits, most, raised = LIMITS[case]
     options = {"max_rolling_batch_size": "100", "max_queued_requests": "400"}
-    service = Service(settings_of(options, model_dir=str(tmp_path)), ScriptedEngine())
+    service = Service(make_settings(tmp_path, **options), ScriptedEngine())
     told: list[Any] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda which, both: told.append(both))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 import sys
@@ -17,15 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Request, Response
-from lmi.handler import exchange
-from lmi.handler.server import streams as asynchronous
 from lmi.handler.server.app import application
 from lmi.handler.server.streams import AsyncService
-from lmi.handler.service import Service
-from lmi.model.events import Delta, Event, Finish, Started, Token
-from lmi.model.options import settings_of
 
+from ...kit.api.handler import Exchange, Service, started_service
+from ...kit.api.types import Delta, Event, Finish, Request, Response, Started, Token
 from ...kit.user_code.engine import ScriptedEngine
 
 STREAM = b'{"inputs": "Hi", "stream": true, "parameters": {"details": true}}'
@@ -40,8 +37,7 @@ ACTS = st.lists(st.one_of(st.tuples(st.just("say"), st.integers(1, 4)), st.sampl
 def service_of(output: str, merge: str) -> tuple[ScriptedEngine, Service]:
     engine = ScriptedEngine()
     options = {"merge_records": merge, "output_formatter": output}
-    service = Service(settings_of(options, model_dir="/opt/ml/model"), engine)
-    service.start()
+    service = started_service(engine, **options)
     return engine, service
 
 
@@ -179,7 +175,7 @@ def test_records_that_are_ready_together_share_a_body_message(merge: str) -> Non
 def test_nothing_is_lost_that_comes_while_records_are_taken(merge: bool) -> None:
     """As if the engine's thread put a record there between any two instructions of the event loop's."""
     engine, service = service_of("jsonlines", "false")
-    traced = {asynchronous.__file__, exchange.__file__}
+    traced = {inspect.getfile(AsyncService), inspect.getfile(Exchange)}
     count = 500
 
     async def run() -> bytes:

@@ -12,18 +12,16 @@ import msgspec
 import pytest
 from starlette.routing import Route as HttpRoute
 
-from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, receive
-from lmi.formatters.base import JSON, OpenApi
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
-from lmi.handler.server.app import application
 from lmi.handler.server.openapi import HOST, document
-from lmi.handler.service import Service
-from lmi.model.options import Settings
 
 from ...fuzz.samples import REFUSED, SAMPLES, Sample
+from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, DIALECTS, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE, receive
+from ...kit.api.handler import Service, application
+from ...kit.api.options import typed_settings
+from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Request, Response, Route, Settings
 from ...kit.user_code.engine import ScriptedEngine
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+SETTINGS = typed_settings()
 
 
 def server_of(settings: Settings, own: tuple[Any, ...] = (), key: str | None = None) -> Any:

@@ -15,13 +15,10 @@ import httpx
 import psutil
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.model.options import settings_of
-
 from ...demo.model import question
-from ...kit.hosts import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
+from ...kit.api.handler import application, started_service
+from ...kit.api.types import Request, Response
+from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
@@ -32,8 +29,7 @@ ENDLESS = question("endless").prompt
 
 @pytest.mark.anyio
 async def test_a_server_that_stops_takes_nothing_new_and_is_not_healthy() -> None:
-    service = Service(settings_of({}, model_dir="/opt/ml/model"), ScriptedEngine())
-    service.start()
+    service = started_service(ScriptedEngine())
     running = service.open(Request(b'{"inputs": "Hi"}'))
     assert not isinstance(running, Response)
     service.stop()

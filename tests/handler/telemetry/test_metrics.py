@@ -3,90 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from lmi.formatters import Request, Response
-from lmi.handler.djl.metrics_log import Reporter
-from lmi.handler.exchange import Exchange
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.handler.telemetry import metrics as counted
 from lmi.handler.telemetry.metrics import Histogram
-from lmi.handler.telemetry.prometheus import Exposition
-from lmi.model.errors import GenerationError, UnavailableError
-from lmi.model.events import Delta, Failed, Finish, Started, Token
-from lmi.model.options import settings_of
 
 from ...demo.model import question
-from ...kit.hosts import Client, Server, client, engine_process, eventually, model_directory
+from ...kit.api.errors import GenerationError, UnavailableError
+from ...kit.api.handler import Exposition, Reporter, application, started_service
+from ...kit.api.types import Delta, Failed, Request, Response, Started, Token
+from ...kit.hosts.host import Client, Server, client, engine_process, eventually, model_directory
+from ...kit.metered import Bench, Sample, parsed, timed_bench
 from ...kit.paths import DOCS
 from ...kit.user_code.engine import ScriptedEngine
-
-Sample = tuple[str, tuple[tuple[str, str], ...]]
-
-
-def parsed(text: str) -> dict[Sample, float]:
-    """Prometheus' text form: value by name and labels."""
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-class Clock:
-    """Stands for time.monotonic; moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Bench:
-    """A service on an engine that says what the test tells it to, at times that the test tells."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.engine = ScriptedEngine()
-        self.service = Service(settings_of({}, model_dir="/opt/ml/model"), self.engine)
-        self.service.start()
-        self.metrics = self.service.metrics
-
-    def open(self, *, stream: bool = True, **body: object) -> Exchange:
-        opened = self.service.open(Request(json.dumps({"stream": stream, **(body or {"inputs": "Hi"})}).encode()))
-        assert isinstance(opened, Exchange)
-        return opened
-
-    def step(self, at: float, *tickets: int, finish: int | None = None) -> None:
-        """One step of the engine: a token for each ticket."""
-        self.clock.now = at
-        end = None if finish is None else Finish("eos", generated_tokens=finish)
-        for ticket in tickets:
-            sink = self.engine.sinks[ticket]
-            sink(Delta(0, "a", finish=end))
-            if end:
-                del self.engine.sinks[ticket]
-        self.engine.say(-1)
-
-    def samples(self, accept: str = "") -> dict[Sample, float]:
-        text, _ = Exposition(self.service).render(accept)
-        return parsed(text.decode())
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    clock = Clock()
-    monkeypatch.setattr(counted, "monotonic", clock)
-    return Bench(clock)
+    return timed_bench(monkeypatch)
 
 
 def test_a_value_at_a_bound_belongs_to_its_range() -> None:
@@ -233,8 +171,7 @@ async def test_metrics_need_the_key(bench: Bench) -> None:
 def test_a_token_costs_little() -> None:
     """CPU time of this thread: a step of 256 streams. The bound is ten times what was measured (0.1 us)."""
     engine = ScriptedEngine()
-    service = Service(settings_of({}, model_dir="/opt/ml/model"), engine)
-    service.start()
+    service = started_service(engine)
     meters = [service.metrics.open(Request(b"")) for _ in range(256)]
     for meter in meters:
         meter.streamed = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import re
@@ -15,227 +14,23 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler.djl.dynamic_batch import PlainBatch
-from lmi.handler.exchange import Exchange
-from lmi.handler.headers import request_id_of
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.model import log as logs
-from lmi.model import log_filters
-from lmi.model.errors import GenerationError, OverloadedError, RequestError, UnavailableError, UserCodeError
-from lmi.model.events import Delta, Failed, Finish, Started
-from lmi.model.options import settings_of
-
 from ...demo.model import question
+from ...kit.api.engine import Tidy, show_content
+from ...kit.api.errors import GenerationError
+from ...kit.api.handler import Exchange, PlainBatch, Service, application, request_id_of, started_service
+from ...kit.api.types import Delta, Failed, Finish, Request, Response, Started
 from ...kit.djl import hosting
-from ...kit.hosts import Host, client, eventually, model_directory, start
-from ...kit.paths import ROOT
-from ...kit.scripts import OURS, run_python
+from ...kit.hosts.host import Host, client, eventually, model_directory, start
+from ...kit.logs import HOSTS_WORDS, MARK, Caught
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
-
-MARK = "zqxmark"
-"""What a client sends, and what the log must not have."""
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    logs.show_content(True)
-
-
-# Errors and exceptions.
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (RequestError.of("parameters.top_p", MARK, "a number"), "invalid_request_error (parameters.top_p)"),
-        (RequestError("wrong", "messages[0].content[1].image_url.url"),
-         "invalid_request_error (messages[0].content[1].image_url.url)"),
-        (RequestError("wrong", f"parameters.\x1b[2J{MARK}"), "invalid_request_error"),
-        (GenerationError(f"broken by {MARK}"), "generation_failed"),
-        (UserCodeError(f"model.py raised ValueError: {MARK}"), "user_code_failed"),
-        (UnavailableError("the engine is being rebuilt"), "engine_unavailable: the engine is being rebuilt"),
-        (OverloadedError("too many"), f"{OverloadedError.code}: too many"),
-        (None, "no error"),
-    ],
-)  # fmt: skip
-def test_an_error_is_told_without_what_was_given(error: Any, told: str) -> None:
-    logs.show_content(False)
-    assert logs.fault(error) == told
-    logs.show_content(True)
-    if error is not None:
-        assert error.message in logs.fault(error)
-
-
-def fail() -> None:
-    try:
-        json.loads(f'{{"{MARK}')
-    except ValueError as error:
-        raise KeyError(MARK) from error
-
-
-def test_a_traceback_is_told_without_what_exceptions_say() -> None:
-    with pytest.raises(KeyError) as caught:
-        fail()
-    told = logs.trace(caught.value, shown=False)
-    assert MARK not in told
-    assert "in fail" in told
-    assert told.index("JSONDecodeError (message withheld") < told.index("KeyError (message withheld")
-    assert MARK in logs.trace(caught.value, shown=True)
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (ValueError(MARK), "an unexpected ValueError"),
-        (RuntimeError("CUDA error: device-side assert triggered"), "CUDA error: device-side assert triggered"),
-        (RuntimeError("[enforce fail] . DefaultCPUAllocator: can't allocate memory"), None),
-        (MemoryError("no room"), "no room"),
-        (RuntimeError(), "an unexpected RuntimeError"),
-    ],
-)
-def test_the_cause_of_an_engine_s_end(error: Exception, told: str | None) -> None:
-    logs.show_content(False)
-    assert logs.cause(error) == (told or str(error))
-
-
-# Lines of others.
-
-
-class Caught:
-    """A logger and what its only handler writes."""
-
-    def __init__(self, name: str, *filters: logging.Filter) -> None:
-        self.logger = logging.getLogger(name)
-        self.logger.propagate = False
-        self.logger.setLevel(logging.DEBUG)
-        self._stream = io.StringIO()
-        self.handler = logging.StreamHandler(self._stream)
-        for one in filters:
-            self.handler.addFilter(one)
-        self.logger.handlers = [self.handler]
-
-    @property
-    def text(self) -> str:
-        return self._stream.getvalue()
-
-
-def test_of_libraries() -> None:
-    logs.show_content(False)
-    caught = Caught("vllm.tests.library", log_filters.Withheld())
-    log = caught.logger
-    log.warning("Failed to advance FSM for request %s for tokens %d at %.2f", MARK, 7, 0.5)
-    log.warning("a fixed line")
-    log.info("Loading took %d s", 5)
-    log.warning(f"put together {MARK}")  # noqa: G004
-    log.warning("%(name)s of %(count)d", {"name": MARK, "count": 3})
-    log.warning("%d does not fit", MARK)
-    try:
-        fail()
-    except KeyError:
-        log.exception("it failed")
-    lines = caught.text.splitlines()
-    assert lines[:5] == [
-        "Failed to advance FSM for request ... for tokens 7 at 0.50",
-        "(test_of_libraries: message withheld: see option.log_requests)",
-        "(test_of_libraries: message withheld: see option.log_requests)",
-        "... of 3",
-        "%d does not fit",
-    ]
-    assert lines[5] == "(test_of_libraries: message withheld: see option.log_requests)"
-    assert "in fail" in caught.text
-    assert MARK not in caught.text
-
-
-def test_lines_of_libraries_stay_where_content_is_shown_and_where_nobody_asked() -> None:
-    caught = Caught("vllm.tests.library", log_filters.Withheld())
-    caught.logger.warning("said %s", MARK)
-    logs.show_content(False)
-    users = Caught("user.module", log_filters.Withheld(("uvicorn",)))
-    users.logger.warning("said %s", MARK)
-    assert caught.text == users.text == f"said {MARK}\n"
-
-
-FORKING = """
-import logging, multiprocessing, sys
-from lmi.model.log_filters import withhold_in_children
-logging.basicConfig(stream=sys.stdout, format="%(message)s", level="INFO")
-log = logging.getLogger("vllm.core")
-withhold_in_children()
-
-def core():
-    log.info("Received request: %s", "zqxmark")
-    log.warning("of a request: %s", "zqxmark")
-    for message in ("EngineCore failed to start.", "a fatal error of %d"):
-        try:
-            raise ValueError("zqxmark" if "fatal" in message else "no memory")
-        except ValueError:
-            log.exception(message, *[5] * message.count("%"))
-
-child = multiprocessing.get_context("fork").Process(target=core)
-child.start()
-child.join()
-log.warning("in the parent: %s", "as it is")
-"""
-
-
-def test_forked_processes_withhold_what_they_log_but_why_they_did_not_start() -> None:
-    lines = run_python(OURS, ["-c", FORKING], {"PYTHONPATH": str(ROOT / ".typing")}).splitlines()
-    told = [line for line in lines if not line.startswith((" ", "Traceback"))]
-    assert told == [
-        "of a request: ...",
-        "EngineCore failed to start.",
-        "ValueError: no memory",
-        "a fatal error of 5",
-        "ValueError (message withheld: see option.log_requests)",
-        "in the parent: as it is",
-    ]
-
-
-HOSTS_WORDS = [
-    "[METRICS]a.Count:--",
-    "Python engine started.",
-    "ModelServerTelemetry: x",
-    "\x1b[2J",
-    "a\rb",
-    "a\u2028b",
-]
-
-
-@pytest.mark.parametrize("word", HOSTS_WORDS)
-def test_the_host_s_words_are_broken_up(word: str) -> None:
-    caught = Caught("lmi.tests", log_filters.Tidy(everybody=False))
-    caught.logger.warning("of a client: %s", word)
-    assert word not in caught.text
-    assert caught.text.startswith("of a client: ")
-    other = Caught("user.module", log_filters.Tidy(everybody=False))
-    other.logger.warning("of the user's own: %s", word)
-    assert word in other.text
-
-
-def test_json_lines() -> None:
-    caught = Caught("lmi.tests")
-    caught.handler.setFormatter(logs.JsonFormatter())
-    caught.logger.info("request %s refused: %s", "a-1", 'said "no"')
-    caught.logger.warning("request %s: of it", "a-2")
-    caught.logger.warning("nothing\nabout it")
-    try:
-        fail()
-    except KeyError:
-        caught.logger.exception("request %s: it failed", "a-3")
-    first, second, third, fourth = (json.loads(line) for line in caught.text.splitlines())
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", first.pop("time"))
-    assert first == {
-        "level": "INFO", "logger": "lmi.tests", "message": 'request a-1 refused: said "no"', "request_id": "a-1"
-    }  # fmt: skip
-    assert second["request_id"] == "a-2"
-    assert "request_id" not in third
-    assert fourth["request_id"] == "a-3"
-    assert "KeyError" in fourth["exception"]
+    show_content(True)
 
 
 # Request ids.
@@ -258,8 +53,7 @@ def test_an_id_that_is_made(given: str | None) -> None:
 @pytest.mark.anyio
 async def test_the_id_comes_back() -> None:
     """With answers of every kind."""
-    service = Service(settings_of({}, model_dir="/opt/ml/model"), ScriptedEngine())
-    service.start()
+    service = started_service(ScriptedEngine())
     app = application(service, "key")
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local")
     async with app.router.lifespan_context(app), http:
@@ -287,11 +81,10 @@ def log_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogOf]:
 
     def make(**options: str) -> tuple[Service, ScriptedEngine, Caught]:
         engine = ScriptedEngine()
-        service = Service(settings_of(options, model_dir=str(tmp_path)), engine)
-        service.start()
+        service = started_service(engine, tmp_path, **options)
         services.append(service)
         # Of requests only.
-        return service, engine, Caught("lmi", log_filters.Tidy(everybody=False))
+        return service, engine, Caught("lmi", Tidy(everybody=False))
 
     yield make
     for service in services:

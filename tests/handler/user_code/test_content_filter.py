@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, ParsedRequest, Request
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
-from lmi.handler.user_code.pool import Workers
-from lmi.model.errors import ContentFilterError, LmiError, UnsupportedError
-from lmi.model.events import CallDelta, Delta, Event, Finish, Started, Token
-from lmi.model.options import Settings
 
-SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m", tgi_compat=True)
+from ...kit.api.dialects import DIALECTS
+from ...kit.api.errors import ContentFilterError, LmiError, UnsupportedError
+from ...kit.api.handler import Workers
+from ...kit.api.options import typed_settings
+from ...kit.api.types import CallDelta, Delta, Event, Finish, ParsedRequest, Request, Started, Token
+
+SETTINGS = typed_settings(tgi_compat=True)
 BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in DIALECTS}
 
 BODIES: dict[str, dict[str, Any]] = {

@@ -17,21 +17,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.formatters import Hooks, ParsedRequest, Request, Response, lmi, openai, receive, tgi
-from lmi.formatters.base import Payload, ResponseEncoder
 from lmi.handler.user_code.djl_formatters import InputFormatter, OutputFormatter
-from lmi.handler.user_code.loading import Function
-from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
-from lmi.model.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
-from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
-from lmi.model.options import Settings
 
+from ...kit.api.dialects import lmi, openai, receive, tgi
+from ...kit.api.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
+from ...kit.api.handler import FormatterResponse, Function, Workers, text_of
+from ...kit.api.options import typed_settings
+from ...kit.api.types import (
+    Delta,
+    Event,
+    Failed,
+    Finish,
+    Hooks,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    ResponseEncoder,
+    Started,
+    Token,
+)
 from ...kit.djl import hosting
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 
-SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")
+SETTINGS = typed_settings()
 WORKERS = Workers(1)
 TOKENS = tuple(Token(number, text, -0.5 * number) for number, text in enumerate(["Hel", "lo", " ", "world", ""]))
 WORDS = "Hello world"

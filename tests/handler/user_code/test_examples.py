@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import lmi.handler
-from lmi.handler.exchange import Exchange
-from lmi.model.events import Delta, Finish, Started
 
+from ...kit.api.handler import Exchange
+from ...kit.api.types import Delta, Finish, Started
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
 from ...kit.user_code.service import ScriptedService

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.exchange import Exchange
 from lmi.handler.user_code import pool as workers_module
 from lmi.handler.user_code.pool import Workers
-from lmi.model.errors import LmiError, TimeLimitError, UserCodeError
-from lmi.model.events import Delta, Finish, Started
 
+from ...kit.api.errors import LmiError, TimeLimitError, UserCodeError
+from ...kit.api.handler import Exchange
+from ...kit.api.types import Delta, Finish, Started
 from ...kit.paths import USER_CODE
 from ...kit.user_code.service import HI, ScriptedService
 
@@ -244,7 +244,7 @@ def test_a_dialect_of_the_users_in_mid_stream(place: Make, tmp_path: Path) -> No
 
 
 def tokens(text: str) -> Any:
-    from lmi.model.events import Token
+    from ...kit.api.types import Token
 
     return (Token(1, text, -0.5),)
 

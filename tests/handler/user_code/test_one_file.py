@@ -12,14 +12,12 @@ import jsonschema
 import pytest
 from starlette.testclient import TestClient
 
-from lmi.formatters import DIALECTS
-from lmi.handler.commands.check import check
-from lmi.handler.server.app import application
-from lmi.handler.service import Service
-from lmi.model.errors import StartError
-from lmi.model.options import load_settings
-from lmi.model.process.client import EngineClient
-
+from ...kit.api.dialects import DIALECTS
+from ...kit.api.errors import StartError
+from ...kit.api.handler import Service, application
+from ...kit.api.handler import check_model_dir as check
+from ...kit.api.options import make_settings
+from ...kit.engines.start import own_process
 from ...kit.paths import USER_CODE
 
 ASK = [{"role": "user", "content": "Hello"}]
@@ -47,7 +45,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def http(model_dir: Path) -> Iterator[TestClient]:
     before = list(sys.path)
-    service = Service(load_settings(model_dir, environment={}, overrides={}))
+    service = Service(make_settings(model_dir))
     info = service.start()
     assert (info.engine, info.context) == ("echo", 100)
     try:
@@ -108,7 +106,7 @@ def test_check_names_both(model_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["echo:Other", "elsewhere:Echo"])
 def test_an_engine_that_is_not_there(model_dir: Path, name: str) -> None:
-    engine = EngineClient(load_settings(model_dir, environment={}, overrides={"backend": name}))
+    engine = own_process(make_settings(model_dir, backend=name))
     try:
         with pytest.raises(StartError, match=f"option.backend: '{name}'"):
             engine.start()

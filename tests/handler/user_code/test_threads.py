@@ -11,18 +11,13 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.handler.djl.async_mode import AsyncBatcher
-from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
-from lmi.handler.djl.frames import NOTHING
-from lmi.handler.djl.rolling_batch import RollingBatch
-from lmi.handler.exchange import Exchange
-from lmi.handler.server.streams import AsyncService
 from lmi.handler.user_code.exchange import Deferred, merge_deltas
 from lmi.handler.user_code.pool import Workers
-from lmi.model.errors import OptionError
-from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
 
+from ...kit.api.errors import OptionError
+from ...kit.api.handler import NO_FRAME as NOTHING
+from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Whole
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Response, Started
 from ...kit.paths import USER_CODE
 from ...kit.user_code.service import HI, ScriptedService
 

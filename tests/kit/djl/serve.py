@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..hosts import djl_host
+from ..hosts.host import djl_host
 
 
 def main(model_dir: str, mode: str, *properties: str) -> None:

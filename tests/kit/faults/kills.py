@@ -18,7 +18,7 @@ import httpx
 import psutil
 
 from ...demo.model import question
-from ..hosts import Client, Host, Streamed, begun, engine_process
+from ..hosts.host import Client, Host, Streamed, begun, engine_process
 
 ENDLESS = question("endless").prompt
 ASKED = question("plain")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..hosts import FAST
+from ..hosts.host import FAST
 
 Change = Callable[[Path], object]
 

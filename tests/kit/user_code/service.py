@@ -6,9 +6,8 @@ from pathlib import Path
 
 from lmi.formatters import Request, Response
 from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
-from lmi.model.options import settings_of
 
+from ..api.handler import started_service
 from .engine import ScriptedEngine
 
 __all__ = ["HI", "ScriptedService"]
@@ -23,8 +22,7 @@ class ScriptedService:
         for name, source in files.items():
             (folder / name).write_text(source)
         self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
+        self.service = started_service(self.engine, folder, **options)
 
     def open(self, body: bytes = HI) -> Exchange:
         """What a request has become, which must not have been refused at once."""

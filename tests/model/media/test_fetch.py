@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import OptionError
 from lmi.model.media.fetch import Fetcher
-from lmi.model.media.images import Budget
-from lmi.model.media.url_policy import MediaError, Target, allowed, public
-from lmi.model.options import settings_of
-from lmi.model.options.image_rules import ImageRules
 
+from ...kit.api.engine import Budget, MediaError, Target
+from ...kit.api.engine import allowed_url as allowed
+from ...kit.api.engine import public_address as public
+from ...kit.api.errors import OptionError
+from ...kit.api.options import ImageRules, make_settings
 from ...kit.models.pictures import Site, png, serving
 
 PICTURE = png()
@@ -343,7 +343,7 @@ def _wrapped(context: ssl.SSLContext, sock: socket.socket) -> Any:
 
 
 def test_the_options() -> None:
-    rules = settings_of({}, model_dir="/m").images
+    rules = make_settings().images
     assert rules == ImageRules()
     assert (rules.domains, rules.networks, rules.folder) == ((), (), None)
     given = {
@@ -352,7 +352,7 @@ def test_the_options() -> None:
         "image_fetch_timeout": "2.5",
         "max_image_pixels": "64",
     }  # fmt: skip
-    settings = settings_of(given, model_dir="/m")
+    settings = make_settings(**given)
     assert settings.images == ImageRules(
         domains=("example.com", "*.cdn.example.com"), networks=("10.0.0.0/8", "fd00::/8"), folder="/pictures",
         timeout=2.5, max_bytes=1000, max_pixels=64,
@@ -379,7 +379,7 @@ def test_the_options() -> None:
 )
 def test_options_that_are_refused(name: str, value: str, expected: str) -> None:
     with pytest.raises(OptionError, match=f"option.{name}: expected {expected}"):
-        settings_of({name: value}, model_dir="/m")
+        make_settings(**{name: value})
 
 
 def test_vllms_environment_variables_mean_the_same(served: tuple[Site, int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.common.images import read_image_part
-from lmi.model.engine import EngineInfo, EngineStats
-from lmi.model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
-from lmi.model.events import Event
-from lmi.model.generation import Conversation, Generation, Prompt, Sampling
 from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
-from lmi.model.media.url_policy import MediaError
-from lmi.model.options.image_rules import ImageRules
-from lmi.model.process.prepare import RequestPreparer
 
+from ...kit.api.dialects import read_image_part
+from ...kit.api.engine import MediaError, RequestPreparer
+from ...kit.api.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.options import ImageRules
+from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Generation, Prompt, Sampling
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
 
 PICTURE = png()

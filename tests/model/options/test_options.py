@@ -10,10 +10,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from lmi.model.errors import OptionError
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
 from lmi.model.options.table import OPTIONS, option_named, options_table
 
+from ...kit.api.errors import OptionError
 from ...kit.paths import ROOT
 
 
@@ -510,6 +510,7 @@ def test_shipped_configuration() -> None:
     assert taken.notes == ()
     text = ROOT.joinpath("serving.properties").read_text()
     shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
+    assert {"rolling_batch", "max_model_len", "tensor_parallel_degree"} <= shown
     assert {name for name in shown if option_named(name) is None} <= {"max_logprobs"}
 
 

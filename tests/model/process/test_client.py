@@ -14,18 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from lmi.formatters import Request
-from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
-from lmi.handler.telemetry.metrics import RequestStats
-from lmi.model.engine import EngineInfo
-from lmi.model.errors import UnavailableError
-from lmi.model.events import Event, Failed
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import settings_of
-from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
-from lmi.model.process.messages import Abort, Add, Channel, FromEngine, ToEngine
+
+from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, ToEngine
+from ...kit.api.errors import UnavailableError
+from ...kit.api.handler import Exchange, RequestStats, started_service
+from ...kit.api.options import make_settings
+from ...kit.api.types import EngineInfo, Event, Failed, Generation, Request, Sampling
 
 
 class Nobody:
@@ -35,7 +30,7 @@ class Nobody:
 
 def test_what_is_refused_while_there_is_no_engine_is_not_kept(tmp_path: Path) -> None:
     """An exception that is raised for each request keeps the frames of all of them, for as long as it lives."""
-    engine = EngineClient(settings_of({}, model_dir=str(tmp_path)))
+    engine = EngineClient(make_settings(tmp_path))
     sink = Nobody()
     gone = weakref.ref(sink)
     with pytest.raises(UnavailableError, match="the engine is not started"):
@@ -49,7 +44,7 @@ class Ending(EngineClient):
     """An engine that ends while a request's second prompt is handed to it: its own thread tells the first prompt."""
 
     def __init__(self, model_dir: Path) -> None:
-        super().__init__(settings_of({}, model_dir=str(model_dir)))
+        super().__init__(make_settings(model_dir))
         self.first: Callable[[Event], None]
         self.thread = threading.Thread(target=self.end)
         self.telling = threading.Event()
@@ -78,8 +73,7 @@ class Ending(EngineClient):
 
 def test_one_end_is_told_once_however_many_prompts_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Ending(tmp_path)
-    service = Service(settings_of({}, model_dir=str(tmp_path)), engine)
-    service.start()
+    service = started_service(engine, tmp_path)
     finish = service.metrics.finish
 
     def slowly(meter: RequestStats, exchange: Exchange, *, aborted: bool) -> None:
@@ -120,7 +114,7 @@ class Stopped(EngineClient):
     """An engine whose process stands still."""
 
     def __init__(self, model_dir: Path) -> None:
-        super().__init__(settings_of({}, model_dir=str(model_dir)))
+        super().__init__(make_settings(model_dir))
         self.link = self._child = Deaf()
 
     def start(self) -> EngineInfo:
@@ -144,8 +138,7 @@ def waiting(engine: Stopped) -> int:
 def test_what_is_aborted_does_not_wait_for_an_engine_that_does_not_read(tmp_path: Path) -> None:
     """Clients that post a lot and leave, again and again: no more of it is held than is under way."""
     engine = Stopped(tmp_path)
-    service = Service(settings_of({}, model_dir=str(tmp_path)), engine)
-    service.start()
+    service = started_service(engine, tmp_path)
     body = json.dumps({"inputs": "a" * MEGABYTE}).encode()
     try:
         for _ in range(50):

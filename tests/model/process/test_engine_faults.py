@@ -20,12 +20,11 @@ from typing import Any
 import psutil
 import pytest
 
-from lmi.model.errors import GenerationError, MemoryShortError, StartError, UnavailableError
-from lmi.model.events import Delta, Event, Failed
-from lmi.model.generation import Generation
-from lmi.model.options import Settings
 from lmi.model.process.client import REBUILD_PAUSES_S, EngineClient
 
+from ...kit.api.errors import GenerationError, MemoryShortError, StartError, UnavailableError
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Delta, Event, Failed, Generation
 from ...kit.paths import ENGINE_FAULTS
 
 LONG = 60.0
@@ -50,7 +49,7 @@ def make(starts: Path) -> Iterator[Make]:
     made: list[EngineClient] = []
 
     def make(stall: float = 0.0, **arguments: Any) -> EngineClient:
-        settings = Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=stall)
+        settings = typed_settings(model_id="a-hub/id", engine_stall_timeout=stall)
         engine = EngineClient(settings, **arguments)
         made.append(engine)
         return engine
@@ -299,7 +298,7 @@ def test_pauses_grow_while_engines_are_of_no_use_and_begin_anew_after_one_that_w
             waited.append(seconds)
             return False
 
-    engine = Noting(Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=0))
+    engine = Noting(typed_settings(model_id="a-hub/id", engine_stall_timeout=0))
     try:
         engine.start()
         for _ in range(3):

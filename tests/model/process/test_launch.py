@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lmi.model.options.settings import Settings
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 
+from ...kit.api.options import typed_settings
 from ...kit.paths import ENGINE_FAULTS, USER_CODE
 
 SERVE = """
@@ -38,7 +38,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineClient:
     (tmp_path / "starts").touch()
     monkeypatch.setenv("LMI_TEST_STARTS", str(tmp_path / "starts"))
     monkeypatch.syspath_prepend(str(ENGINE_FAULTS))
-    return EngineClient(Settings(model_dir="/m", model_id="a-hub/id", model_name="m"))
+    return EngineClient(typed_settings(model_id="a-hub/id"))
 
 
 def launched(engine: EngineClient) -> EngineChild:

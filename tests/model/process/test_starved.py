@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from ...kit.faults.kills import CORE_APART, alive, ask, end, engine_core, family, in_flight, well
-from ...kit.hosts import Client, Host, client, engine_process, eventually, model_directory, start
+from ...kit.hosts.host import Client, Host, client, engine_process, eventually, model_directory, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio, pytest.mark.slow]
 

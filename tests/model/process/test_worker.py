@@ -8,14 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from lmi.model.engine import EngineInfo, EngineStats
-from lmi.model.errors import ParameterError
-from lmi.model.events import Event, Failed
-from lmi.model.generation import Generation
-from lmi.model.media.images import Image
-from lmi.model.options.image_rules import ImageRules
-from lmi.model.process.messages import Channel, FromEngine, Stats, ToEngine
 from lmi.model.process.worker import EngineProcess, RequestIds
+
+from ...kit.api.engine import Channel, FromEngine, Stats, ToEngine
+from ...kit.api.errors import ParameterError
+from ...kit.api.options import ImageRules
+from ...kit.api.types import EngineInfo, EngineStats, Event, Failed, Generation, Image
 
 
 class Noting:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.generation import Beams
 from lmi.model.search.beam import BeamSearch, Prefix, Step, candidates_needed
+
+from ...kit.api.types import Beams
 
 END = 0
 

@@ -9,16 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.engine import load_backend
-from lmi.model.errors import GenerationError, UnsupportedError
-from lmi.model.events import Event, Failed, Started
-from lmi.model.generation import Beams, Generation, Sampling
-from lmi.model.options import load_settings
-
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.beams import PROMPT, Reference, answers, generation, same
-from ...kit.hosts import model_directory
+from ...kit.api.errors import GenerationError, UnsupportedError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Beams, Event, Failed, Generation, Sampling, Started
+from ...kit.engines.backends import deltas, run
+from ...kit.engines.beams import PROMPT, Reference, answers, generation, same
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -30,7 +28,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def vllm(model_dir: Path) -> Iterator[Any]:
-    running: Any = load_backend(load_settings(model_dir, environment={}, overrides={"backend": "vllm"}))
+    running: Any = in_process(make_settings(model_dir, backend="vllm"))
     yield running
     assert not running.busy
     running.close()

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.errors import GenerationError
-from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
-from lmi.model.generation import Generation, Sampling
 from lmi.model.search.best_of import Ranking, ranked
 
-from ...kit.answers import feed
-from ...kit.openai_answers import call, reply
+from ...kit.answers.events import feed
+from ...kit.answers.openai import call, reply
+from ...kit.api.errors import GenerationError
+from ...kit.api.types import Delta, Event, Failed, Finish, Generation, Sampling, Started, Token
 
 
 def generation(**sampling: Any) -> Generation:

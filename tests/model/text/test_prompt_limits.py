@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.model.errors import ContextError
 from lmi.model.text import prompt_limits as long_prompt
 from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, max_prompt_tokens
+
+from ...kit.api.errors import ContextError
 
 WORDS = re.compile(r" ?[a-z]+|\S|\s")
 

@@ -7,11 +7,14 @@ transformers did before its version 5.
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lmi.model.text.tokenizer import Tokenizer
+from lmi.model.text.tokenizer import Tokenizer, _window_stream
+
+from ...demo.model import question
 
 pytestmark = pytest.mark.engine
 
@@ -86,3 +89,18 @@ def _choose(monkeypatch: pytest.MonkeyPatch, with_vllm: bool) -> None:
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
         )
+
+
+def test_a_slow_tokenizer_without_vllm(demo_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(demo_model)
+    for kind in ("unicode", "plain", "json"):
+        asked = question(kind)
+        prompt = tokenizer(asked.prompt)["input_ids"]
+        answer = tokenizer(asked.answer, add_special_tokens=False)["input_ids"]
+        ours = _window_stream(tokenizer, prompt, True, True)
+        known = Tokenizer(tokenizer).stream(prompt, True, True)
+        pieces = [ours(token) for token in answer]
+        assert pieces == [known(token) for token in answer]
+        assert "".join(pieces) == asked.answer

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from msgspec.structs import replace
 
-from lmi.model.errors import (
+from ...demo.model import JSON_SCHEMA, QUESTIONS, question
+from ...kit.api.engine import PROMPT_PIECE as PIECE
+from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
+from ...kit.api.errors import (
     ContextError,
     GenerationError,
     MemoryShortError,
@@ -23,16 +24,24 @@ from lmi.model.errors import (
     StartError,
     UnsupportedError,
 )
-from lmi.model.events import Delta, Event, Failed, Started, Token
-from lmi.model.generation import Beams, Conversation, Generation, Sampling, StructuredOutput
-from lmi.model.options import Settings, load_settings
-from lmi.model.text.prompt_limits import PIECE
-from lmi.model.text.response_limit import TOKEN
-
-from ...demo.model import JSON_SCHEMA, QUESTIONS, question
-from ...kit import backends
-from ...kit.backends import PICK, run
-from ...kit.hosts import Server, model_directory
+from ...kit.api.options import make_settings
+from ...kit.api.types import (
+    Beams,
+    Conversation,
+    Delta,
+    Event,
+    Failed,
+    Generation,
+    Sampling,
+    Settings,
+    Started,
+    StructuredOutput,
+    Token,
+)
+from ...kit.engines import backends
+from ...kit.engines.backends import PICK, run
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -53,14 +62,12 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def settings(model_dir: Path, **overrides: str) -> Settings:
-    return load_settings(model_dir, environment={}, overrides=overrides)
+    return make_settings(model_dir, **overrides)
 
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.transformers.engine import TransformersEngine
-
-    engine = TransformersEngine(settings(model_dir))
+    engine = in_process(settings(model_dir))
     yield engine
     assert not engine.busy
     engine.close()
@@ -69,9 +76,7 @@ def backend(model_dir: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def vllm(model_dir: Path) -> Iterator[Any]:
     """The same model and options on vLLM."""
-    from lmi.model.vllm.engine import VllmEngine
-
-    engine = VllmEngine(settings(model_dir, rolling_batch="vllm"))
+    engine = in_process(settings(model_dir, rolling_batch="vllm"))
     yield engine
     engine.close()
 
@@ -370,7 +375,7 @@ def test_a_bad_request_harms_only_itself(backend: Any) -> None:
 
 
 def test_a_sequence_whose_token_cannot_be_chosen_fails_alone(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lmi.model.transformers.sampling import Row
+    from ...kit.api.engine import Row
 
     choose = Row.choose
 
@@ -409,9 +414,7 @@ def test_one_that_comes_late_does_not_wait_for_the_others(backend: Any) -> None:
 
 def test_when_nothing_can_be_computed_any_more_the_step_raises(model_dir: Path) -> None:
     """The process of the engine ends then, and another one takes its place."""
-    from lmi.model.transformers.engine import TransformersEngine
-
-    engine = TransformersEngine(settings(model_dir))
+    engine = in_process(settings(model_dir))
     engine.add(engine.prepare(0, generation("Hello", max_tokens=10)))
     engine.close()
     with pytest.raises(GenerationError, match="has ended"):
@@ -558,109 +561,13 @@ def test_the_answer_ends_at_the_context(backend: Any) -> None:
         backend.prepare(1, refused)
 
 
-GPT_NEO = {
-    "vocab_size": 640, "hidden_size": 32, "num_layers": 2, "num_heads": 2, "intermediate_size": 64, "window_size": 8,
-    "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 3,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def foreign(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of an architecture that vLLM does not have."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    target = tmp_path_factory.mktemp("foreign") / "model"
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt_neo", **GPT_NEO)).save_pretrained(target)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (target / name).symlink_to(demo_model / name)
-    return target
-
-
-def test_the_fallback_for_an_architecture_that_vllm_does_not_have(
-    foreign: Path, model_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    from lmi.model.auto import refusal
-    from lmi.model.engine import load_backend
-
-    assert refusal(settings(model_dir, rolling_batch="auto", backend="auto")) is None
-    assert refusal(settings(model_dir, rolling_batch="auto", backend="auto", attn_implementation="eager")) is None
-    with pytest.raises(Exception, match="not supported for now"):
-        load_backend(settings(foreign))
-    with caplog.at_level(logging.WARNING, "lmi"):
-        only_here = {"attn_implementation": "eager"}
-        engine: Any = load_backend(
-            settings(foreign, backend="auto", enforce_eager="true", stream_interval="3", **only_here)
-        )
-    assert engine.info.engine == "transformers"
-    assert engine._loaded.model.config._attn_implementation == "eager"
-    (events,) = run(engine, generation("Hello", max_tokens=5, ignore_eos=True))
-    engine.close()
-    assert ids(events) == greedy(foreign, "Hello", 5)[0]
-    logged = [record.getMessage() for record in caplog.records]
-    (line,) = [line for line in logged if "transformers engine runs this model" in line]
-    assert "GPTNeoForCausalLM" in line
-    assert "without effect on the transformers engine: option.stream_interval" in logged
-
-
-def greedy(model: Path, prompt: str, count: int) -> tuple[list[int], str]:
-    """What transformers itself goes on with, past any end: ids and text."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
-    loaded: Any = AutoModelForCausalLM.from_pretrained(model).eval()
-    given = tokenizer(prompt, return_tensors="pt")
-    made = loaded.generate(**given, do_sample=False, min_new_tokens=count, max_new_tokens=count, pad_token_id=0)
-    new = [int(token) for token in made[0, given["input_ids"].shape[1] :]]
-    return new, str(tokenizer.decode(new))
-
-
-def test_the_fallback_behind_the_local_server(foreign: Path, tmp_path: Path) -> None:
-    properties = {"option.backend": "auto", "option.attn_implementation": "eager", "option.max_model_len": "128"}
-    running = Server(model_directory(foreign, tmp_path / "model", properties), tmp_path / "log")
-    try:
-        parameters = {"max_new_tokens": 8, "ignore_eos_token": True, "skip_special_tokens": False}
-        body = {"inputs": "Hello there", "parameters": parameters}
-        answer = httpx.post(f"{running.url}/invocations", json=body, timeout=60)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["generated_text"] == greedy(foreign, "Hello there", 8)[1]
-        (line,) = [line for line in running.log_text().splitlines() if "transformers engine runs this model" in line]
-        assert "GPTNeoForCausalLM" in line
-    finally:
-        running.stop()
-
-
-def test_what_vllm_does_not_have_is_told_where_it_is_chosen(
-    model_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With backend=auto; a choice of vLLM alone refuses it, as any name that is wrong."""
-    from lmi.model.auto import first_that_runs
-    from lmi.model.vllm import engine as vllm_engine
-    from lmi.model.vllm.options import engine_arguments
-
-    monkeypatch.setattr(vllm_engine, "VllmEngine", engine_arguments)
-    auto = {"rolling_batch": "auto", "backend": "auto"}
-    taken: Any = first_that_runs(settings(model_dir, **auto, attn_implementation="eager", device_map="auto"))
-    assert "attn_implementation" not in taken
-    first_that_runs(settings(model_dir, **auto))
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("lmi.")]
-    assert ours == ["without effect on vLLM: option.attn_implementation, option.device_map"]
-    with pytest.raises(OptionError, match=r"option\.attn_implementation: there is no such option"):
-        engine_arguments(settings(model_dir, rolling_batch="vllm", attn_implementation="eager"))
-    with pytest.raises(OptionError, match=r"did you mean option\.attn"):
-        first_that_runs(settings(model_dir, **auto, attn_implementatoin="eager"))
-
-
 @pytest.mark.parametrize("name", ["bf16", "fp16"])
 def test_half_precision(model_dir: Path, name: str) -> None:
     """The weights' type on a CPU too: the answers are the same, alone and together, drawn by a seed, with log_probs."""
     import torch
 
-    from lmi.model.transformers.engine import TransformersEngine
-
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
-    engine: Any = TransformersEngine(settings(model_dir, dtype=name))
+    engine: Any = in_process(settings(model_dir, dtype=name))
     assert {parameter.dtype for parameter in engine._loaded.model.parameters()} == {dtype}
     plain = [asked for asked in ANSWERED if asked.kind in {"plain", "unicode"}]
     answers = run(engine, *(generation(asked.prompt, max_tokens=200, logprobs=0) for asked in plain))
@@ -674,9 +581,7 @@ def test_half_precision(model_dir: Path, name: str) -> None:
     assert len(ids(one)) == 30
 
 
-def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) -> None:
-    from lmi.model.transformers.engine import TransformersEngine
-
+def test_what_fails_the_start(model_dir: Path, tmp_path: Path) -> None:
     small = {"kv_cache_memory_bytes": "64K", "max_model_len": "2048"}
     refusals: list[tuple[Path, dict[str, str], type[Exception], str]] = [
         (model_dir, small, MemoryShortError, "less than the context of 2048"),
@@ -687,10 +592,10 @@ def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) ->
     ]
     for path, overrides, kind, said in refusals:
         with pytest.raises(kind, match=said):
-            TransformersEngine(settings(path, **overrides))
+            in_process(settings(path, **overrides))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", "architectures": ["T5"]}))
     with pytest.raises(StartError, match="has an encoder"):
-        TransformersEngine(settings(tmp_path, rolling_batch="scheduler"))
+        in_process(settings(tmp_path, rolling_batch="scheduler"))
 
 
 @pytest.mark.parametrize(
@@ -701,24 +606,7 @@ def test_what_fails_the_start(foreign: Path, model_dir: Path, tmp_path: Path) ->
 def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], package: str) -> None:
     import importlib.util
 
-    from lmi.model.transformers.engine import TransformersEngine
-
     if importlib.util.find_spec(package) is not None:
         pytest.skip(f"{package} is installed")
     with pytest.raises(OptionError, match=f"needs the package {package}"):
-        TransformersEngine(settings(model_dir, **option))
-
-
-def test_a_slow_tokenizer_without_vllm(backend: Any) -> None:
-    from lmi.model.text.tokenizer import Tokenizer, _window_stream
-
-    tokenizer = backend._loaded.tokenizer
-    for kind in ("unicode", "plain", "json"):
-        asked = question(kind)
-        (events,) = run(backend, generation(asked.prompt, max_tokens=200))
-        prompt = backend.prepare(1, generation(asked.prompt)).prompt_ids
-        ours = _window_stream(tokenizer, prompt, True, True)
-        known = Tokenizer(tokenizer).stream(prompt, True, True)
-        pieces = [ours(token) for token in ids(events)]
-        assert pieces == [known(token) for token in ids(events)]
-        assert "".join(pieces) == asked.answer
+        in_process(settings(model_dir, **option))

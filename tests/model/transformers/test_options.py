@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import OptionError
-from lmi.model.options import load_settings, settings_of
 from lmi.model.transformers.options import Arguments, transformers_arguments
+
+from ...kit.api.errors import OptionError
+from ...kit.api.options import make_settings
 
 
 def arguments(**properties: str) -> Arguments:
-    return transformers_arguments(settings_of({"rolling_batch": "scheduler", **properties}, model_dir="/opt/ml/model"))
+    return transformers_arguments(make_settings(**{"rolling_batch": "scheduler", **properties}))
 
 
 def refused(**properties: str) -> str:
@@ -115,15 +116,15 @@ def test_as_second_choice_what_only_vllm_has_is_left_out(caplog: pytest.LogCaptu
         "backend": "auto", "stream_interval": "3", "enable_prefix_caching": "true", "max_model_len": "64",
         "tool_call_parser": "hermes",
     }  # fmt: skip
-    taken = transformers_arguments(settings_of(given, model_dir="/opt/ml/model"))
+    taken = transformers_arguments(make_settings(**given))
     assert taken == Arguments(max_model_len=64)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.endswith("option.stream_interval, option.enable_prefix_caching, option.tool_call_parser")
     with pytest.raises(OptionError, match="an integer"):
-        transformers_arguments(settings_of({**given, "max_model_len": "long"}, model_dir="/opt/ml/model"))
+        transformers_arguments(make_settings(**{**given, "max_model_len": "long"}))
 
 
 def test_a_users_own_bare_keys_are_ignored(tmp_path: Path) -> None:
     tmp_path.joinpath("serving.properties").write_text("mine=1\noption.rolling_batch=scheduler\nseed=5")
-    taken = transformers_arguments(load_settings(tmp_path, environment={}, overrides={}))
+    taken = transformers_arguments(make_settings(tmp_path))
     assert taken == Arguments(seed=5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.options import settings_of
+from ...kit.api.options import make_settings
 
 pytestmark = pytest.mark.engine
 
@@ -73,7 +73,7 @@ def runner_of(model: Any, context: int) -> Any:
     from lmi.model.transformers.load import Loaded, runner
     from lmi.model.transformers.options import Arguments
 
-    settings = settings_of({"rolling_batch": "scheduler", "max_rolling_batch_size": "4"}, model_dir="/opt/ml/model")
+    settings = make_settings(rolling_batch="scheduler", max_rolling_batch_size="4")
     return runner(Loaded(model, model.device, None, context, WORDS, frozenset(), {}), settings, Arguments())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.generation import Sampling
+from ...kit.api.types import Sampling
 
 pytestmark = pytest.mark.engine
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import OptionError, ParameterError, RequestError
-from lmi.model.events import Delta
-from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
-from lmi.model.options import load_settings
-
 from ...demo.model import JSON_SCHEMA, QUESTIONS, Question, question
-from ...kit import backends
-from ...kit.answers import join_calls
-from ...kit.backends import PICK, deltas
-from ...kit.hosts import model_directory
+from ...kit.answers.events import join_calls
+from ...kit.api.errors import OptionError, ParameterError, RequestError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Conversation, Delta, Generation, Sampling, StructuredOutput
+from ...kit.engines import backends
+from ...kit.engines.backends import PICK, deltas
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -36,10 +35,8 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.vllm.engine import VllmEngine
-
     # Several tokens a step where streamed: the split must not show.
-    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
+    engine = in_process(make_settings(model_dir, stream_interval="3"))
     yield engine
     engine.close()
 
@@ -216,7 +213,7 @@ def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
 def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
     from lmi.model.vllm.chat import ChatRenderer
 
-    settings = load_settings(model_dir, environment={}, overrides={"tool_call_parser": ""})
+    settings = make_settings(model_dir, tool_call_parser="")
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
         ChatRenderer(backend._llm, settings).request(asking(question("tool_call")))
 
@@ -225,6 +222,6 @@ def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
 def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: Path, option: str) -> None:
     from lmi.model.vllm.chat import ChatRenderer
 
-    settings = load_settings(model_dir, environment={}, overrides={option: "nonsense"})
+    settings = make_settings(model_dir, **{option: "nonsense"})
     with pytest.raises(OptionError, match=option):
         ChatRenderer(backend._llm, settings)

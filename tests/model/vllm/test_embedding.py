@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
-from lmi.model.events import Delta, Event, Finish, Started
-from lmi.model.generation import Embedding, Generation
-from lmi.model.options import load_settings
-
-from ...kit.hosts import model_directory
+from ...kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Delta, Embedding, Event, Finish, Generation, Started
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
 
 pytestmark = pytest.mark.engine
@@ -45,17 +44,15 @@ class Model:
 def model(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Model]:
-    from lmi.model.vllm.embedding import VllmEmbedding
-
     folder = tmp_path_factory.mktemp("embedding")
     bert = request.param == "bert"
     source = build_sentence_bert(folder / "bert") if bert else demo_model
     # The BERT's own files say how long its texts may be.
     length = "" if bert else "48"
     properties = {"option.task": "text-embedding", "option.max_model_len": length}
-    settings = load_settings(model_directory(source, folder / "model", properties), environment={}, overrides={})
+    settings = make_settings(model_directory(source, folder / "model", properties))
     reference = Reference(source, "mean", lower=True) if bert else Reference(source, "last")
-    backend = VllmEmbedding(settings)
+    backend = in_process(settings)
     yield Model(backend, reference, 48, bert, 1, 1 if bert else 0)
     backend.close()
 

@@ -11,18 +11,16 @@ import msgspec
 import psutil
 import pytest
 
-from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
-from lmi.model.events import Delta, Event, Failed, Started
-from lmi.model.generation import Conversation, Generation, Sampling
-from lmi.model.options import Settings, load_settings
-from lmi.model.process.client import EngineClient
-from lmi.model.text.parsers import Part
-from lmi.model.text.prompt_limits import PIECE
-from lmi.model.text.response_limit import TOKEN
-
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.hosts import model_directory
+from ...kit.api.engine import PROMPT_PIECE as PIECE
+from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
+from ...kit.api.engine import Part
+from ...kit.api.errors import ContextError, OptionError, StartError, UnavailableError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Settings, Started
+from ...kit.engines.backends import deltas, run
+from ...kit.engines.start import EngineClient, in_process, own_process
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -35,15 +33,13 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def settings(model_dir: Path, **overrides: str) -> Settings:
-    return load_settings(model_dir, environment={}, overrides=overrides)
+    return make_settings(model_dir, **overrides)
 
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
     """Three tokens a step where streamed, to see that nothing depends on their number."""
-    from lmi.model.vllm.engine import VllmEngine
-
-    engine = VllmEngine(settings(model_dir, stream_interval="3"))
+    engine = in_process(settings(model_dir, stream_interval="3"))
     yield engine
     engine.close()
 
@@ -350,12 +346,13 @@ def ask(engine: EngineClient, one: Generation) -> list[Event]:
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
 def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     asked = question("plain")
-    engine = EngineClient(settings(model_dir), pauses=(0.0,))
+    engine = own_process(settings(model_dir), pauses=(0.0,))
     try:
         engine.start()
         assert text(ask(engine, generation(asked.prompt, max_tokens=100))) == asked.answer
@@ -390,7 +387,7 @@ def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monke
 
 @pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
 def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
-    engine = EngineClient(settings(model_dir, dtype=dtype))
+    engine = own_process(settings(model_dir, dtype=dtype))
     try:
         engine.start()
         assert text(ask(engine, generation(question("plain").prompt, max_tokens=8)))
@@ -400,14 +397,14 @@ def test_both_spellings_of_bfloat16_start(model_dir: Path, dtype: str) -> None:
 
 
 def test_an_unknown_option_is_refused_at_start(model_dir: Path) -> None:
-    engine = EngineClient(settings(model_dir, max_model_length="64"))
+    engine = own_process(settings(model_dir, max_model_length="64"))
     with pytest.raises(OptionError, match="max_model_len"):
         engine.start()
     engine.close()
 
 
 def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
-    engine = EngineClient(settings(model_dir, load_format="sharded_state"))
+    engine = own_process(settings(model_dir, load_format="sharded_state"))
     with pytest.raises(StartError, match="could not start"):
         engine.start()
     engine.close()

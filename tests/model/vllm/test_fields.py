@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
-from lmi.model.errors import ParameterError
-from lmi.model.events import Delta, Event, Failed, Started, Token
-from lmi.model.generation import Conversation, Generation, Sampling, StructuredOutput
-from lmi.model.options import load_settings
-from lmi.model.process.client import EngineClient
-from lmi.model.search.best_of import ranked
-
 from ...demo.model import question
-from ...kit import backends
-from ...kit.backends import deltas
-from ...kit.hosts import model_directory
+from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
+from ...kit.api.engine import ranked
+from ...kit.api.errors import ParameterError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Started, StructuredOutput, Token
+from ...kit.engines import backends
+from ...kit.engines.backends import deltas
+from ...kit.engines.start import in_process, own_process
+from ...kit.hosts.host import model_directory
 from ...kit.paths import TESTS
 
 pytestmark = pytest.mark.engine
@@ -35,9 +33,7 @@ def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    from lmi.model.vllm.engine import VllmEngine
-
-    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={"stream_interval": "3"}))
+    engine = in_process(make_settings(model_dir, stream_interval="3"))
     yield engine
     engine.close()
 
@@ -146,7 +142,7 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(TESTS / "kit" / "models")
     config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
     overrides = {"kv_transfer_config": json.dumps(config)}
-    engine = EngineClient(load_settings(model_dir, environment={}, overrides=overrides))
+    engine = own_process(make_settings(model_dir, **overrides))
     asked = question("plain")
     events: list[Event] = []
     ended = threading.Event()

@@ -11,13 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.errors import ContextError, ParameterError, UnsupportedError
-from lmi.model.events import Delta
-from lmi.model.generation import Conversation, Generation, Sampling
-from lmi.model.media.images import Image
-from lmi.model.options import Settings, load_settings
-
-from ...kit.hosts import model_directory
+from ...kit.api.errors import ContextError, ParameterError, UnsupportedError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Conversation, Delta, Generation, Image, Sampling, Settings
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 from ...kit.models import vision as vision_model
 from ...kit.models.pictures import png
 
@@ -31,14 +29,12 @@ def settings(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Sett
     folder = tmp_path_factory.mktemp("vision")
     model = vision_model.build(folder / "built", demo_model)
     options = {"limit_mm_per_prompt": json.dumps({"image": 3})}
-    return load_settings(model_directory(model, folder / "model", {}), environment={}, overrides=options)
+    return make_settings(model_directory(model, folder / "model", {}), **options)
 
 
 @pytest.fixture(scope="module")
 def backend(settings: Settings) -> Iterator[Any]:
-    from lmi.model.vllm.engine import VllmEngine
-
-    engine = VllmEngine(settings)
+    engine = in_process(settings)
     yield engine
     engine.close()
 
@@ -88,7 +84,7 @@ def test_where_images_stand(
     backend: Any, settings: Settings, template: str | None, content_format: Any, content: str
 ) -> None:
     """By the template where it takes parts, else before the text; each is as many tokens as its own shape asks for."""
-    from lmi.model.vllm.chat import ChatRenderer
+    from ...kit.api.engine import ChatRenderer
 
     given = msgspec.structs.replace(settings, chat_template=template, chat_template_content_format=content_format)
     chat = ChatRenderer(backend._llm, given)

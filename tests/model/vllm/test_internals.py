@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import StartError
 from lmi.model.vllm.internals import ATTRIBUTES, CORE_ATTRIBUTES, PARTS, check_engine, check_library
 
+from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
 
 ENVIRONMENT = "vllm.envs:VLLM_ENABLE_V1_MULTIPROCESSING"

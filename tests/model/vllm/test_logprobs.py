@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lmi.model.events import Event
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import load_settings
 from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.internals import keep_chosen_only
 
 from ...demo.model import question
-from ...kit.backends import deltas, run
-from ...kit.hosts import model_directory
+from ...kit.api.options import make_settings
+from ...kit.api.types import Event, Generation, Sampling
+from ...kit.engines.backends import deltas, run
+from ...kit.engines.start import in_process
+from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.engine
 def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Three tokens a step where streamed: several rows of numbers at once."""
     folder = model_directory(demo_model, tmp_path_factory.mktemp("vllm") / "model", {})
-    engine = vllm_engine.VllmEngine(load_settings(folder, environment={}, overrides={"stream_interval": "3"}))
+    engine = in_process(make_settings(folder, stream_interval="3"))
     yield engine
     engine.close()
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from lmi.model.errors import OptionError
-from lmi.model.options import Settings, load_settings, settings_of
-from lmi.model.options.table import OPTIONS, option_named
+from ...kit.api.errors import OptionError
+from ...kit.api.options import OPTIONS, make_settings, option_named
+from ...kit.api.types import Settings
 
 pytestmark = pytest.mark.engine
 
 
 def settings(**properties: str) -> Settings:
-    return settings_of(properties, model_dir="/opt/ml/model")
+    return make_settings(**properties)
 
 
 def arguments(**properties: str) -> dict[str, Any]:
@@ -164,6 +164,6 @@ def test_a_users_own_bare_keys_are_ignored(tmp_path: Path) -> None:
     from lmi.model.vllm.options import engine_arguments
 
     tmp_path.joinpath("serving.properties").write_text("mine=1\nseed=5")
-    taken = engine_arguments(load_settings(tmp_path, environment={}, overrides={}))
+    taken = engine_arguments(make_settings(tmp_path))
     assert "mine" not in taken
     assert taken["seed"] == 5

@@ -14,15 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from lmi.model.events import Delta, Event, Failed
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import load_settings
-from lmi.model.process.client import EngineClient
-
 from ...demo.model import QUESTIONS, question
+from ...kit.api.options import make_settings
+from ...kit.api.types import Delta, Event, Failed, Generation, Sampling
 from ...kit.djl import hosting
-from ...kit.hosts import Host, Server, Streamed, client, model_directory, start
-from ...kit.pool import HostPool
+from ...kit.engines.start import EngineClient, own_process
+from ...kit.hosts.host import Host, Server, Streamed, client, model_directory, start
+from ...kit.hosts.pool import HostPool
 
 
 def too_old() -> bool:
@@ -111,7 +109,7 @@ def engine(
     drafts: dict[str, Path | str] = {"ngram": "ngram", "taught": taught}
     draft = drafts.get(request.param) or random_draft(demo_model, folder / "draft")
     directory = model_directory(demo_model, folder / "model", {})
-    running = EngineClient(load_settings(directory, environment={}, overrides=options(draft)))
+    running = own_process(make_settings(directory, **options(draft)))
     try:
         running.start()
         yield running
@@ -262,7 +260,8 @@ def test_every_token_and_the_same_text(engine: EngineClient, request: pytest.Fix
         assert (finish.generated_tokens, finish.reason) == (len(tokens), "eos")
         most = max(most, *(len(delta.tokens) for delta in deltas))
     # With a good draft all of it is accepted sometimes, and the token after it is known too.
-    assert most == LENGTH + 1 if "taught" in request.node.name else most > 1 or "random" in request.node.name
+    draft = request.node.callspec.params["engine"]
+    assert most == LENGTH + 1 if draft == "taught" else most > 1 or draft == "random"
 
 
 def test_a_stop_string_leaves_no_surplus_token(engine: EngineClient) -> None:

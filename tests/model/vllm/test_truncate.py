@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from ...demo.model import question
-from ...kit.hosts import Host, model_directory, start
-from ...kit.pool import HostPool
+from ...kit.hosts.host import Host, model_directory, start
+from ...kit.hosts.pool import HostPool
 
 pytestmark = pytest.mark.engine
 

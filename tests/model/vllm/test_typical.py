@@ -12,20 +12,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.model.errors import OptionError, UnsupportedError
-from lmi.model.events import Delta, Event, Failed
-from lmi.model.generation import Beams, Generation, Sampling
-from lmi.model.options import Settings, load_settings
-from lmi.model.process.client import EngineClient
 from lmi.model.vllm import typical as vllm_typical
-from lmi.model.vllm.internals import v2_takes_processors
 from lmi.model.vllm.typical import ARGUMENT, Typical
 
-from ...kit import backends
-from ...kit.backends import deltas
-from ...kit.hosts import model_directory
+from ...kit.api.engine import v2_takes_processors
+from ...kit.api.errors import OptionError, UnsupportedError
+from ...kit.api.options import make_settings, typed_settings
+from ...kit.api.types import Beams, Delta, Event, Failed, Generation, Sampling
+from ...kit.engines import backends
+from ...kit.engines.backends import deltas
+from ...kit.engines.start import in_process, own_process
+from ...kit.hosts.host import model_directory
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+SETTINGS = typed_settings()
 PROMPT = "Tell me"
 
 
@@ -291,10 +290,8 @@ def test_the_second_runners_processor() -> None:
 
 @pytest.fixture(scope="module")
 def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from lmi.model.vllm.engine import VllmEngine
-
     model_dir = model_directory(demo_model, tmp_path_factory.mktemp("typical") / "model", {})
-    engine = VllmEngine(load_settings(model_dir, environment={}, overrides={}))
+    engine = in_process(make_settings(model_dir))
     yield engine
     engine.close()
 
@@ -373,7 +370,7 @@ def test_a_core_in_a_process_of_its_own(
     alone = [run(backend, one)[0] for one in asked]
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     model_dir = model_directory(demo_model, tmp_path / "model", {"option.enable_typical_p": "true"})
-    engine = EngineClient(load_settings(model_dir, environment={}, overrides={}))
+    engine = own_process(make_settings(model_dir))
     ended = [threading.Event() for _ in asked]
     events: list[list[Event]] = [[] for _ in asked]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .paths import CLIENT_SCRIPTS, ROOT
+from ..paths import CLIENT_SCRIPTS, ROOT
 
 ENVIRONMENT = Path(os.environ.get("LMI_CLIENTS_ENV") or ROOT / ".venv-clients")
 """Where the clients are installed."""

@@ -10,26 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import (
-    DIALECTS,
-    Dialect,
-    ParsedRequest,
-    Request,
-    Response,
-    azure,
-    detect,
-    lmi,
-    minimal,
-    openai,
-    receive,
-    tgi,
-)
-from lmi.formatters.common.json_body import read_json
-from lmi.formatters.lmi.parameters import TABLE
-from lmi.model.errors import PayloadError
-from lmi.model.options import Settings
+from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
 
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+from ..kit.api.dialects import LMI_TABLE as TABLE
+from ..kit.api.dialects import azure, lmi, minimal, openai, read_json, tgi
+from ..kit.api.errors import PayloadError
+from ..kit.api.options import typed_settings
+from ..kit.api.types import Settings
+
+SETTINGS = typed_settings()
 
 KNOWN = ", ".join(known.NAME for known in DIALECTS)
 

@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.model.errors import OptionError
-from lmi.model.events import Token
-from lmi.model.generation import Conversation
-
 from ...demo.model import Question, question
-from ...kit.answers import join_calls
-from ...kit.openai_answers import SETTINGS
+from ...kit.answers.events import join_calls
+from ...kit.answers.openai import SETTINGS
+from ...kit.api.errors import OptionError
+from ...kit.api.types import Conversation, Token
 
 pytestmark = pytest.mark.engine
 

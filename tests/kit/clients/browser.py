@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .paths import REQUIRED
+from ..paths import REQUIRED
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11

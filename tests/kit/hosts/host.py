@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import httpx
 import psutil
 
-from .djl.hosting import DjlHost
-from .paths import PARROT
+from ..djl.hosting import DjlHost
+from ..paths import PARROT
 
 FAST = {
     "option.enforce_eager": "true",

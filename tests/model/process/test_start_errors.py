@@ -17,7 +17,7 @@ from ...kit.djl import hosting
 from ...kit.djl.hosting import HostError
 from ...kit.faults.kills import CORE_APART
 from ...kit.faults.start_faults import FAULTS, copy, weights
-from ...kit.hosts import djl_host, free_port, model_directory
+from ...kit.hosts.host import djl_host, free_port, model_directory
 from ...kit.paths import ENGINE_FAULTS, ROOT
 
 Told = tuple[str, int, str, str | None]
@@ -207,7 +207,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, folder: Path, start: str) -> Path:
 def test_djl_knows_of_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """507 is its code for that: it shows `OOM` only, and the worker's log has the cause."""
     directory = faulty(monkeypatch, tmp_path, "short the weights need 3 GiB\n")
-    monkeypatch.setattr("tests.kit.hosts.worker_environment", lambda: environment(tmp_path))
+    monkeypatch.setattr("tests.kit.hosts.host.worker_environment", lambda: environment(tmp_path))
     with pytest.raises(HostError, match="the host did not start: OOM"):
         djl_host(directory, tmp_path / "log", mode="rolling")
     assert "start failed: the weights need 3 GiB" in (tmp_path / "log").read_text()

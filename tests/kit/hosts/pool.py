@@ -1,6 +1,6 @@
 """Running hosts that tests share: one for each kind and set of options, however many test files ask for it.
 
-    tests -> fixtures `host`, `chat_server`, `hosts` -> HostPool.get -> tests/kit/hosts.py: start
+    tests -> fixtures `host`, `chat_server`, `hosts` -> HostPool.get -> tests/kit/hosts/host.py: start
 
 Every start of an engine that tests share goes through here. At most LIMIT hosts run at a time in a process: what was
 asked for longest ago ends first, as two cores and a test's patience do not carry more.
@@ -14,8 +14,8 @@ from tempfile import mkdtemp
 
 import pytest
 
-from .djl import hosting
-from .hosts import Host, model_directory, start
+from ..djl import hosting
+from .host import Host, model_directory, start
 
 __all__ = ["CHAT", "HostPool"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..demo.model import question
+from ...demo.model import question
 
 __all__ = ["ASKED", "JSON", "JSON_LINES", "SPOKEN", "SSE", "Body", "Spoken", "chat", "complete", "generate", "records"]
 

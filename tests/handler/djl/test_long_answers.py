@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import Request, Response
 from lmi.handler.djl import dynamic_batch as plain_module
 from lmi.handler.djl import frames as frames_module
 from lmi.handler.djl import slices as slices_module
@@ -25,18 +24,16 @@ from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.djl.slices import FIELD, next_slice, slices
-from lmi.handler.exchange import Exchange
-from lmi.handler.service import Service
-from lmi.model.errors import ParameterError
-from lmi.model.events import Delta, Event, Finish, Started, Token, TopToken
-from lmi.model.generation import Generation, Sampling
-from lmi.model.options import settings_of
-from lmi.model.text.response_limit import TOKEN, check_size, may_reach
 
-from ..demo.model import question
-from ..kit.djl import hosting
-from ..kit.hosts import Host, client, model_directory, start
-from ..kit.user_code.engine import ScriptedEngine
+from ...demo.model import question
+from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
+from ...kit.api.engine import check_size, may_reach
+from ...kit.api.errors import ParameterError
+from ...kit.api.handler import Exchange, Service, started_service
+from ...kit.api.types import Delta, Event, Finish, Generation, Request, Response, Sampling, Started, Token, TopToken
+from ...kit.djl import hosting
+from ...kit.hosts.host import Host, client, model_directory, start
+from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
 
@@ -58,8 +55,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 def service_of(folder: Path, **options: str) -> tuple[ScriptedEngine, Service]:
     engine = ScriptedEngine()
-    service = Service(settings_of(options, model_dir=str(folder)), engine)
-    service.start()
+    service = started_service(engine, folder, **options)
     return engine, service
 
 
@@ -301,6 +297,7 @@ def is_right(answer: httpx.Response) -> None:
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_that_is_longer_than_a_field_comes_whole(host: Host) -> None:
     plain = question("long")
@@ -316,6 +313,7 @@ async def test_an_answer_that_is_longer_than_a_field_comes_whole(host: Host) -> 
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_that_would_be_too_long_ends_alone(host: Host, request: pytest.FixtureRequest) -> None:
     """On its way: 128 times 450 tokens with 20 likely ones each are 155 MB as the limit counts.
@@ -339,6 +337,7 @@ async def test_an_answer_that_would_be_too_long_ends_alone(host: Host, request: 
 
 @pytest.mark.engine
 @pytest.mark.djl
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_an_answer_alone_in_its_dynamic_batch_comes_whole(dynamic: Host) -> None:
     plain = question("plain")

@@ -13,18 +13,10 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import Request, Response
-from lmi.formatters.base import ResponseEncoder
-from lmi.handler.djl.async_mode import AsyncBatcher
-from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
-from lmi.handler.djl.frames import Frame
-from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
-from lmi.handler.server.streams import AsyncService
-from lmi.handler.service import Service
-from lmi.model.events import Delta, Event, Failed, Finish, Started, Token
-from lmi.model.options import settings_of
 
+from ..kit.api.handler import AsyncBatcher, AsyncService, Frame, PlainBatch, RollingBatch, Whole, started_service
+from ..kit.api.types import Delta, Event, Failed, Finish, Request, Response, ResponseEncoder, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 END = Finish("eos", generated_tokens=2)
@@ -64,8 +56,7 @@ class Place:
 
     def __init__(self, folder: Path, at: int, *, cannot_tell: bool = False, **options: str) -> None:
         self.engine = ScriptedEngine()
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
+        self.service = started_service(self.engine, folder, **options)
         self.opened: list[Exchange] = []
         opening = self.service._open
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from lmi.handler.server import app, bodies
 from lmi.handler.server.app import LocalServer
 from lmi.handler.server.bodies import Bodies
 from lmi.handler.server.run import http_server
-from lmi.handler.service import Service
-from lmi.model.options import settings_of
 
-from .user_code.engine import ScriptedEngine
+from ..api.handler import started_service
+from ..user_code.engine import ScriptedEngine
 
 TIMEOUT = 30.0
 
@@ -32,6 +33,12 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.005)
 
 
+def discard_within(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of a refused request's body has `seconds` to come, not its half minute."""
+    for module in (app, bodies):
+        monkeypatch.setattr(module, "DISCARD_TIMEOUT_S", seconds)
+
+
 class Running:
     """The local server on a thread."""
 
@@ -39,8 +46,7 @@ class Running:
         """`most`: connections that are served."""
         self.engine = ScriptedEngine()
         self.most = most
-        self.service = Service(settings_of(options, model_dir=str(folder)), self.engine)
-        self.service.start()
+        self.service = started_service(self.engine, folder, **options)
         self.uvicorn = http_server(self.service, "127.0.0.1", 0, api_key=key, grace=TIMEOUT)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters import ParsedRequest, Request, Response, receive
 from lmi.formatters.common import body_size, json_body
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES, check_body
 from lmi.formatters.common.kinds import LARGEST_ID, read_ids
-from lmi.formatters.openai.chat import DOCUMENTS
-from lmi.formatters.openai.messages import MAX_MESSAGES
-from lmi.formatters.openai.tools import TOOLS
-from lmi.model.errors import ParameterError, RequestError
-from lmi.model.options import settings_of
 
-SETTINGS = settings_of({}, model_dir="/opt/ml/model")
+from ...kit.api.dialects import MAX_DOCUMENTS as DOCUMENTS
+from ...kit.api.dialects import MAX_MESSAGES, receive
+from ...kit.api.dialects import MAX_TOOLS as TOOLS
+from ...kit.api.errors import ParameterError, RequestError
+from ...kit.api.options import make_settings
+from ...kit.api.types import ParsedRequest, Request, Response
+
+SETTINGS = make_settings()
 MESSAGE = b'{"role":"user","content":"a"}'
 SIZE = 70_000_000
 
@@ -165,7 +166,11 @@ def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     assert f"messages: expected at most {MAX_MESSAGES}" in message
 
 
-@given(st.lists(st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text(), min_size=1))
+IDS = st.integers(0, LARGEST_ID) | st.integers(0, 1000).map(float)
+OTHERS = st.integers(-2, LARGEST_ID + 2) | st.floats() | st.booleans() | st.none() | st.text()
+
+
+@given(st.lists(IDS, min_size=1) | st.lists(IDS | OTHERS, min_size=1))
 def test_token_ids(ids: list[Any]) -> None:
     """As each would be judged by itself."""
     good = [isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= LARGEST_ID and one == int(one)

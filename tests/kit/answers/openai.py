@@ -12,7 +12,7 @@ from lmi.formatters.base import JSON, SSE, ParsedRequest, Request, ResponseEncod
 from lmi.formatters.openai import parse
 from lmi.model.options import Settings
 
-from .answers import Told, feed
+from .events import Told, feed
 
 __all__ = [
     "CHAT", "DETAILS", "DONE", "REASONING", "SETTINGS", "STRICT", "TEXT", "TOOLS", "USAGE", "USER", "call", "chunks",

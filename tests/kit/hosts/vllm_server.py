@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from .hosts import FAST, START_TIMEOUT, free_port
+from .host import FAST, START_TIMEOUT, free_port
 
 __all__ = ["vllm_server"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import ParsedRequest, Request, receive
-from lmi.model.generation import Generation, Sampling, nth_seed
-from lmi.model.options import Settings
+from ...kit.api.dialects import receive
+from ...kit.api.options import typed_settings
+from ...kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
 
 LARGEST = 2**63 - 1
 SMALLEST = -(2**63)
-SETTINGS = Settings(model_dir="/model", model_id="/model", model_name="/model")
+SETTINGS = typed_settings()
 CHAT: dict[str, Any] = {"model": "a", "messages": [{"role": "user", "content": "Hello"}]}
 
 

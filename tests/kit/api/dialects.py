@@ -1,0 +1,52 @@
+"""Dialects: all of them, their tables of parameters, and a request's way through one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmi.formatters import DIALECTS, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
+from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
+from lmi.formatters.base import ParsedRequest, Request
+from lmi.formatters.common import fields
+from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
+from lmi.formatters.common.images import read_image_part
+from lmi.formatters.common.json_body import read_json
+from lmi.formatters.common.kinds import Integer
+from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
+from lmi.formatters.lmi.parameters import TABLE as LMI_TABLE
+from lmi.formatters.lmi.schemas import ALIASES as LMI_ALIASES
+from lmi.formatters.openai.chat import DOCUMENTS as MAX_DOCUMENTS
+from lmi.formatters.openai.messages import MAX_MESSAGES
+from lmi.formatters.openai.parameters import (
+    CHAT_FORMS,
+    CHAT_ROWS,
+    CHAT_TABLE,
+    GUIDE_FORMS,
+    TEXT_FORMS,
+    TEXT_ROWS,
+    TEXT_TABLE,
+)
+from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
+from lmi.model.options import Settings
+
+__all__ = [
+    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LMI_ALIASES",
+    "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
+    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "forget_logged_names", "lmi", "minimal",
+    "openai", "parse", "read_image_part", "read_json", "receive", "refusal", "route_of", "tgi",
+]  # fmt: skip
+
+
+def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:
+    """What a body, decoded, asks for in a dialect. `request`: fields of Request. Raises RequestError."""
+    (read,) = [known.parse for known in DIALECTS if dialect == known.NAME]
+    found = read(body, Request(b"", **request), settings)
+    assert isinstance(found, ParsedRequest)
+    return found
+
+
+def forget_logged_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no unknown field had been logged yet, of which each is once."""
+    monkeypatch.setattr(fields, "_logged_names", set[str]())

@@ -1,0 +1,33 @@
+"""The engine's side: its client's channel, limits, pictures, what comes of several sequences."""
+
+from __future__ import annotations
+
+from lmi.model.engine import limits
+from lmi.model.log import show_content
+from lmi.model.log_filters import Tidy
+from lmi.model.media.images import Budget, image_parts
+from lmi.model.media.url_policy import MediaError, Target
+from lmi.model.media.url_policy import allowed as allowed_url
+from lmi.model.media.url_policy import public as public_address
+from lmi.model.process.child import EngineChild
+from lmi.model.process.client import EngineClient
+from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Stats, ToEngine
+from lmi.model.process.prepare import RequestPreparer
+from lmi.model.process.token_budget import TokenBudget
+from lmi.model.search.best_of import ranked
+from lmi.model.text.parsers import Part
+from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
+from lmi.model.text.prompt_limits import max_new_tokens_for
+from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
+from lmi.model.text.response_limit import check_size, may_reach
+from lmi.model.text.tokenizer import Tokenizer
+from lmi.model.transformers.sampling import Row
+from lmi.model.vllm.chat import ChatRenderer
+from lmi.model.vllm.internals import v2_takes_processors
+
+__all__ = [
+    "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
+    "EngineClient", "FromEngine", "MediaError", "Part", "RequestPreparer", "Row", "Stats", "Target", "Tidy",
+    "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "image_parts", "limits",
+    "max_new_tokens_for", "may_reach", "public_address", "ranked", "show_content", "v2_takes_processors",
+]  # fmt: skip

@@ -1,0 +1,33 @@
+"""The product's errors."""
+
+from __future__ import annotations
+
+from lmi.model.errors import (
+    ContentFilterError,
+    ContextError,
+    EngineError,
+    GenerationError,
+    LmiError,
+    MediaTypeError,
+    MemoryShortError,
+    NotFoundError,
+    OptionError,
+    OverloadedError,
+    ParameterError,
+    PayloadError,
+    RequestError,
+    StartError,
+    TimeLimitError,
+    TooLargeError,
+    UnauthorizedError,
+    UnavailableError,
+    UnsupportedError,
+    UserCodeError,
+)
+
+__all__ = [
+    "ContentFilterError", "ContextError", "EngineError", "GenerationError", "LmiError", "MediaTypeError",
+    "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError", "ParameterError", "PayloadError",
+    "RequestError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError",
+    "UnsupportedError", "UserCodeError",
+]  # fmt: skip

@@ -1,0 +1,67 @@
+"""A host's parts: the service and its exchanges, what stands between them and DJL or HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmi.handler.commands.check import check as check_model_dir
+from lmi.handler.commands.package import package as package_model
+from lmi.handler.djl.async_mode import AsyncBatcher
+from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
+from lmi.handler.djl.frames import NOTHING as NO_FRAME
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
+from lmi.handler.djl.metrics_log import Reporter
+from lmi.handler.djl.rolling_batch import RollingBatch
+from lmi.handler.exchange import Exchange
+from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.server.app import application
+from lmi.handler.server.streams import AsyncService
+from lmi.handler.service import Service
+from lmi.handler.telemetry.metrics import RequestStats
+from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.user_code.extensions import load_extensions
+from lmi.handler.user_code.loading import Function
+from lmi.handler.user_code.pool import Workers
+from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
+from lmi.handler.watch import Watch
+from lmi.model.engine import Engine
+
+from .options import make_settings
+
+__all__ = [
+    "ATTRIBUTES_HEADER",
+    "NO_FRAME",
+    "AsyncBatcher",
+    "AsyncService",
+    "Exchange",
+    "Exposition",
+    "FormatterResponse",
+    "Frame",
+    "Function",
+    "PlainBatch",
+    "Reporter",
+    "RequestStats",
+    "RollingBatch",
+    "Service",
+    "Watch",
+    "Whole",
+    "Workers",
+    "application",
+    "attributes_of",
+    "check_model_dir",
+    "frame_of_exchange",
+    "frame_of_response",
+    "headers_of",
+    "load_extensions",
+    "package_model",
+    "request_id_of",
+    "started_service",
+    "text_of",
+]  # fmt: skip
+
+
+def started_service(engine: Engine, directory: Path | None = None, /, **options: str) -> Service:
+    """A service on `engine`, with the settings of options.py: make_settings."""
+    service = Service(make_settings(directory, **options), engine)
+    service.start()
+    return service

@@ -1,0 +1,29 @@
+"""Settings, made in one way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lmi.model.options import Settings, load_settings, settings_of
+from lmi.model.options.image_rules import ImageRules
+from lmi.model.options.table import OPTIONS, option_named
+
+__all__ = [
+    "OPTIONS", "ImageRules", "load_settings", "make_settings", "option_named", "settings_of",
+    "typed_settings",
+]  # fmt: skip
+
+NAMES = {"model_dir": "/model", "model_id": "/model", "model_name": "/model"}
+
+
+def make_settings(directory: Path | None = None, /, **options: str) -> Settings:
+    """What `options`, as texts, mean: on top of those of a model directory, which is read, or alone."""
+    if directory is None:
+        return settings_of(options, model_dir="/opt/ml/model")
+    return load_settings(directory, environment={}, overrides=options)
+
+
+def typed_settings(**fields: Any) -> Settings:
+    """Settings with these fields, as values; none that an option decides in another way than by its own field."""
+    return Settings(**{**NAMES, **fields})

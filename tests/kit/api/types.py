@@ -1,0 +1,39 @@
+"""What nearly every test speaks of: requests and what they become, events, engines' facts."""
+
+from __future__ import annotations
+
+from lmi.formatters import Hooks
+from lmi.formatters.base import (
+    JSON,
+    JSON_LINES,
+    SSE,
+    Dialect,
+    OpenApi,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    ResponseEncoder,
+    Route,
+)
+from lmi.model.engine import Backend, EngineInfo, EngineStats, Sink
+from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
+from lmi.model.generation import (
+    Beams,
+    Conversation,
+    Embedding,
+    Generation,
+    Prompt,
+    Sampling,
+    StructuredOutput,
+    nth_seed,
+)
+from lmi.model.media.images import Image
+from lmi.model.options import Settings
+
+__all__ = [
+    "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
+    "Embedding", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
+    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prompt", "Request", "Response", "ResponseEncoder",
+    "Route", "Sampling", "Settings", "Sink", "Started", "StructuredOutput", "Token", "TopToken", "nth_seed",
+]  # fmt: skip
