@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lmi.model.engine import load_backend
-from lmi.model.errors import GenerationError, UnsupportedError
+from lmi.model.errors import GenerationError, ParameterError, UnsupportedError
 from lmi.model.events import Event, Failed, Started
 from lmi.model.generation import Beams, Generation, Sampling
 from lmi.model.options import load_settings
@@ -238,3 +238,10 @@ def test_too_many_beams_for_the_engine(vllm: Any) -> None:
         "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )
     assert caught.value.param == "parameters.num_beams"
+
+
+def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:
+    beams = Beams(width=2)
+    vllm.prepare(1, generation(beams=beams, logprobs=20))
+    with pytest.raises(ParameterError, match=r"^logprobs: expected at most 20 \(option\.max_logprobs\), got 21$"):
+        vllm.prepare(1, generation(beams=beams, logprobs=21))
