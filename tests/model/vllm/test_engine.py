@@ -11,7 +11,7 @@ import msgspec
 import psutil
 import pytest
 
-from lmi.model.errors import ContextError, OptionError, StartError, UnavailableError
+from lmi.model.errors import ContextError, OptionError, ParameterError, StartError, UnavailableError
 from lmi.model.events import Delta, Event, Failed, Started
 from lmi.model.generation import Conversation, Generation, Sampling
 from lmi.model.options import Settings, load_settings
@@ -258,6 +258,15 @@ def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: py
     monkeypatch.setattr(backend._llm.renderer, "render_cmpl", None)
     with pytest.raises(ContextError, match=r"^prompt: expected a prompt of 1 to 2047 tokens .*, got 2048 tokens"):
         backend.prepare(1, long)
+
+
+def test_token_ids_that_there_are_not_are_refused(backend: Any) -> None:
+    """The core would look them up among its weights, and it serves everyone."""
+    one = generation("")
+    assert list(backend.prepare(1, msgspec.structs.replace(one, prompt=(5, 639))).prompt_ids) == [5, 639]
+    for foreign in (640, -1):
+        with pytest.raises(ParameterError, match=f"^prompt: expected token ids from 0 to 639, got {foreign}$"):
+            backend.prepare(1, msgspec.structs.replace(one, prompt=(5, foreign)))
 
 
 class Broken:
