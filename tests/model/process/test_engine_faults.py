@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -31,6 +31,7 @@ from ...kit.paths import ENGINE_FAULTS
 LONG = 60.0
 
 Make = Callable[..., EngineClient]
+LogRequests = Literal["false", "summary", "true"]
 
 
 @pytest.fixture
@@ -49,8 +50,10 @@ def make(starts: Path) -> Iterator[Make]:
     del starts
     made: list[EngineClient] = []
 
-    def make(stall: float = 0.0, **arguments: Any) -> EngineClient:
-        settings = Settings(model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=stall)
+    def make(stall: float = 0.0, log_requests: LogRequests = "false", **arguments: Any) -> EngineClient:
+        settings = Settings(
+            model_dir="/m", model_id="a-hub/id", model_name="m", engine_stall_timeout=stall, log_requests=log_requests
+        )
         engine = EngineClient(settings, **arguments)
         made.append(engine)
         return engine
@@ -139,6 +142,19 @@ def test_what_ends_a_step_ends_all_in_flight_and_the_engine_comes_back(make: Mak
     assert engine.running == 0
     eventually(lambda: answered(engine))
     assert engine.process_id != first
+
+
+@pytest.mark.parametrize("asked", ["false", "summary", "true"])
+def test_what_a_request_says_is_in_its_log_only_where_that_is_asked_for(
+    make: Make, asked: LogRequests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = make(log_requests=asked)
+    engine.start()
+    assert "zqxmark" in Asked(engine, "fault in prepare: zqxmark").failure()
+    engine.close()
+    logged = capfd.readouterr().err
+    assert "request r: generation 1 failed before it started" in logged
+    assert ("zqxmark" in logged) is (asked == "true")
 
 
 @pytest.mark.parametrize("fault", ["stuck in step", "stuck in prepare"])
