@@ -157,6 +157,17 @@ def test_what_a_request_says_is_in_its_log_only_where_that_is_asked_for(
     assert ("zqxmark" in logged) is (asked == "true")
 
 
+def test_a_crash_says_where_it_was(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """By Python's handler, whatever the engine has loaded: another one's may never come to an end."""
+    engine = make()
+    engine.start()
+    assert "SIGSEGV" in Asked(engine, "crash in step").failure()
+    engine.close()
+    said = capfd.readouterr().err
+    assert "Fatal Python error: Segmentation fault" in said
+    assert "in step" in said
+
+
 @pytest.mark.parametrize("fault", ["stuck in step", "stuck in prepare"])
 def test_an_engine_that_makes_no_step_is_killed_and_rebuilt(make: Make, fault: str) -> None:
     engine = make(stall=1.0)
