@@ -261,7 +261,7 @@ def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: py
 
 
 def test_token_ids_that_there_are_not_are_refused(backend: Any) -> None:
-    """The core would look them up among its weights, and it serves everyone."""
+    """By the field's name, which vLLM does not tell where it finds them."""
     one = generation("")
     assert list(backend.prepare(1, msgspec.structs.replace(one, prompt=(5, 639))).prompt_ids) == [5, 639]
     for foreign in (640, -1):
