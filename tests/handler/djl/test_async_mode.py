@@ -84,8 +84,8 @@ class Java:
 
     def __init__(self, **options: str) -> None:
         self.engine = ScriptedEngine()
-        service = started_service(self.engine, **options)
-        self.courier = AsyncBatcher(service)
+        self.service = started_service(self.engine, **options)
+        self.courier = AsyncBatcher(self.service)
         self.at_once = True
         self.messages: list[list[Told]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -160,6 +160,16 @@ async def test_whoever_carries_may_end_and_the_others_go_on() -> None:
         # The end of a stream is a frame of its own, unless it is also its beginning.
         assert [frame["last"] for frame in frames] == ["false"] * (index + 1 if index else 0) + ["true"]
         assert java.data(f"request {index}").count('"text":"x"') == index + 1
+
+
+async def test_tasks_of_its_loop_are_counted() -> None:
+    """Those of requests that have ended are no more."""
+    before = len(asyncio.all_tasks())
+    java = await started(3)
+    assert java.service.metrics.tasks == before + 3
+    java.step({index: token("x", last=True) for index in range(2)})
+    await settled()
+    assert java.service.metrics.tasks == before + 1
 
 
 async def test_a_generator_that_is_closed_hands_over() -> None:

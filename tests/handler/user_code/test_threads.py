@@ -120,6 +120,16 @@ def test_open_returns_while_the_filter_is_at_it(place: Callable[..., Place]) -> 
     assert slow.records[0] == b'{"generated_text":"there"}'
 
 
+def test_what_is_judged_is_counted_once(place: Callable[..., Place]) -> None:
+    made, _ = guarded(place)
+    exchange = made.open()
+    made.submitted(1)
+    made.engine.say(0, Started(4), delta("Hello", END))
+    made.wait(lambda: exchange.finished)
+    metrics = made.service.metrics
+    assert (metrics.prompt_tokens, metrics.generated_tokens) == (4, 3)
+
+
 def test_events_that_come_while_the_filter_is_at_it_are_judged_together(place: Callable[..., Place]) -> None:
     made, guard = guarded(place)
     exchange = made.open()

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
@@ -30,6 +30,7 @@ from ...kit.paths import ENGINE_FAULTS
 LONG = 60.0
 
 Make = Callable[..., EngineClient]
+LogRequests = Literal["false", "summary", "true"]
 
 
 @pytest.fixture
@@ -48,8 +49,8 @@ def make(starts: Path) -> Iterator[Make]:
     del starts
     made: list[EngineClient] = []
 
-    def make(stall: float = 0.0, **arguments: Any) -> EngineClient:
-        settings = typed_settings(model_id="a-hub/id", engine_stall_timeout=stall)
+    def make(stall: float = 0.0, log_requests: LogRequests = "false", **arguments: Any) -> EngineClient:
+        settings = typed_settings(model_id="a-hub/id", engine_stall_timeout=stall, log_requests=log_requests)
         engine = EngineClient(settings, **arguments)
         made.append(engine)
         return engine
@@ -138,6 +139,30 @@ def test_what_ends_a_step_ends_all_in_flight_and_the_engine_comes_back(make: Mak
     assert engine.running == 0
     eventually(lambda: answered(engine))
     assert engine.process_id != first
+
+
+@pytest.mark.parametrize("asked", ["false", "summary", "true"])
+def test_what_a_request_says_is_in_its_log_only_where_that_is_asked_for(
+    make: Make, asked: LogRequests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = make(log_requests=asked)
+    engine.start()
+    assert "zqxmark" in Asked(engine, "fault in prepare: zqxmark").failure()
+    engine.close()
+    logged = capfd.readouterr().err
+    assert "request r: generation 1 failed before it started" in logged
+    assert ("zqxmark" in logged) is (asked == "true")
+
+
+def test_a_crash_says_where_it_was(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """By Python's handler, whatever the engine has loaded: another one's may never come to an end."""
+    engine = make()
+    engine.start()
+    assert "SIGSEGV" in Asked(engine, "crash in step").failure()
+    engine.close()
+    said = capfd.readouterr().err
+    assert "Fatal Python error: Segmentation fault" in said
+    assert "in step" in said
 
 
 @pytest.mark.parametrize("fault", ["stuck in step", "stuck in prepare"])

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ...demo.model import question
-from ...kit.api.errors import GenerationError, UnsupportedError
+from ...kit.api.errors import GenerationError, ParameterError, UnsupportedError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Beams, Event, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
@@ -236,3 +236,10 @@ def test_too_many_beams_for_the_engine(vllm: Any) -> None:
         "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )
     assert caught.value.param == "parameters.num_beams"
+
+
+def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:
+    beams = Beams(width=2)
+    vllm.prepare(1, generation(beams=beams, logprobs=20))
+    with pytest.raises(ParameterError, match=r"^logprobs: expected at most 20 \(option\.max_logprobs\), got 21$"):
+        vllm.prepare(1, generation(beams=beams, logprobs=21))

@@ -15,7 +15,7 @@ from ...demo.model import question
 from ...kit.api.engine import PROMPT_PIECE as PIECE
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Part
-from ...kit.api.errors import ContextError, OptionError, StartError, UnavailableError
+from ...kit.api.errors import ContextError, OptionError, ParameterError, StartError, UnavailableError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Settings, Started
 from ...kit.engines.backends import deltas, run
@@ -254,6 +254,15 @@ def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: py
     monkeypatch.setattr(backend._llm.renderer, "render_cmpl", None)
     with pytest.raises(ContextError, match=r"^prompt: expected a prompt of 1 to 2047 tokens .*, got 2048 tokens"):
         backend.prepare(1, long)
+
+
+def test_token_ids_that_there_are_not_are_refused(backend: Any) -> None:
+    """By the field's name, which vLLM does not tell where it finds them."""
+    one = generation("")
+    assert list(backend.prepare(1, msgspec.structs.replace(one, prompt=(5, 639))).prompt_ids) == [5, 639]
+    for foreign in (640, -1):
+        with pytest.raises(ParameterError, match=f"^prompt: expected token ids from 0 to 639, got {foreign}$"):
+            backend.prepare(1, msgspec.structs.replace(one, prompt=(5, foreign)))
 
 
 class Broken:

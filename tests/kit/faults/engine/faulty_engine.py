@@ -63,6 +63,8 @@ class FaultyEngine:
         prompt = str(generation.prompt)
         if prompt == "no memory in prepare":
             raise MemoryError
+        if prompt.startswith("fault in prepare"):
+            raise RuntimeError(prompt)
         if prompt == "stuck in prepare":
             time.sleep(FOREVER)
         if prompt == "slow prepare":
