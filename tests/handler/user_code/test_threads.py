@@ -18,12 +18,16 @@ from lmi.handler.djl.frames import NOTHING
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.server.streams import AsyncService
+from lmi.handler.service import Service
+from lmi.handler.user_code.djl_formatters import InputFormatter
 from lmi.handler.user_code.exchange import Deferred, merged
 from lmi.handler.user_code.pool import Workers
 from lmi.model.errors import OptionError
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, Started
+from lmi.model.options import settings_of
 
 from ...kit.paths import USER_CODE
+from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
@@ -428,6 +432,27 @@ def test_what_cannot_be_loaded_fails_the_start(
     with pytest.raises(OptionError) as caught:
         place(files, **options)
     assert said in caught.value.message
+
+
+def test_a_start_that_fails_in_the_users_code_ends_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Engine(ScriptedEngine):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    def read(decoded_payload: dict[str, Any], tokenizer: Any = None) -> dict[str, Any]:
+        return decoded_payload
+
+    def prepare(self: InputFormatter) -> None:
+        raise ValueError("none here")
+
+    monkeypatch.setattr(InputFormatter, "prepare", prepare)
+    engine = Engine()
+    service = Service(settings_of({}, model_dir=str(tmp_path)), engine, handed={"input_formatter": read})
+    with pytest.raises(OptionError, match=r"^model\.py: the tokenizer could not be loaded: ValueError: none here$"):
+        service.start()
+    assert engine.closed
 
 
 def test_a_dialect_may_not_take_a_name_that_is_taken(place: Callable[..., Place]) -> None:
