@@ -28,6 +28,7 @@ from lmi.model.errors import (
     TooLargeError,
     UnauthorizedError,
     UnavailableError,
+    UnsupportedError,
 )
 from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token
 from lmi.model.generation import Conversation, Generation
@@ -532,6 +533,11 @@ def test_no_depth_is_too_deep(field: str, depth: int) -> None:
     answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)
     assert answer.status in (400, 422)
     assert json.loads(answer.body)["status"] == answer.status
+
+
+def test_a_detail_without_a_place_has_no_value() -> None:
+    answer = error_answer(UnsupportedError("this model generates no text"), {"messages": [USER]}, {})
+    assert json.loads(answer.body)["detail"] == {"loc": [], "value": ""}
 
 
 def test_a_detail_of_a_header() -> None:
