@@ -509,6 +509,14 @@ def test_a_body_that_is_not_json(content: bytes) -> None:
     assert shape_of(json.loads(answer.body)) == shape_of(OTHER)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(TooLargeError("too long"), "Content Too Large"), (ParameterError("no", "stop"), "Unprocessable Content")],
+)
+def test_words_of_a_status_are_the_same_on_every_python(error: LmiError, words: str) -> None:
+    assert json.loads(error_answer(error, {}, {}).body)["error"] == words
+
+
 places = st.lists(st.sampled_from(["messages", "[0]", "[9]", ".role", ".content", "temperature", "x-y"]), max_size=4)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
