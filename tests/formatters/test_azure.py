@@ -29,6 +29,7 @@ from ..kit.api.errors import (
     TooLargeError,
     UnauthorizedError,
     UnavailableError,
+    UnsupportedError,
 )
 from ..kit.api.options import typed_settings
 from ..kit.api.types import (
@@ -521,6 +522,14 @@ def test_a_body_that_is_not_json(content: bytes) -> None:
     assert shape_of(json.loads(answer.body)) == shape_of(OTHER)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(TooLargeError("too long"), "Content Too Large"), (ParameterError("no", "stop"), "Unprocessable Content")],
+)
+def test_words_of_a_status_are_the_same_on_every_python(error: LmiError, words: str) -> None:
+    assert json.loads(error_response(error, {}, {}).body)["error"] == words
+
+
 places = st.lists(st.sampled_from(["messages", "[0]", "[9]", ".role", ".content", "temperature", "x-y"]), max_size=4)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -545,6 +554,11 @@ def test_no_depth_is_too_deep(field: str, depth: int) -> None:
     answer = refused(b'{"messages":[{"role":"user","content":"a"}],"' + field.encode() + b'":' + deep + b"}", PASS)
     assert answer.status in (400, 422)
     assert json.loads(answer.body)["status"] == answer.status
+
+
+def test_a_detail_without_a_place_has_no_value() -> None:
+    answer = error_response(UnsupportedError("this model generates no text"), {"messages": [USER]}, {})
+    assert json.loads(answer.body)["detail"] == {"loc": [], "value": ""}
 
 
 def test_a_detail_of_a_header() -> None:

@@ -8,21 +8,31 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..kit.api.engine import TokenBudget, max_new_tokens_for
-from ..kit.api.errors import ContextError, LmiError, OverloadedError, ParameterError, TimeLimitError, TooLargeError
+from ..kit.api.errors import (
+    ContextError,
+    GenerationError,
+    LmiError,
+    OverloadedError,
+    ParameterError,
+    TimeLimitError,
+    TooLargeError,
+)
 from ..kit.api.handler import Exchange, RollingBatch, Watch, frame_of_response, headers_of, started_service
-from ..kit.api.types import Delta, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
+from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
 HELLO = b'{"inputs": "Hi"}'
 STREAM = b'{"inputs": "Hi", "stream": true}'
 END = Finish("eos", generated_tokens=1)
+WORD = Token(7, "Hello", -0.5)
 
 
 class Place:
@@ -63,6 +73,46 @@ def _close() -> Iterator[None]:
     yield
     while PLACES:
         PLACES.pop().service.close()
+
+
+class Noted(deque[bytes]):
+    """Records, and how many requests were in flight whenever a host could first see some of them."""
+
+    def __init__(self, made: Place) -> None:
+        super().__init__()
+        self.in_flight: list[int] = []
+        self._made = made
+
+    def append(self, record: bytes) -> None:
+        self.extend([record])
+
+    def extend(self, records: Iterable[bytes]) -> None:
+        added = list(records)
+        if added:
+            self.in_flight.append(self._made.service.metrics.in_flight)
+        super().extend(added)
+
+
+@pytest.mark.parametrize(
+    ("body", "events", "in_flight"),
+    [
+        (HELLO, [Delta(0, "Hello", finish=END)], [0]),
+        (HELLO, [Failed.of(GenerationError("gone"))], [0]),
+        (STREAM, [Failed.of(GenerationError("gone"))], [0]),
+        (STREAM, [Delta(0, "Hello", (WORD,)), Delta(0, "!", (WORD,), END)], [1, 0]),
+        (STREAM, [Delta(0, "Hello", (WORD,)), Failed.of(GenerationError("gone"))], [1, 0]),
+    ],
+)
+def test_a_request_has_ended_before_its_last_record_can_be_seen(
+    tmp_path: Path, body: bytes, events: list[Event], in_flight: list[int]
+) -> None:
+    """Who has read an answer finds it counted, and no host takes its end for a record of an answer that goes on."""
+    made = place(tmp_path)
+    exchange = made.open(body)
+    records = exchange.records = Noted(made)
+    made.engine.say(0, Started(1), *events)
+    assert exchange.finished
+    assert records.in_flight == in_flight
 
 
 # --- Requests that are open ---

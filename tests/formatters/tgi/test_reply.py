@@ -365,6 +365,28 @@ def test_the_best_of_several_sequences_without_details() -> None:
     assert feed(answer, *events) == [b'{"generated_text":"one"}']
 
 
+@pytest.mark.parametrize(
+    ("sequences", "best"),
+    [
+        # Tokens and what their log-probabilities add up to: a long text is not worse for its length, nor better.
+        ([(2, -4.0), (8, -8.0)], 1),
+        ([(8, -8.0), (2, -4.0)], 0),
+        ([(8, -16.0), (2, -2.0)], 1),
+        ([(3, -3.0), (1, -1.0)], 0),
+        ([(2, None), (4, -9.0)], 1),
+        ([(0, 0.0), (4, -9.0)], 0),
+    ],
+)
+def test_the_best_is_chosen_by_its_mean(sequences: list[tuple[int, float | None]], best: int) -> None:
+    answer = WholeEncoder(ResponseOptions(PROMPT, array=False))
+    events: list[Event] = [
+        Delta(index, str(index), (), Finish("eos", None, count, cumulative, last=index + 1 == len(sequences)))
+        for index, (count, cumulative) in enumerate(sequences)
+    ]
+    assert feed(answer, Started(7), *events) == [b'{"generated_text":"%d"}' % best]
+    assert answer.headers["x-generated-tokens"] == str(sequences[best][0])
+
+
 # --- Any split ---
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lmi.handler.commands.cli import main
@@ -25,3 +27,13 @@ def test_a_command_that_there_never_was(capsys: pytest.CaptureFixture[str]) -> N
         main(["sing"])
     assert ended.value.code == 2
     assert "invalid choice: 'sing'" in capsys.readouterr().err
+
+
+def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\n")
+    output = tmp_path / "nowhere" / "model.tar.gz"
+    with pytest.raises(SystemExit) as ended:
+        main(["package", str(tmp_path), "--output", str(output)])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("lmi: [Errno 2] No such file or directory: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from lmi.handler.server import app as server_module
 from lmi.handler.server import bodies as bodies_module
@@ -83,6 +85,45 @@ def test_a_client_that_never_reads_the_end_is_cut_off(running: Make) -> None:
         server.engine.say(ticket, Delta(0, "", finish=Finish("eos", generated_tokens=1)))
         until(lambda: not server.service.admission.open)
         until(lambda: not server.connections)
+
+
+class Closing:
+    """A connection, and its own transport."""
+
+    def __init__(self, *, closing: bool) -> None:
+        self.transport = self
+        self.closing = closing
+        self.aborted = False
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_each_connection_is_cut_off_at_the_second_look_at_which_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever others are or were closed: each has its own time to be read, and none has more."""
+    monkeypatch.setattr(run_module, "LINGER_S", 0.3)
+    unread: Any = None
+    server = run_module._Server(uvicorn.Config(unread), unread, 1.0)
+    connections: Any = server.server_state.connections
+    first, second, third, left, stays = (Closing(closing=one) for one in (True, False, False, True, False))
+    connections |= {first, second, third, left, stays}
+
+    def aborted(look: int) -> list[bool]:
+        for tick in (3 * look, 3 * look + 1):
+            asyncio.run(server.on_tick(tick))
+        return [one.aborted for one in (first, second, third, left, stays)]
+
+    assert not any(aborted(1))
+    connections.discard(left)
+    second.closing = True
+    assert aborted(2) == [True, False, False, False, False]
+    connections.discard(first)
+    third.closing = True
+    assert aborted(3) == [True, True, False, False, False]
+    assert aborted(4) == [True, True, True, False, False]
 
 
 def test_what_a_slow_client_has_yet_to_read_is_not_cut_off(running: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ import pytest
 
 from ...demo.model import question
 from ...kit.api.handler import application, started_service
-from ...kit.api.types import Request, Response
+from ...kit.api.types import Delta, Request, Response, Started
 from ...kit.hosts.host import Server, Streamed, begun, client, engine_process, eventually, model_directory, with_parrot
+from ...kit.hosts.local_server import serving
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.once
@@ -42,6 +43,20 @@ async def test_a_server_that_stops_takes_nothing_new_and_is_not_healthy() -> Non
     assert refused.status == 503
     assert json.loads(refused.body)["error"]["message"] == "the server is shutting down"
     assert not running.finished
+
+
+def test_what_runs_beyond_the_grace_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as make:
+        server = make(grace=0.1)
+        with server.connect() as sock:
+            ticket = server.ask(sock, {"messages": [{"role": "user", "content": "Hi"}], "stream": True})
+            server.engine.say(ticket, Started(1), Delta(0, "Hello"))
+            server.uvicorn.should_exit = True
+            data = b""
+            while part := sock.recv(1 << 16):
+                data += part
+    assert b'"message":"the server is shutting down"' in data
+    assert b"data: [DONE]" in data
 
 
 Start = Callable[..., Server]

@@ -328,6 +328,22 @@ def test_a_failing_function_is_named_whatever_it_raises() -> None:
         assert call.reply.status == 424
 
 
+@settings(deadline=None)
+@given(cuts=CUTS)
+def test_what_was_good_before_a_function_failed_is_sent(cuts: set[int]) -> None:
+    """However many tokens come together."""
+
+    def mine(token: Any, first: bool, last: bool, details: dict[str, Any], text: str, request_id: int) -> str:
+        if token.text == "world":
+            raise ValueError("too much")
+        return str(token.text)
+
+    call = call_of(mine, {"inputs": "Hi", "stream": True})
+    *good, told = feed(call.reply, *deltas(cuts))
+    assert good == [b"Hel", b"lo", b" "]
+    assert json.loads(told)["error"] == "model.py: output formatter mine raised ValueError: too much"
+
+
 def test_a_request_error_of_the_users_is_the_clients() -> None:
     def mine(payload: dict[str, Any]) -> dict[str, Any]:
         raise ParameterError("temperature: too hot", "temperature")

@@ -269,6 +269,26 @@ def test_a_loop_that_is_blocked_is_replaced(place: Make) -> None:
     made.serve(0)
 
 
+def test_what_a_call_that_was_given_up_has_yet_to_await_is_not_awaited(place: Make) -> None:
+    """It hangs before it says that it is asynchronous, so that there was nothing to cancel when it was given up."""
+    workers = place(content_filter="hangs:judge", user_code_threads="1").workers
+    inside, go, told = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> Any:
+        inside.set()
+        assert go.wait(TIMEOUT)
+        return asyncio.sleep(600)
+
+    workers.submit(workers_module.Task(lambda: workers.run("slow", slow), lambda _: told.set()))
+    assert inside.wait(TIMEOUT)
+    workers.sweep(time.monotonic() + 51)
+    assert told.wait(TIMEOUT)
+    assert workers.stuck == 1
+    go.set()
+    until(lambda: workers.stuck == 0)
+    assert workers.call(lambda: 5).result(TIMEOUT) == 5
+
+
 def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers_module, "MAX_STUCK", 1)
     made = place(content_filter="hangs:judge", user_code_threads="1")

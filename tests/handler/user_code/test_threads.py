@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from lmi.handler.user_code.djl_formatters import InputFormatter
 from lmi.handler.user_code.exchange import Deferred, merge_deltas
 from lmi.handler.user_code.pool import Workers
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
-from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Whole
+from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Service, Whole
+from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Response, Started
 from ...kit.paths import USER_CODE
+from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
@@ -433,6 +436,27 @@ def test_what_cannot_be_loaded_fails_the_start(
     with pytest.raises(OptionError) as caught:
         place(files, **options)
     assert said in caught.value.message
+
+
+def test_a_start_that_fails_in_the_users_code_ends_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Engine(ScriptedEngine):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    def read(decoded_payload: dict[str, Any], tokenizer: Any = None) -> dict[str, Any]:
+        return decoded_payload
+
+    def prepare(self: InputFormatter) -> None:
+        raise ValueError("none here")
+
+    monkeypatch.setattr(InputFormatter, "prepare", prepare)
+    engine = Engine()
+    service = Service(make_settings(tmp_path), engine, host_formatters={"input_formatter": read})
+    with pytest.raises(OptionError, match=r"^model\.py: the tokenizer could not be loaded: ValueError: none here$"):
+        service.start()
+    assert engine.closed
 
 
 def test_a_dialect_may_not_take_a_name_that_is_taken(place: Callable[..., Place]) -> None:

@@ -42,12 +42,14 @@ def discard_within(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
 class Running:
     """The local server on a thread."""
 
-    def __init__(self, folder: Path, *, most: int = 100, key: str | None = None, **options: str) -> None:
-        """`most`: connections that are served."""
+    def __init__(
+        self, folder: Path, *, most: int = 100, key: str | None = None, grace: float = TIMEOUT, **options: str
+    ) -> None:
+        """`most`: connections that are served. `grace`: seconds that what runs has once it is to end."""
         self.engine = ScriptedEngine()
         self.most = most
         self.service = started_service(self.engine, folder, **options)
-        self.uvicorn = http_server(self.service, "127.0.0.1", 0, api_key=key, grace=TIMEOUT)
+        self.uvicorn = http_server(self.service, "127.0.0.1", 0, api_key=key, grace=grace)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app
         self.bodies: Bodies = _server_of(app).bodies

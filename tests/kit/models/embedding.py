@@ -77,6 +77,12 @@ class Reference:
         self._pooling = pooling
         self._lower = lower
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens it has."""
+        size: int = self._model.config.vocab_size
+        return size
+
     def ids(self, text: str) -> list[int]:
         """A text's tokens, special ones included."""
         return [*self._tokenizer(text.lower() if self._lower else text)["input_ids"]]

@@ -63,7 +63,7 @@ class ScriptedEngine:
         self._listeners.append(listener)
 
     def close(self) -> None:
-        self.sinks.clear()
+        self.fail(list(self.sinks), UnavailableError("the server is shutting down"))
 
     def say(self, ticket: int, *events: Event) -> None:
         """Events of one step; those of a generation that was aborted go nowhere."""

@@ -168,6 +168,15 @@ def test_follow_ends_sequences_and_keeps_state() -> None:
     assert (only.prefix.tokens, only.prefix.state, only.ending) == ((2, 1, 0), "cba", "stop")
 
 
+def test_an_end_that_is_not_among_the_likeliest_is_none() -> None:
+    """Though it comes before the last of those that go on."""
+    search = BeamSearch(Beams(width=2), 5, 0, frozenset([END]))
+    search.advance([Step({1: -0.1, 2: -0.5, END: -3.0})])
+    search.advance([Step({END: -0.1, 1: -0.2, 2: -5.0}), Step({END: -0.3, 1: -0.4, 2: -5.0})])
+    assert [one.prefix.tokens for one in search.complete] == [(1, END)]
+    assert [prefix.tokens for prefix in search.live] == [(1, 1), (2, 1)]
+
+
 def test_a_small_vocabulary_gives_what_there_is() -> None:
     search = run(Model(1, 2), BeamSearch(Beams(width=5), 2, 0, frozenset([END])))
     assert sorted(one.prefix.tokens for one in search.complete) == [(0,), (1, 0), (1, 1)]

@@ -7,6 +7,7 @@ transformers did before its version 5.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def _choose(monkeypatch: pytest.MonkeyPatch, with_vllm: bool) -> None:
     """vLLM is there, or seems not to be."""
     find = importlib.util.find_spec
     if not with_vllm:
+        monkeypatch.setitem(sys.modules, "vllm.tokenizers.detokenizer_utils", None)
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
         )

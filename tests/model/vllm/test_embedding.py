@@ -173,10 +173,13 @@ def test_a_text_that_is_too_long_is_refused_by_its_field(model: Model) -> None:
 
 
 def test_a_token_that_the_model_does_not_have(model: Model) -> None:
-    with pytest.raises(RequestError, match=r"input\[1\]: expected tokens that the model has"):
-        model.backend.prepare(
-            1, Generation(request_id="", prompt=(5, 10**6), embedding=Embedding(), prompt_field="input[1]")
-        )
+    size = model.reference.vocabulary
+    for token in (size, 10**6):
+        with pytest.raises(RequestError, match=rf"input\[1\]: expected tokens that the model has, below {size}"):
+            model.backend.prepare(
+                1, Generation(request_id="", prompt=(5, token), embedding=Embedding(), prompt_field="input[1]")
+            )
+    model.backend.prepare(1, Generation(request_id="", prompt=(5, size - 1), embedding=Embedding()))
 
 
 def test_a_text_with_a_token_that_only_the_tokenizer_has(model: Model) -> None:
