@@ -20,9 +20,9 @@ from .admission import Admission
 from .exchange import Exchange
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
-from .user_code.exchange import Deferred
+from .time_limits import Watch
+from .user_code.deferred import Deferred
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
-from .watch import Watch
 
 __all__ = ["Service"]
 

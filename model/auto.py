@@ -6,7 +6,7 @@ import logging
 
 from .engine import Backend
 from .options import Settings
-from .options.engine import FOR_TRANSFORMERS
+from .options.choice import FOR_TRANSFORMERS
 from .transformers.engine import TransformersEngine
 from .transformers.options import ONLY_HERE
 from .vllm.options import refusal

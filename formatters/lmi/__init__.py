@@ -3,7 +3,7 @@
     inputs.py       one text or several, for the bodies that take a list
     parameters.py   what `parameters` may hold and what it means; schemas.py: what differs by back end
     reply.py        the answers; bodies.py their bodies, status.py the status of errors
-    completion.py   what output formatters of users are given in their place
+    formatter_input.py   what output formatters of users are given in their place
     dynamic.py      the dialect of dynamic batches: lists of texts, with the same parameters
     embeddings.py   the same where the model embeds
     openapi.py      what is taken and given, for /openapi.json
@@ -23,7 +23,7 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import handle_unknown_field, refuse_headers
 from . import embeddings as lmi_embeddings
-from .completion import for_formatters
+from .formatter_input import for_formatters
 from .openapi import LMI, VECTORS
 from .parameters import Parameters, read_parameters
 from .reply import (

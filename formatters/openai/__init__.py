@@ -1,7 +1,7 @@
 """The OpenAI dialect: chat and text completions (specs 000 and 001; wire-decisions: OpenAI), embeddings.
 
     chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
-    completions.py    `prompt`, or the path /v1/completions; its answers: text_reply.py
+    completions.py    `prompt`, or the path /v1/completions; its answers: completions_reply.py
     embeddings.py     `input`, or the path /v1/embeddings, with its answers
     parameters.py     the plain fields; messages.py, tools.py: those of a chat with a form of their own
     subset.py         which fields another dialect takes that has this reader

@@ -1,7 +1,7 @@
 """Text completions: `{"prompt", ...}` (specs 000; wire-decisions: OpenAI).
 
     parameters.py  the plain fields
-    text_reply.py    the answers
+    completions_reply.py    the answers
 
 Choice number `prompt * n + sequence` is a sequence's.
 """
@@ -16,8 +16,8 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
 from ..common.guides import read_guide
 from ..common.kinds import read_ids
+from .completions_reply import TextOptions, text_encoder
 from .parameters import read_fields, read_streaming, sampling_of
-from .text_reply import TextOptions, text_encoder
 
 __all__ = ["CHOICES", "parse", "read_prompts"]
 

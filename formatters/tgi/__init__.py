@@ -23,7 +23,7 @@ from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route, encode
 from ..lmi import framing_of, inputs_of, parameters_of, refuse_unsupported, stream_of
-from ..lmi.completion import for_formatters
+from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing
 from .bodies import error_body
 from .info import info_page

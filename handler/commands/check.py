@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
-from ...model.options.engine import is_users
+from ...model.options.choice import is_users
 from ...model.options.model_dir import check_model
 from ..preflight import require_directory
 from ..user_code.extensions import load_extensions

@@ -47,9 +47,9 @@ from ...model.errors import (
 from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
-from .bodies import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
+from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .openapi import document
-from .streams import AsyncService, Stream
+from .wakeups import AsyncService, Stream
 
 __all__ = ["application"]
 

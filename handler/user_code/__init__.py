@@ -6,5 +6,5 @@ dialect.py         a dialect of the user's; content_filter.py: its filter of pro
 djl_formatters.py  djl_python's input and output formatters; response_formatter.py, token_formatter.py: their forms
 tokenizer.py       the tokenizer that such a formatter is given
 pool.py            the threads and the event loop that it runs on
-exchange.py        a request that waits for it; safe_reply.py: what fails in it ends its own request only
+deferred.py        a request that waits for it; safe_reply.py: what fails in it ends its own request only
 """

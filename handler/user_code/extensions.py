@@ -30,9 +30,9 @@ from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ..preflight import has_own_code
 from .content_filter import ContentFilter
+from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
 from .djl_formatters import InputFormatter, OutputFormatter
-from .exchange import Prepared
 from .loading import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
 from .pool import Workers
 

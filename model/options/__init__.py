@@ -15,8 +15,8 @@ settings.py        the options that are kept as given, and what is resolved from
 indirect.py        the options that only decide fields of Settings: backend, task, rolling_batch ...
 image_rules.py     the options of images
 table.py           all of them, and those that go to the engine, to DJL or to nobody; the documentation
-reading.py         texts to values, and faults
-engine.py          what several options choose together: engine, task, batching, draft model
+typed.py           texts to values, and faults
+choice.py          what several options choose together: engine, task, batching, draft model
 resolve.py         settings_of, load_settings
 faults.py          one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import OptionError
-from .engine import is_users
+from .choice import is_users
 from .settings import Settings
 
 __all__ = ["check_model"]

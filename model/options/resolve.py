@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from .engine import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
+from .choice import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
 from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .properties import gather, unprefixed_names
-from .reading import OptionReader
 from .settings import Limits, Settings
 from .table import option_named
+from .typed import OptionReader
 
 __all__ = ["load_settings", "settings_of"]
 

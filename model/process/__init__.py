@@ -1,15 +1,15 @@
 """The engine in a process of its own: nothing that it does can end the host's.
 
     host's process                            engine's process
-    client.py -- messages.py over child.py --> worker.py --> a Backend (model/engine.py)
+    client.py -- messages.py over child.py --> engine_main.py --> a Backend (model/engine.py)
 
 client.py            the Engine that hosts know; starts the process again when it dies
 child.py, group.py   the process itself, and all that it has started
 messages.py          what the two say to each other
-worker.py            the engine's process: takes requests in, steps the backend, hands events out
+engine_main.py       the engine's process: takes requests in, steps the backend, hands events out
 prepare.py           a request before the engine sees it: its images, its prompt
 token_budget.py      how many tokens may be waiting
-exit.py, last_words.py, crash.py     how the process ends, and what it says then
+exit.py, exit_report.py, crash_report.py     how the process ends, and what it says then
 start_errors.py, output_tail.py      why a start failed, in one line
 
 The backends (vllm/, transformers/) use what is here; nothing here imports them: model/engine.py finds them by name.

@@ -20,8 +20,8 @@ from pathlib import Path
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
+from .exit_report import describe_exit
 from .group import PROCESS_GROUP, end_group
-from .last_words import describe_exit
 from .messages import Abort, Channel, FromEngine, Start
 
 __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
@@ -41,7 +41,7 @@ class EngineChild:
         ours, theirs = socket.socketpair()
         # For sockets, whose paths may not be long.
         self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
-        command = [sys.executable, "-m", "lmi.model.process.worker", str(theirs.fileno())]
+        command = [sys.executable, "-m", "lmi.model.process.engine_main", str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],

@@ -10,8 +10,8 @@ import threading
 from typing import NoReturn
 
 from .child import SCRATCH
+from .exit_report import shutting_down
 from .group import end_others
-from .last_words import shutting_down
 
 __all__ = ["closing", "end_now", "end_with_host", "terminated", "watch_host"]
 

@@ -15,7 +15,7 @@ from ..text.outputs import Output, OutputReader, Request
 from ..text.parsers import Splitter, split
 from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
-from .stops import Stops
+from .beam_stops import Stops
 
 __all__ = ["BeamRun", "BeamTexts"]
 

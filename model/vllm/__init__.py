@@ -1,4 +1,5 @@
-"""The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions.
+"""The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions; but for text/tokenizer.py
+(slow tokenizers, by vLLM's detokenizer) and process/crash_report.py (whose import sets a handler of its own).
 
 engine.py                  generation: a Backend (model/engine.py); embedding.py: models that embed
 start.py, options.py       vLLM's arguments and its start

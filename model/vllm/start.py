@@ -13,8 +13,8 @@ from typing import Any
 from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
-from ..process.crash import crash_at_once
-from ..process.last_words import describe_exit, end_at_once
+from ..process.crash_report import crash_at_once
+from ..process.exit_report import describe_exit, end_at_once
 from ..process.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .internals import VllmStats, check_engine, check_library, core_has_own_process

@@ -19,7 +19,7 @@ from pathlib import Path
 __all__ = ["ask", "start"]
 
 KINDS = ("Exchange", "Deferred", "Stream", "_Open")
-"""Of ours, one for each open request (handler/exchange.py, user_code/exchange.py, server/streams.py,
+"""Of ours, one for each open request (handler/exchange.py, user_code/deferred.py, server/wakeups.py,
 djl/rolling_batch.py)."""
 
 

@@ -25,7 +25,7 @@ DIALECTS = {path.name for path in (ROOT / "formatters").iterdir() if (path / "__
 HOST = "djl_python"
 KNOWN: dict[str, set[str]] = {
     "model/text/tokenizer.py": {f"imports vllm outside {VLLM}"},
-    "model/process/crash.py": {f"imports vllm outside {VLLM}"},
+    "model/process/crash_report.py": {f"imports vllm outside {VLLM}"},
 }
 """By file, the faults that are there."""
 HOST_FILES = {"handler/djl/worker.py", "handler/user_code/djl_formatters.py"}

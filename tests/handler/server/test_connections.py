@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from lmi.handler.server import app as server_module
-from lmi.handler.server import bodies as bodies_module
+from lmi.handler.server import body_reading as bodies_module
 from lmi.handler.server import run as run_module
 
 from ...kit.api.types import Delta, Finish, Started

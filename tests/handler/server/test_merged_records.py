@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.handler.server.app import application
-from lmi.handler.server.streams import AsyncService
+from lmi.handler.server.wakeups import AsyncService
 
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Request, Response, Started, Token

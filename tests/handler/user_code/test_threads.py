@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lmi.handler.user_code.deferred import Deferred, merge_deltas
 from lmi.handler.user_code.djl_formatters import InputFormatter
-from lmi.handler.user_code.exchange import Deferred, merge_deltas
 from lmi.handler.user_code.pool import Workers
 
 from ...kit.api.errors import OptionError

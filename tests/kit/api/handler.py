@@ -15,15 +15,15 @@ from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
 from lmi.handler.server.app import application
-from lmi.handler.server.streams import AsyncService
+from lmi.handler.server.wakeups import AsyncService
 from lmi.handler.service import Service
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
+from lmi.handler.time_limits import Watch
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
 from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
-from lmi.handler.watch import Watch
 from lmi.model.engine import Engine
 
 from .options import make_settings

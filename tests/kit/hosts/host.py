@@ -192,7 +192,7 @@ def with_parrot() -> dict[str, str]:
 def engine_process(host: Host) -> psutil.Process:
     """The engine's process of a host."""
     children = psutil.Process(host.worker_pid).children()
-    (engine,) = [child for child in children if "lmi.model.process.worker" in " ".join(child.cmdline())]
+    (engine,) = [child for child in children if "lmi.model.process.engine_main" in " ".join(child.cmdline())]
     return engine
 
 

@@ -15,9 +15,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from lmi.handler.server import app, bodies
+from lmi.handler.server import app
+from lmi.handler.server import body_reading as bodies
 from lmi.handler.server.app import LocalServer
-from lmi.handler.server.bodies import Bodies
+from lmi.handler.server.body_reading import Bodies
 from lmi.handler.server.run import http_server
 
 from ..api.handler import started_service

@@ -1,4 +1,4 @@
-"""The engine's process: `python -m lmi.model.process.worker FD`, FD being one end of a socket pair
+"""The engine's process: `python -m lmi.model.process.engine_main FD`, FD being one end of a socket pair
 (model/process/client.py).
 
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, prepare.py)
@@ -29,9 +29,9 @@ from ..log import cause, show_content
 from ..log_filters import configure, withhold
 from ..options.image_rules import ImageRules
 from ..options.model_dir import check_model
-from .crash import crash_at_once, crash_at_once_too
+from .crash_report import crash_at_once, crash_at_once_too
 from .exit import closing, end_now, end_with_host, terminated, watch_host
-from .last_words import report_exit_to, shutting_down
+from .exit_report import report_exit_to, shutting_down
 from .messages import Abort, Add, Channel, EngineFailed, Ready, Start, Stats, Step, ToEngine
 from .prepare import RequestPreparer
 from .start_errors import start_error

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.server.bodies import BODIES, SMALL, Bodies
+from lmi.handler.server.body_reading import BODIES, SMALL, Bodies
 
 from ...kit.api.errors import OverloadedError
 from ...kit.api.types import Delta, Finish, Started

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .indirect import IndirectOptions
-from .reading import OptionReader
 from .settings import Settings
+from .typed import OptionReader
 
 __all__ = [
     "FOR_TRANSFORMERS",

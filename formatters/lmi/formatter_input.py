@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...model.generation import Generation
 from ...model.options import Settings
 from ..base import ResponseEncoder
-from ..openai.text_reply import TextOptions, text_encoder
+from ..openai.completions_reply import TextOptions, text_encoder
 
 __all__ = ["for_formatters"]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from lmi.model.process.worker import EngineProcess, RequestIds
+from lmi.model.process.engine_main import EngineProcess, RequestIds
 
 from ...kit.api.engine import Channel, FromEngine, Stats, ToEngine
 from ...kit.api.errors import ParameterError
