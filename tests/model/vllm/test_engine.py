@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +44,18 @@ def backend(model_dir: Path) -> Iterator[Any]:
     engine = in_process(settings(model_dir, stream_interval="3"))
     yield engine
     engine.close()
+
+
+def test_what_vllms_forked_processes_log_is_withheld(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every handler that they take over."""
+    forked = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: forked)
+    handlers = logging.getLogger("vllm").handlers
+    assert handlers
+    for handler in handlers:
+        record = logging.LogRecord("vllm.core", logging.WARNING, "", 1, "of a request: %s", ("secret",), None)
+        assert handler.filter(record)
+        assert record.getMessage() == "of a request: ..."
 
 
 def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampling: Any) -> Generation:
