@@ -135,6 +135,7 @@ class Workers:
             task.awaited = self._await(result)
             if task not in self._running:
                 task.awaited.cancel()
+                self._replace_blocked_loop()
             return task.awaited.result()
         finally:
             self._exit_function(task)
