@@ -77,7 +77,7 @@ def memory(pid: int) -> tuple[int, int]:
 ROLES = (
     ("VLLM::", "engine core"),
     ("bench.vllm_floor", "engine front"),
-    ("model.process.worker", "engine process"),
+    ("model.process.engine_main", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),
     ("lmi.handler.commands.cli serve", "server"),

@@ -131,7 +131,10 @@ async def test_requests_at_once(host: Host, reference: Reference) -> None:
         ({"inputs": ["a", LONG]}, "inputs[1]: expected a text of 1 to 64 tokens (the model's context is 64), got"),
         ({"inputs": ["a", 5]}, "inputs[1]: expected a non-empty string, got 5"),
         ({"inputs": "a", "dimensions": 8}, f"dimensions: expected {WIDTH}: the model is not trained for others"),
-        ({"inputs": "a", "parameters": {"max_new_tokens": 5}}, "parameters.max_new_tokens: this model embeds text"),
+        (
+            {"inputs": "a", "parameters": {"max_new_tokens": 5}},
+            "parameters.max_new_tokens: this model makes embeddings and generates no text",
+        ),
     ],
     ids=["context", "type", "dimensions", "generation"],
 )

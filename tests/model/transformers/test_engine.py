@@ -588,7 +588,12 @@ def test_what_fails_the_start(model_dir: Path, tmp_path: Path) -> None:
         (model_dir, {"max_model_len": "4096"}, OptionError, "expected at most 2048"),
         (model_dir, {"tensor_parallel_degree": "64"}, OptionError, "option.tensor_parallel_degree"),
         (model_dir, {"speculative_config": '{"method": "ngram"}'}, OptionError, "option.speculative_config"),
-        (model_dir, {"tool_call_parser": "hermes"}, OptionError, "tool_call_parser: the transformers engine has no"),
+        (
+            model_dir,
+            {"tool_call_parser": "hermes"},
+            OptionError,
+            "tool_call_parser: the transformers engine does not parse",
+        ),
     ]
     for path, overrides, kind, said in refusals:
         with pytest.raises(kind, match=said):
@@ -608,5 +613,5 @@ def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], 
 
     if importlib.util.find_spec(package) is not None:
         pytest.skip(f"{package} is installed")
-    with pytest.raises(OptionError, match=f"needs the package {package}"):
+    with pytest.raises(OptionError, match=f"requires the package {package}"):
         in_process(settings(model_dir, **option))

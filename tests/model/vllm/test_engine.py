@@ -55,7 +55,7 @@ def test_what_vllms_forked_processes_log_is_withheld(backend: Any, monkeypatch: 
     for handler in handlers:
         record = logging.LogRecord("vllm.core", logging.WARNING, "", 1, "of a request: %s", ("secret",), None)
         assert handler.filter(record)
-        assert record.getMessage() == "of a request: ..."
+        assert "secret" not in record.getMessage()
 
 
 def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampling: Any) -> Generation:
