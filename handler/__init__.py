@@ -2,7 +2,7 @@
 
 service.py        what all hosts share: a request in, an exchange with the engine out
 exchange.py       one request under way: events in, records out
-admission.py, time_limits.py     what is taken on, and for how long
+admission.py      what is taken on, and for how long; sweeper.py: the thread that looks whether that is over
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
 api.py            what user code imports

@@ -18,9 +18,9 @@ from ..model.options import Settings
 from ..model.process.client import EngineClient
 from .admission import Admission
 from .exchange import Exchange
+from .sweeper import Watch
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
-from .time_limits import Watch
 from .user_code.deferred import Deferred
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
 

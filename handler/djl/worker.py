@@ -200,11 +200,11 @@ def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) 
 
 
 class RawOutput:
-    """A message of the courier's, with what djl_python's async engine asks of an Output."""
+    """A message of AsyncBatcher's, with what djl_python's async engine asks of an Output."""
 
-    def __init__(self, message: bytes, courier: AsyncBatcher) -> None:
+    def __init__(self, message: bytes, batcher: AsyncBatcher) -> None:
         self._message = message
-        self._courier = courier
+        self._batcher = batcher
 
     def add_property(self, name: str, value: str) -> None:
         """Nothing: the message is whole, each frame in it with its request's id."""
@@ -212,13 +212,13 @@ class RawOutput:
     def send(self, cl_socket: Any) -> None:
         """On djl_python's sending thread."""
         cl_socket.sendall(self._message)
-        self._courier.sent()
+        self._batcher.sent()
 
 
-async def _outputs(courier: AsyncBatcher, request: Request, tracking_id: str) -> AsyncIterator[RawOutput]:
+async def _outputs(batcher: AsyncBatcher, request: Request, tracking_id: str) -> AsyncIterator[RawOutput]:
     """What djl_python is to send, about this request and others."""
-    async for message in courier.messages(request, tracking_id):
-        yield RawOutput(message, courier)
+    async for message in batcher.messages(request, tracking_id):
+        yield RawOutput(message, batcher)
 
 
 def output_of_batch(frames: list[Frame]) -> Output:

@@ -1,7 +1,7 @@
 """User code, found once at start: what a model directory's model.py and the options name.
 
     model.py              functions that djl_python's decorators mark       input_formatter, output_formatter
-    module:name           option.input_formatter, option.output_formatter, option.content_filter
+    module:name           option.input_formatter, option.output_formatter (a dialect too), option.content_filter
     entry points          the group lmi.dialects
 
 The model directory stands ahead on Python's path, as in DJL's worker. What cannot be loaded is an OptionError that

@@ -1,7 +1,7 @@
 """What vLLM reports of a sequence, read into tokens, text and an ending.
 
 RequestOutput -> OutputReader.started -> Started
-CompletionOutput -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.how -> finish reason
+CompletionOutput -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class OutputReader:
         known: Any = completion.logprobs
         entries: Sequence[Any] = known if ids and known else ()
         for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
-            # A number where nothing else is wanted (model/vllm/logprobs.py), unless vLLM has gone its own way.
+            # A number where nothing else is wanted (keep_chosen_only in model/vllm/internals.py), unless vLLM differs.
             logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob
             special = token_id in special_ids

@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".typing"), str(ROOT)]
 
 with atheris.instrument_imports(include=["lmi"]):  # pyright: ignore[reportAttributeAccessIssue]
-    from .bodies import ATTRIBUTES, PATHS, QUERIES, VARIED, hostile_request, raw_request
-    from .oracle import check
-    from .samples import SAMPLES
+    from tests.fuzz.bodies import ATTRIBUTES, PATHS, QUERIES, VARIED, hostile_request, raw_request
+    from tests.fuzz.oracle import check
+    from tests.fuzz.samples import SAMPLES
 
 RAW, NEAR = b"\x00", b"\x01"
 

@@ -17,9 +17,9 @@ from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, re
 from lmi.handler.server.app import application
 from lmi.handler.server.wakeups import AsyncService
 from lmi.handler.service import Service
+from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
-from lmi.handler.time_limits import Watch
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers

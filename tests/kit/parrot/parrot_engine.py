@@ -17,8 +17,7 @@ from lmi.model.events import Delta, Event, Finish, FinishReason, Started, Token
 from lmi.model.generation import Conversation, Generation
 from lmi.model.media.images import Image
 from lmi.model.options import Settings
-
-from ...demo.answers import FALLBACK, QUESTIONS
+from tests.demo.answers import FALLBACK, QUESTIONS
 
 STEP_S = float(os.environ.get("LMI_TEST_STEP_S", "0.002"))
 """Seconds that a step takes."""
