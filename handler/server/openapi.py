@@ -227,14 +227,14 @@ class _Schemas:
 
     def components(self) -> dict[str, JsonSchema]:
         """What the schemas refer to."""
-        kinds = [kind for kind in self._made if _can_be_documents(kind)]
+        kinds = [kind for kind in self._made if _can_be_documented(kind)]
         made, components = msgspec.json.schema_components(kinds, ref_template=COMPONENTS + "{name}")
         for kind, schema in zip(kinds, made, strict=True):
             self._made[kind].update(_renamed(schema))
         return {_name(name): _answered(_renamed(schema)) for name, schema in components.items()}
 
 
-def _can_be_documents(kind: Any) -> bool:
+def _can_be_documented(kind: Any) -> bool:
     try:
         msgspec.json.schema_components([kind])
     except Exception:

@@ -13,9 +13,9 @@ from lmi.model.auto import first_that_runs, refusal
 
 from ..kit.api.errors import OptionError
 from ..kit.api.options import make_settings
-from ..kit.api.types import Generation, Sampling, Settings
+from ..kit.api.types import Generation, Sampling
 from ..kit.engines.backends import deltas, run
-from ..kit.engines.start import engine_arguments, in_process, vllm_only_reads_options
+from ..kit.engines.start import ON_TRANSFORMERS, engine_arguments, in_process, vllm_only_reads_options
 from ..kit.hosts.host import Server, model_directory
 
 pytestmark = pytest.mark.engine
@@ -23,16 +23,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture(scope="module")
 def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    properties = {
-        "option.rolling_batch": "scheduler",
-        # A model that was never taught a schema may fill all the white space that JSON allows.
-        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
-    }
-    return model_directory(demo_model, tmp_path_factory.mktemp("transformers") / "model", properties)
-
-
-def settings(model_dir: Path, **overrides: str) -> Settings:
-    return make_settings(model_dir, **overrides)
+    return model_directory(demo_model, tmp_path_factory.mktemp("transformers") / "model", ON_TRANSFORMERS)
 
 
 GPT_NEO = {
@@ -59,14 +50,14 @@ def test_the_fallback_for_an_architecture_that_vllm_does_not_have(
     foreign: Path, model_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
 
-    assert refusal(settings(model_dir, rolling_batch="auto", backend="auto")) is None
-    assert refusal(settings(model_dir, rolling_batch="auto", backend="auto", attn_implementation="eager")) is None
+    assert refusal(make_settings(model_dir, rolling_batch="auto", backend="auto")) is None
+    assert refusal(make_settings(model_dir, rolling_batch="auto", backend="auto", attn_implementation="eager")) is None
     with pytest.raises(Exception, match="not supported for now"):
-        in_process(settings(foreign))
+        in_process(make_settings(foreign))
     with caplog.at_level(logging.WARNING, "lmi"):
         only_here = {"attn_implementation": "eager"}
         engine: Any = in_process(
-            settings(foreign, backend="auto", enforce_eager="true", stream_interval="3", **only_here)
+            make_settings(foreign, backend="auto", enforce_eager="true", stream_interval="3", **only_here)
         )
     assert engine.info.engine == "transformers"
     assert engine._loaded.model.config._attn_implementation == "eager"
@@ -115,12 +106,12 @@ def test_what_vllm_does_not_have_is_told_where_it_is_chosen(
 
     vllm_only_reads_options(monkeypatch)
     auto = {"rolling_batch": "auto", "backend": "auto"}
-    taken: Any = first_that_runs(settings(model_dir, **auto, attn_implementation="eager", device_map="auto"))
+    taken: Any = first_that_runs(make_settings(model_dir, **auto, attn_implementation="eager", device_map="auto"))
     assert "attn_implementation" not in taken
-    first_that_runs(settings(model_dir, **auto))
+    first_that_runs(make_settings(model_dir, **auto))
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("lmi.")]
     assert ours == ["without effect on vLLM: option.attn_implementation, option.device_map"]
     with pytest.raises(OptionError, match=r"option\.attn_implementation: there is no such option"):
-        engine_arguments(settings(model_dir, rolling_batch="vllm", attn_implementation="eager"))
+        engine_arguments(make_settings(model_dir, rolling_batch="vllm", attn_implementation="eager"))
     with pytest.raises(OptionError, match=r"did you mean option\.attn"):
-        first_that_runs(settings(model_dir, **auto, attn_implementatoin="eager"))
+        first_that_runs(make_settings(model_dir, **auto, attn_implementatoin="eager"))

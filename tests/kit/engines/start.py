@@ -18,7 +18,21 @@ from lmi.model.process.client import EngineClient
 from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.options import engine_arguments
 
-__all__ = ["EngineClient", "engine_arguments", "in_process", "own_process", "vllm_only_reads_options"]
+__all__ = [
+    "ON_TRANSFORMERS",
+    "EngineClient",
+    "engine_arguments",
+    "in_process",
+    "own_process",
+    "vllm_only_reads_options",
+]
+
+ON_TRANSFORMERS = {
+    "option.rolling_batch": "scheduler",
+    # A model that was never taught a schema may fill all the white space that JSON allows.
+    "option.structured_outputs_config": '{"disable_any_whitespace": true}',
+}
+"""The properties of a model directory for the transformers engine."""
 
 
 def in_process(settings: Settings) -> Any:

@@ -33,14 +33,13 @@ from ...kit.api.types import (
     Failed,
     Generation,
     Sampling,
-    Settings,
     Started,
     StructuredOutput,
     Token,
 )
 from ...kit.engines import backends
 from ...kit.engines.backends import PICK, run
-from ...kit.engines.start import in_process
+from ...kit.engines.start import ON_TRANSFORMERS, in_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -53,21 +52,12 @@ ANSWERED = [asked for asked in QUESTIONS if asked.kind != "endless"]
 
 @pytest.fixture(scope="module")
 def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    properties = {
-        "option.rolling_batch": "scheduler",
-        # A model that was never taught a schema may fill all the white space that JSON allows.
-        "option.structured_outputs_config": '{"disable_any_whitespace": true}',
-    }
-    return model_directory(demo_model, tmp_path_factory.mktemp("transformers") / "model", properties)
-
-
-def settings(model_dir: Path, **overrides: str) -> Settings:
-    return make_settings(model_dir, **overrides)
+    return model_directory(demo_model, tmp_path_factory.mktemp("transformers") / "model", ON_TRANSFORMERS)
 
 
 @pytest.fixture(scope="module")
 def backend(model_dir: Path) -> Iterator[Any]:
-    engine = in_process(settings(model_dir))
+    engine = in_process(make_settings(model_dir))
     yield engine
     assert not engine.busy
     engine.close()
@@ -76,7 +66,7 @@ def backend(model_dir: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def vllm(model_dir: Path) -> Iterator[Any]:
     """The same model and options on vLLM."""
-    engine = in_process(settings(model_dir, rolling_batch="vllm"))
+    engine = in_process(make_settings(model_dir, rolling_batch="vllm"))
     yield engine
     engine.close()
 
@@ -414,7 +404,7 @@ def test_one_that_comes_late_does_not_wait_for_the_others(backend: Any) -> None:
 
 def test_when_nothing_can_be_computed_any_more_the_step_raises(model_dir: Path) -> None:
     """The process of the engine ends then, and another one takes its place."""
-    engine = in_process(settings(model_dir))
+    engine = in_process(make_settings(model_dir))
     engine.add(engine.prepare(0, generation("Hello", max_tokens=10)))
     engine.close()
     with pytest.raises(GenerationError, match="has ended"):
@@ -567,7 +557,7 @@ def test_half_precision(model_dir: Path, name: str) -> None:
     import torch
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
-    engine: Any = in_process(settings(model_dir, dtype=name))
+    engine: Any = in_process(make_settings(model_dir, dtype=name))
     assert {parameter.dtype for parameter in engine._loaded.model.parameters()} == {dtype}
     plain = [asked for asked in ANSWERED if asked.kind in {"plain", "unicode"}]
     answers = run(engine, *(generation(asked.prompt, max_tokens=200, logprobs=0) for asked in plain))
@@ -597,10 +587,10 @@ def test_what_fails_the_start(model_dir: Path, tmp_path: Path) -> None:
     ]
     for path, overrides, kind, said in refusals:
         with pytest.raises(kind, match=said):
-            in_process(settings(path, **overrides))
+            in_process(make_settings(path, **overrides))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", "architectures": ["T5"]}))
     with pytest.raises(StartError, match="has an encoder"):
-        in_process(settings(tmp_path, rolling_batch="scheduler"))
+        in_process(make_settings(tmp_path, rolling_batch="scheduler"))
 
 
 @pytest.mark.parametrize(
@@ -614,4 +604,4 @@ def test_what_needs_a_package_names_it(model_dir: Path, option: dict[str, str], 
     if importlib.util.find_spec(package) is not None:
         pytest.skip(f"{package} is installed")
     with pytest.raises(OptionError, match=f"requires the package {package}"):
-        in_process(settings(model_dir, **option))
+        in_process(make_settings(model_dir, **option))
