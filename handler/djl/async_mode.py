@@ -23,7 +23,7 @@ from ..exchange import Exchange
 from ..service import Service
 from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
 
-__all__ = ["TRACKING_ID", "AsyncBatcher"]
+__all__ = ["TRACKING_ID", "AsyncBatcher", "message_of_response"]
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +90,11 @@ class _Sender:
         return outputs
 
 
+def message_of_response(response: Response, tracking_id: str) -> bytes:
+    """A response that is complete, as Java's socket takes it."""
+    return b"".join(_Sender(tracking_id).output(frame_of_response(response)))
+
+
 class AsyncBatcher:
     """Opens requests on the running event loop and yields messages for Java's socket."""
 
@@ -119,7 +124,7 @@ class AsyncBatcher:
             yield b"".join(sender.output(Frame(last=True, failure=failure)))
             return
         if isinstance(opened, Response):
-            yield b"".join(sender.output(frame_of_response(opened)))
+            yield message_of_response(opened, tracking_id)
             return
         sender.exchange = opened
         # Where there is no engine, the answer is there already, and no step will announce it.

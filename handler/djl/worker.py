@@ -14,33 +14,40 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
+import os
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
 from djl_python import Input, Output
 
-from ...formatters import Request
+from ...formatters import Request, refusal
 from ...formatters.base import JSON
-from ...model.errors import StartError
+from ...model.errors import LmiError, OptionError, StartError, UnavailableError
 from ...model.heap import freeze
 from ...model.log_filters import configure
-from ...model.options import settings_of
+from ...model.options import Settings, settings_of
 from ..headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from ..service import Service
-from .async_mode import TRACKING_ID, AsyncBatcher
+from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
 from .dynamic_batch import Chunks, PlainBatch, Whole
 from .frames import Frame
 from .host_watch import end_with_parent
 from .last_chunk import LastChunkApart
 from .metrics_log import Reporter
 from .rolling_batch import RollingBatch
+from .start_failure import end_host, listens
 
 __all__ = ["Worker", "worker"]
 
 log = logging.getLogger(__name__)
 
 REQUEST_ID = "requestId"
+START_PAUSES_S = (5.0, 10.0, 30.0, 60.0)
+"""Seconds before each further start where the first one failed in async mode; the last one repeats."""
 
 
 class Worker:
@@ -50,6 +57,7 @@ class Worker:
         self._service: Service | None = None
         self._rolling: RollingBatch | None = None
         self._async: AsyncBatcher | None = None
+        self._failure: StartError | None = None
 
     @property
     def running(self) -> int:
@@ -83,12 +91,14 @@ class Worker:
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
         if inputs.is_empty():
             # The host's own tasks on this loop go on meanwhile.
-            return await asyncio.to_thread(self._start, inputs)
+            return await asyncio.to_thread(self._start_async, inputs)
+        tracking_id = str(inputs.get_property(TRACKING_ID))
         if self._service is None:
-            raise StartError("the model has not been initialized")
+            error = UnavailableError(f"the model did not start: {self._failure}")
+            return _refused(request_of(inputs), error, tracking_id)
         if self._async is None:
             self._async = AsyncBatcher(self._service)
-        return _outputs(self._async, request_of(inputs), str(inputs.get_property(TRACKING_ID)))
+        return _outputs(self._async, request_of(inputs), tracking_id)
 
     def _start(self, inputs: Input) -> Output | None:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
@@ -96,6 +106,38 @@ class Worker:
             return None
         configure(own_process=False)
         end_with_parent()
+        if (error := self._load(inputs)) is None:
+            return None
+        return Output().error(error.message, code=error.status, message=error.message)
+
+    def _start_async(self, inputs: Input) -> None:
+        """Starts the engine; of a failure Java must not be told (start_failure.py)."""
+        if self._service is not None:
+            return
+        host = os.getppid()
+        configure(own_process=False)
+        end_with_parent()
+        self._failure = self._load(inputs)
+        if self._failure is None:
+            return
+        if not listens(host):
+            end_host(host)
+        threading.Thread(target=self._start_again, args=(inputs,), name="lmi-start", daemon=True).start()
+
+    def _start_again(self, inputs: Input) -> None:
+        """Until the engine is up; what is wrong with an option will not pass."""
+        for pause in itertools.chain(START_PAUSES_S, itertools.repeat(START_PAUSES_S[-1])):
+            if isinstance(self._failure, OptionError):
+                log.error("requests are refused with this cause until the model is loaded anew: %s", self._failure)
+                return
+            log.error("requests are refused with this cause; the next start is in %.0f s", pause)
+            time.sleep(pause)
+            if (failure := self._load(inputs)) is None:
+                return
+            self._failure = failure
+
+    def _load(self, inputs: Input) -> StartError | None:
+        """Brings the service up, or says why that failed."""
         try:
             formatters = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.
@@ -105,16 +147,14 @@ class Worker:
             service.start()
         except StartError as refused:
             log.error("start failed: %s", refused)
-            error = refused
+            return refused
         except Exception as unexpected:
             log.exception("start failed")
-            error = StartError(f"{type(unexpected).__name__}: {unexpected}")
-        else:
-            self._service = service
-            freeze()
-            Reporter(service.metrics, service.engine, settings.metrics_interval).start()
-            return None
-        return Output().error(error.message, code=error.status, message=error.message)
+            return StartError(f"{type(unexpected).__name__}: {unexpected}")
+        self._service = service
+        freeze()
+        Reporter(service.metrics, service.engine, settings.metrics_interval).start()
+        return None
 
 
 def _formatters(properties: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
@@ -202,9 +242,10 @@ def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) 
 class RawOutput:
     """A message of AsyncBatcher's, with what djl_python's async engine asks of an Output."""
 
-    def __init__(self, message: bytes, batcher: AsyncBatcher) -> None:
+    def __init__(self, message: bytes, sent: Callable[[], None]) -> None:
+        """`sent` is called once it has been written."""
         self._message = message
-        self._batcher = batcher
+        self._sent = sent
 
     def add_property(self, name: str, value: str) -> None:
         """Nothing: the message is whole, each frame in it with its request's id."""
@@ -212,13 +253,19 @@ class RawOutput:
     def send(self, cl_socket: Any) -> None:
         """On djl_python's sending thread."""
         cl_socket.sendall(self._message)
-        self._batcher.sent()
+        self._sent()
 
 
 async def _outputs(batcher: AsyncBatcher, request: Request, tracking_id: str) -> AsyncIterator[RawOutput]:
     """What djl_python is to send, about this request and others."""
     async for message in batcher.messages(request, tracking_id):
-        yield RawOutput(message, batcher)
+        yield RawOutput(message, batcher.sent)
+
+
+async def _refused(request: Request, error: LmiError, tracking_id: str) -> AsyncIterator[RawOutput]:
+    """A request that comes while there is no service. Its options may be what is wrong: it is told by the defaults."""
+    response = refusal(error, request, Settings(model_dir="", model_id="", model_name=""))
+    yield RawOutput(message_of_response(response, tracking_id), lambda: None)
 
 
 def output_of_batch(frames: list[Frame]) -> Output:

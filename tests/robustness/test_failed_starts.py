@@ -1,0 +1,125 @@
+"""Starts that fail behind DJL: the host ends with the cause or serves it, in no mode does it wait for ever.
+
+The host is the real one, the engine one of a few lines whose starts a file decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from ..kit.djl import hosting
+from ..kit.djl.hosting import DjlHost, HostError
+from ..kit.hosts.host import djl_host
+from ..kit.paths import ENGINE_FAULTS
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.engine,
+    pytest.mark.djl,
+    pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available())),
+]
+
+Start = Callable[..., DjlHost]
+STARTS = "starts"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a host, whose engine starts as the lines of the file `starts` say."""
+    hosts: list[DjlHost] = []
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "serving.properties").write_text(
+        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
+    )
+    for file in ("config.json", "tokenizer.json"):
+        (directory / file).write_text("{}")
+
+    def start(mode: str, **properties: str) -> DjlHost:
+        host = djl_host(
+            directory,
+            tmp_path / "log",
+            mode=mode,
+            properties={"retry_threshold": "10", **properties},
+            environment={"PYTHONPATH": str(ENGINE_FAULTS), "LMI_TEST_STARTS": str(tmp_path / STARTS)},
+        )
+        hosts.append(host)
+        return host
+
+    yield start
+    for host in hosts:
+        host.stop()
+
+
+@pytest.mark.parametrize("mode", ["rolling", "dynamic", "async"])
+@pytest.mark.parametrize(
+    ("properties", "starts", "cause"),
+    [
+        ({"option.max_model_length": "5"}, "", "option.max_model_length: there is no such option"),
+        ({}, "fail no such luck", "no such luck"),
+        ({}, "short of everything", "of everything"),
+    ],
+    ids=["option", "engine", "memory"],
+)
+def test_a_first_start_ends_the_host_with_the_cause(
+    start: Start, tmp_path: Path, mode: str, properties: dict[str, str], starts: str, cause: str
+) -> None:
+    (tmp_path / STARTS).write_text(starts)
+    begun = time.monotonic()
+    with pytest.raises(HostError) as caught:
+        start(mode, **properties)
+    assert time.monotonic() - begun < 60
+    log = (tmp_path / "log").read_text()
+    assert cause in log
+    if mode == "async":
+        # What else the host says of a worker that starts never comes: it would wait for its own threads.
+        assert "ended with -15" in str(caught.value) or "ended with 143" in str(caught.value)
+        assert "ending the host" in log
+    else:
+        assert "the host did not start" in str(caught.value)
+
+
+def ask(host: DjlHost) -> httpx.Response:
+    return httpx.post(f"{host.url}/invocations", json={"inputs": "hello"}, timeout=30)
+
+
+def test_async_a_later_start_that_fails_is_told_to_clients_and_tried_again(start: Start, tmp_path: Path) -> None:
+    """A worker dies, and the engine of the next one finds no memory at first."""
+    host = start("async")
+    assert ask(host).json() == {"generated_text": "an answer"}
+    (tmp_path / STARTS).write_text("short of memory\n")
+    worker = psutil.Process(host.worker_pid)
+    worker.kill()
+    seen: list[tuple[int, str]] = []
+    deadline = time.monotonic() + 60
+    while (response := ask(host)).status_code != 200:
+        assert time.monotonic() < deadline, response.text
+        seen.append((response.status_code, response.text))
+        time.sleep(0.2)
+    assert response.json() == {"generated_text": "an answer"}
+    assert [text for status, text in seen if status == 424 and "the model did not start: of memory" in text]
+    assert psutil.pid_exists(host.pid)
+    assert host.worker_pid != worker.pid
+
+
+def test_async_an_option_that_has_become_wrong_is_told_until_the_model_is_loaded_anew(
+    start: Start, tmp_path: Path
+) -> None:
+    host = start("async")
+    assert ask(host).status_code == 200
+    (tmp_path / "model" / "config.json").unlink()
+    psutil.Process(host.worker_pid).kill()
+    deadline = time.monotonic() + 30
+    while "the model did not start" not in (response := ask(host)).text:
+        assert time.monotonic() < deadline, response.text
+        time.sleep(0.2)
+    assert response.status_code == 424
+    assert "config.json" in response.text
+    # The host's threads are as they were: it can still tell, again and again.
+    assert {ask(host).status_code for _ in range(5)} == {424}
