@@ -121,19 +121,41 @@ class Exchange:
 
     def _end(self, records: Sequence[bytes] = (), *, aborted: bool = False) -> None:
         """Ends it with `records`: a host that sees them before `finished` takes them for an answer that goes on."""
-        # Before anybody can have the last record.
-        self._meter.end(self, aborted=aborted)
-        self.records.extend(records)
-        self.finished = True
-        self._admission.release(self)
+        try:
+            # Before anybody can have the last record.
+            self._meter.end(self, aborted=aborted)
+        finally:
+            self.records.extend(records)
+            self.finished = True
+            self._admission.release(self)
 
     def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
-        """Takes an event, on the engine's thread unless the meter has `noted` it there.
-
-        What the formatter does wrong is this request's failure alone.
+        """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
+        with a request is its own failure, and no other's.
         """
         if self.finished:
             return
+        try:
+            self._take(prompt, event, noted)
+        except Exception as error:
+            log.exception("request %s: an event could not be taken", self.request_id)
+            self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
+        if self._on_news is not None:
+            try:
+                self._on_news(self)
+            except Exception:
+                log.exception("request %s: its host could not be told of news", self.request_id)
+
+    def _break_off(self, prompt: int, error: LmiError) -> None:
+        """Ends it, whatever fails."""
+        if not self.finished:
+            try:
+                self._end(self._failure_records(prompt, error))
+            except Exception:
+                log.exception("request %s could not be counted", self.request_id)
+        self._engine.abort(self._tickets)
+
+    def _take(self, prompt: int, event: Event, noted: bool) -> None:
         if not noted:
             self._meter.note(event)
         reply = self.call.reply
@@ -161,8 +183,6 @@ class Exchange:
             self._end(made)
             if failed or len(self._tickets) > 1 or reply.failure is not None:
                 self._engine.abort(self._tickets)
-        if self._on_news is not None:
-            self._on_news(self)
 
     def _feed_whole(self, event: Event, prompt: int) -> list[bytes]:
         """Feeds the reply of an answer that is not streamed, unless it becomes longer than it may be."""

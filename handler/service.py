@@ -159,4 +159,7 @@ class Service:
 
     def _notify(self) -> None:
         for listener in self._listeners:
-            listener()
+            try:
+                listener()
+            except Exception:  # noqa: PERF203 - the next one is to be called all the same
+                log.exception("a listener failed")

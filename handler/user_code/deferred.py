@@ -24,7 +24,7 @@ import msgspec
 
 from ...formatters import ParsedRequest, Response
 from ...model.engine import Engine
-from ...model.errors import LmiError, UserCodeError
+from ...model.errors import GenerationError, LmiError, UserCodeError
 from ...model.events import Delta, Event, Failed
 from ...model.log import set_current
 from ..admission import Admission
@@ -197,7 +197,13 @@ class Deferred(Exchange):
         if noted or not self._runs_user_code:
             super()._feed(prompt, event, noted)
             return
-        self._meter.note(event)
+        try:
+            self._meter.note(event)
+        except Exception as error:
+            log.exception("request %s: an event could not be taken", self.request_id)
+            self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
+            self._wake_host()
+            return
         with self._lock:
             self._events.append((prompt, event))
             if self._busy:

@@ -24,7 +24,7 @@ from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
 from .child import EngineChild
-from .messages import Add, EngineFailed, Ready, Stats, Step
+from .messages import Add, BadMessage, EngineFailed, Ready, Stats, Step
 
 __all__ = ["EngineClient"]
 
@@ -189,7 +189,7 @@ class EngineClient:
         with self._dispatch_lock:
             running = [(ticket, sink) for ticket in tickets if (sink := child.sinks.pop(ticket, None)) is not None]
             for _, sink in running:
-                sink(failed)
+                self._give(sink, failed)
             if running:
                 self._notify()
         if running:
@@ -226,6 +226,10 @@ class EngineClient:
                 elif isinstance(message, EngineFailed):
                     child.cause = UnavailableError(message.message)
                     break
+                elif isinstance(message, BadMessage):
+                    # Whose events were in it nobody knows.
+                    child.cause = UnavailableError(f"what the engine's process sent cannot be decoded: {message.error}")
+                    break
         except Exception:
             log.exception("reading from the engine's process failed")
         self._handle_exit(child)
@@ -241,11 +245,24 @@ class EngineClient:
             elif isinstance(event, Delta) and event.finish and event.finish.last:
                 sinks.pop(number, None)
                 child.served = True
+            if not self._give(sink, event) and sinks.pop(number, None) is not None:
+                child.abort((number,))
+
+    def _give(self, sink: Sink, event: Event) -> bool:
+        """Gives a sink an event; whether it took it. A sink is one request's, and what is wrong with it no other's."""
+        try:
             sink(event)
+        except Exception:
+            log.exception("an event could not be delivered")
+            return False
+        return True
 
     def _notify(self) -> None:
         for listener in self._listeners:
-            listener()
+            try:
+                listener()
+            except Exception:  # noqa: PERF203 - the next one is to be called all the same
+                log.exception("a listener failed")
 
     def _handle_exit(self, child: EngineChild) -> None:
         """The engine died: fails every request in flight, then rebuilds."""
@@ -260,14 +277,11 @@ class EngineClient:
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
         failed = Failed.of(UnavailableError(cause.message))
-        try:
-            with self._dispatch_lock:
-                for number in list(child.sinks):
-                    if (sink := child.sinks.pop(number, None)) is not None:
-                        sink(failed)
-                self._notify()
-        except Exception:
-            log.exception("reporting the engine's end to its requests failed")
+        with self._dispatch_lock:
+            for number in list(child.sinks):
+                if (sink := child.sinks.pop(number, None)) is not None:
+                    self._give(sink, failed)
+            self._notify()
         child.end()
         if child.served or time.monotonic() - self._ready_since > STEADY_AFTER_S:
             self._recent_deaths = 0

@@ -32,7 +32,7 @@ from ..options.model_dir import check_model
 from .crash_report import crash_at_once, crash_at_once_too
 from .exit import closing, end_now, end_with_host, terminated, watch_host
 from .exit_report import report_exit_to, shutting_down
-from .messages import Abort, Add, Channel, EngineFailed, Ready, Start, Stats, Step, ToEngine
+from .messages import Abort, Add, BadMessage, Channel, EngineFailed, Ready, Start, Stats, Step, ToEngine
 from .prepare import RequestPreparer
 from .start_errors import start_error
 from .token_budget import TokenBudget
@@ -151,6 +151,11 @@ class EngineProcess:
                 self._preparing_since = time.monotonic()
                 self._preparer.take(message.number, message.generation)
                 self._preparing_since = None
+            elif isinstance(message, BadMessage):
+                if message.number is None:
+                    log.error("a message of the host's cannot be decoded: %s", message.error)
+                else:
+                    self._refuse(message.number, message.error)
             elif isinstance(message, Abort):
                 self._preparer.drop(message.numbers)
                 # Behind everything that was ready before, so that the generation it ends has been added by then.

@@ -21,7 +21,19 @@ from ..events import Event
 from ..generation import Generation
 from ..options import Settings
 
-__all__ = ["Abort", "Add", "Channel", "EngineFailed", "FromEngine", "Ready", "Start", "Stats", "Step", "ToEngine"]
+__all__ = [
+    "Abort",
+    "Add",
+    "BadMessage",
+    "Channel",
+    "EngineFailed",
+    "FromEngine",
+    "Ready",
+    "Start",
+    "Stats",
+    "Step",
+    "ToEngine",
+]
 
 
 class Start(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
@@ -44,6 +56,16 @@ class Abort(msgspec.Struct, array_like=True, frozen=True, tag="abort"):
 
 
 ToEngine = Start | Add | Abort
+
+
+class BadMessage(NamedTuple):
+    """A message that was received whole and cannot be decoded, which its sender did not check (msgspec checks only what
+    it decodes).
+    """
+
+    number: int | None
+    """Of the generation that it was to start."""
+    error: msgspec.DecodeError
 
 
 class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
@@ -152,7 +174,7 @@ class Channel(Generic[Received]):
         _LENGTH.pack_into(buffer, 0, len(buffer) - _LENGTH.size)
         return buffer
 
-    def receive(self) -> Received | None:
+    def receive(self) -> Received | BadMessage | None:
         """The next message; None when the other side is gone."""
         try:
             head = self._file.read(_LENGTH.size)
@@ -164,7 +186,10 @@ class Channel(Generic[Received]):
             return None
         if len(body) < length:
             return None
-        return self._decoder.decode(body)
+        try:
+            return self._decoder.decode(body)
+        except msgspec.DecodeError as error:
+            return BadMessage(_number(body), error)
 
     def close(self) -> None:
         """Closes this end; a `receive` that is waiting returns None."""
@@ -173,3 +198,12 @@ class Channel(Generic[Received]):
         with contextlib.suppress(OSError, ValueError):
             self._file.close()
         self._sock.close()
+
+
+def _number(body: bytes) -> int | None:
+    """Of the generation that a message was to start which cannot be decoded."""
+    try:
+        tag, number, *_ = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, TypeError, ValueError):
+        return None
+    return number if tag == "add" and isinstance(number, int) else None

@@ -10,17 +10,18 @@ too; so a stop string ends one of them without touching the others.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, LmiError, ParameterError, RequestError
+from ..errors import GenerationError, LmiError, ParameterError, RequestError, StartError
 from ..events import Delta, Event, Failed, Finish, Token
-from ..generation import Conversation, Generation
+from ..generation import Conversation, Generation, Sampling
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
@@ -32,7 +33,7 @@ from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
-from .internals import engine_request, keep_chosen_only
+from .internals import VERSIONS, engine_request, keep_chosen_only
 from .prompt import PromptRenderer, refused
 from .sampling import LIMITS, sampling_params
 from .start import client_errors, eos_ids, start_vllm
@@ -108,6 +109,7 @@ class VllmEngine:
         self._groups: dict[int, Group[str]] = {}
         context, images = self._model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
+        self._try_out()
 
     @property
     def info(self) -> EngineInfo:
@@ -119,6 +121,30 @@ class VllmEngine:
         """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
         return bool(self._sequences) or self._beams.busy
 
+    def _try_out(self) -> None:
+        """Runs a token through prepare, add and step, so that a vLLM whose API differs is told at start.
+
+        Raises StartError.
+        """
+        sampling = Sampling(max_tokens=1)
+        events: list[tuple[int, Event]] = []
+        try:
+            with contextlib.suppress(RequestError):
+                # There may be no chat template, or one that wants other messages.
+                talk = Conversation(messages=({"role": "user", "content": "Hi"},))
+                self.prepare(0, Generation(request_id="start", prompt=talk, sampling=sampling))
+            self.add(self.prepare(0, Generation(request_id="start", prompt=(0,), sampling=sampling)))
+            while self.busy:
+                events += self.step()
+            for _, event in events:
+                if isinstance(event, Failed):
+                    raise event.error
+        except Exception as error:
+            raise StartError(
+                f"vLLM {self._info.version} does not generate a token: {type(error).__name__}: {error}; "
+                f"vLLM {VERSIONS} is supported"
+            ) from error
+
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
         """Tokenizes and checks; raises RequestError."""
         sampling = generation.sampling
@@ -127,7 +153,7 @@ class VllmEngine:
             request = self._chat.request(conversation) if conversation else None
             if request:
                 shortened = self._prompts.shortening(generation, images)
-                prompt = self._chat.render(request, images, sampling.truncate, shortened)
+                prompt = self._rendered(request, images, generation, shortened)
             else:
                 prompt = self._prompts.render(generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
@@ -144,8 +170,6 @@ class VllmEngine:
             )  # fmt: skip
         except self._client_errors as error:
             raise refused(error) from error
-        except template_errors() as error:
-            raise ParameterError(f"{generation.prompt_field}: the chat template refuses it: {error}") from error
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
@@ -157,6 +181,15 @@ class VllmEngine:
         width = sampling.beams.width if sampling.beams is not None else len(params)
         tokens = (len(ids) + max_tokens) * width
         return _Prepared(number, generation, prompt, ids, tokens, params, splitters, skip, at_once, guide_field, beams)
+
+    def _rendered(
+        self, request: Any, images: Sequence[Image], generation: Generation, shortened: Callable[[str], str] | None
+    ) -> Any:
+        try:
+            return self._chat.render(request, images, generation.sampling.truncate, shortened)
+        except template_errors() as error:
+            field = generation.prompt_field
+            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
 
     def tokens(self, prepared: _Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""

@@ -110,11 +110,14 @@ def _how(child: BaseProcess) -> str:
 
 
 def client_errors() -> tuple[type[Exception], ...]:
-    """What vLLM raises for a bad request: from 0.32 on not a ValueError any more."""
+    """What vLLM raises for a bad request: from 0.32 on not a ValueError any more.
+
+    A TypeError is not among them: requests are typed when they come here, so it is a call that this vLLM does not take.
+    """
     import vllm.exceptions
 
     later = getattr(vllm.exceptions, "VLLMClientError", None)
-    return (ValueError, TypeError) if later is None else (ValueError, TypeError, later)
+    return (ValueError,) if later is None else (ValueError, later)
 
 
 def eos_ids(config: Any, tokenizer: Any) -> frozenset[int]:
