@@ -8,13 +8,16 @@ import uuid
 from ..formatters import Response
 from ..formatters.base import ResponseEncoder
 
-__all__ = ["ATTRIBUTES_HEADER", "REQUEST_ID_HEADER", "attributes_of", "headers_of", "request_id_of"]
+__all__ = ["ATTRIBUTES_HEADER", "AUTHENTICATE", "REQUEST_ID_HEADER", "attributes_of", "headers_of", "request_id_of"]
 
 ATTRIBUTES_HEADER = "x-amzn-sagemaker-custom-attributes"
 """What `invoke_endpoint(CustomAttributes=...)` sends, in lower case."""
 
 
 REQUEST_ID_HEADER = "x-request-id"
+
+AUTHENTICATE = {"WWW-Authenticate": "Bearer"}
+"""Of a 401 (RFC 9110, 11.6.1)."""
 
 _REQUEST_ID = re.compile(r"[\w.:/+=@,;~-]{1,128}", re.ASCII)
 
@@ -38,6 +41,8 @@ def headers_of(reply: ResponseEncoder | Response) -> dict[str, str]:
     headers = {"Content-Type": reply.content_type, **reply.headers}
     if reply.status >= 400 and reply.failure is not None and reply.failure.retry_after is not None:
         headers["Retry-After"] = str(reply.failure.retry_after)
+    if reply.status == 401:
+        headers.update(AUTHENTICATE)
     text = "".join((*headers, *headers.values()))
     if text.isascii() and text.isprintable():
         return headers

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from ...model.errors import LmiError, one_line
+from ...model.errors import LmiError, OptionError, one_line
 from ...model.log_filters import configure
 
 __all__ = ["assignments", "main"]
 
+KEY_VARIABLE = "LMI_API_KEY"
 MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model DIRECTORY=..."}
 """By the name of a former command, what does it now."""
 
@@ -49,6 +50,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
     require_directory(arguments.model_dir)
     require_port(arguments.host, arguments.port)
+    api_key = required_key(arguments.api_key, os.environ)
     settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
     engine = EngineClient(settings)
     ending = Shutdown(engine)
@@ -67,7 +69,6 @@ def serve(arguments: argparse.Namespace) -> None:
             print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
             from ..server.run import http_server
 
-            api_key = arguments.api_key or os.environ.get("LMI_API_KEY")
             server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
             freeze()
             ending.run(server, service.stop)
@@ -77,6 +78,14 @@ def serve(arguments: argparse.Namespace) -> None:
                 raise
         finally:
             service.close()
+
+
+def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """The API key that clients need, None for none. Raises OptionError for an empty one, which protects nothing."""
+    name, key = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
+    if key is not None and not key.strip():
+        raise OptionError(f"{name}: expected a key, got an empty one")
+    return key
 
 
 def check(arguments: argparse.Namespace) -> None:

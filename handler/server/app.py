@@ -44,7 +44,7 @@ from ...model.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import ATTRIBUTES_HEADER, AUTHENTICATE, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
@@ -118,7 +118,7 @@ class LocalServer:
 
     def __init__(self, service: Service, key: str | None) -> None:
         self._service = service
-        self._key = key.encode() if key else None
+        self._key = None if key is None else key.encode()
         self._streams: AsyncService
         self._document: dict[str, Any] | None = None
         self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
@@ -174,7 +174,7 @@ class LocalServer:
             headers=dict(http.headers),
             query=dict(http.query_params),
             attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
-            path=_path(http.url.path),
+            path=_path(http.scope["path"]),
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,
         )
@@ -240,7 +240,7 @@ class LocalServer:
             return True
         scheme, _, token = http.headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else http.headers.get("api-key", "")
-        return hmac.compare_digest(given.encode(), self._key)
+        return bool(given) and hmac.compare_digest(given.encode(), self._key)
 
 
 INVOCATIONS = "/invocations"
@@ -259,7 +259,7 @@ UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the 
 
 def _unauthorized() -> HttpResponse:
     """Without the key, in the form of the host's own routes."""
-    return HttpResponse(UNAUTHORIZED.message, 401, media_type="text/plain")
+    return HttpResponse(UNAUTHORIZED.message, 401, AUTHENTICATE, media_type="text/plain")
 
 
 def _http_response(answer: Response) -> HttpResponse:

@@ -29,6 +29,22 @@ def test_a_command_that_there_never_was(capsys: pytest.CaptureFixture[str]) -> N
     assert "invalid choice: 'sing'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "named"),
+    [(["--api-key", ""], {}, "--api-key"), (["--api-key", " "], {"LMI_API_KEY": "a key"}, "--api-key"),
+     ([], {"LMI_API_KEY": ""}, "LMI_API_KEY")],
+)  # fmt: skip
+def test_an_empty_key_serves_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str],
+    environment: dict[str, str], named: str,
+) -> None:  # fmt: skip
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["serve", str(tmp_path), "--port", "0", *arguments])
+    assert capsys.readouterr().err == f"lmi: {named}: expected a key, got an empty one\n"
+
+
 def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\n")
     output = tmp_path / "nowhere" / "model.tar.gz"
