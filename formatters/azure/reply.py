@@ -1,7 +1,7 @@
 """The answers of Azure AI Model Inference (specs 004, CreateChatCompletionResponse; wire-decisions: Azure).
 
 A stream's chunks are OpenAI's. A whole answer has the document's keys, and beyond them only what was asked for:
-`logprobs` with the extra parameter of that name, `reasoning_content` of a model with a reasoning parser.
+`logprobs` with the extra parameter of that name, `reasoning` of a model with a reasoning parser.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Message(msgspec.Struct, frozen=True):
     role: str
     content: str
     tool_calls: list[ToolCall] | UnsetType
+    reasoning: str | UnsetType
     reasoning_content: str | UnsetType
 
 
@@ -87,6 +88,12 @@ class AzureWhole(WholeChat):
             index,
             choice.finish_reason,
             # The document has a string only: "" where OpenAI's is null, beside calls.
-            Message(message.role, message.content or "", message.tool_calls or UNSET, message.reasoning_content),
+            Message(
+                message.role,
+                message.content or "",
+                message.tool_calls or UNSET,
+                message.reasoning,
+                message.reasoning_content,
+            ),
             UNSET if choice.logprobs is None else choice.logprobs,
         )

@@ -136,7 +136,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     audio: None = None
     function_call: Function | None = None
     tool_calls: list[ToolCall] = []
+    reasoning: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
+    """The same, by its older name."""
 
 
 class ChatChoice(msgspec.Struct, frozen=True):
@@ -184,7 +186,9 @@ class ChatDelta(msgspec.Struct, frozen=True):
     """Specs 000 and 001: delta. Only what is new is there."""
 
     role: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
+    """The same, by its older name."""
     content: str | UnsetType = UNSET
     tool_calls: list[ToolCallChunk] | UnsetType = UNSET
     function_call: FunctionChunk | UnsetType = UNSET

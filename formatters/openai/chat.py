@@ -55,6 +55,7 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
         n=sampling.n,
         logprobs=logprobs is not None,
         reasoning=settings.reasoning_parser is not None and conversation.include_reasoning,
+        reasoning_content=settings.reasoning_content,
         legacy=tools.legacy,
         prompt_logprobs=sampling.prompt_logprobs is not None,
         usage=usage,

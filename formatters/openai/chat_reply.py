@@ -40,7 +40,9 @@ class ChatOptions:
     n: int = 1
     logprobs: bool = False
     reasoning: bool = False
-    """Whether messages have `reasoning_content`."""
+    """Whether messages have their reasoning."""
+    reasoning_content: bool = True
+    """Whether they have it by its older name too."""
     legacy: bool = False
     """Whether a call is a `function_call`."""
     prompt_logprobs: bool = False
@@ -119,11 +121,13 @@ class WholeChat(OpenAIEncoder):
         text = "".join(state.texts)
         functions = [(call.id, Function(call.name, "".join(call.arguments))) for _, call in sorted(state.calls.items())]
         legacy = self.shape.legacy
+        reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
         message = Message(
             content=None if functions and not text else text,
             function_call=functions[0][1] if functions and legacy else None,
             tool_calls=[] if legacy else [ToolCall(call_id, function) for call_id, function in functions],
-            reasoning_content="".join(state.reasoning) if self.shape.reasoning else UNSET,
+            reasoning=reasoning,
+            reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )
         logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
         return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop)
@@ -171,7 +175,7 @@ class StreamChat(OpenAIEncoder):
         text = delta.text
         if text and word is None and state.shown is None and not delta.reasoning and not delta.calls:
             # Nearly every Delta.
-            records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, text))))
+            records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, UNSET, text))))
             return records
         logprobs = None
         if state.shown is not None:
@@ -200,7 +204,8 @@ class StreamChat(OpenAIEncoder):
             return None
         state.called = state.called or bool(calls or functions)
         return ChatDelta(
-            reasoning_content=delta.reasoning or UNSET,
+            reasoning=delta.reasoning or UNSET,
+            reasoning_content=(self.shape.reasoning_content and delta.reasoning) or UNSET,
             content=delta.text or UNSET,
             tool_calls=[_call_chunk(call) for call in calls] or UNSET,
             function_call=_function_chunk(functions) if functions else UNSET,

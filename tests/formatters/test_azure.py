@@ -211,7 +211,7 @@ def test_reasoning_and_logprobs_where_they_are_asked_for() -> None:
     body = whole(received.reply, Started(1), Delta(0, "hi", (token,), end(), reasoning="Hm."))
     choice = body["choices"][0]
     assert list(choice) == ["index", "finish_reason", "message", "logprobs"]
-    assert choice["message"] == {"role": "assistant", "content": "hi", "reasoning_content": "Hm."}
+    assert choice["message"] == {"role": "assistant", "content": "hi", "reasoning": "Hm.", "reasoning_content": "Hm."}
     assert choice["logprobs"]["content"][0]["token"] == "hi"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from lmi.formatters.openai import parse
@@ -32,6 +33,8 @@ EXAMPLE_WHOLE: dict[str, Any] = {
                 "audio": None,
                 "function_call": None,
                 "tool_calls": [],
+                # The document has the older name alone, vLLM 0.23 the newer one (wire-decisions, Later dialects).
+                "reasoning": "\nOkay, let's try",
                 "reasoning_content": "\nOkay, let's try",
             },
             "logprobs": None,
@@ -73,9 +76,9 @@ def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 
 EXAMPLE_CHUNKS = [
     _chunk({"role": "assistant", "content": ""}),
-    _chunk({"reasoning_content": "\n"}),
-    _chunk({"reasoning_content": "Okay"}),
-    _chunk({"reasoning_content": ".\n"}),
+    _chunk({"reasoning": "\n", "reasoning_content": "\n"}),
+    _chunk({"reasoning": "Okay", "reasoning_content": "Okay"}),
+    _chunk({"reasoning": ".\n", "reasoning_content": ".\n"}),
     _chunk({"content": "\n\n"}),
     _chunk({"content": "The"}),
     _chunk({"content": "..."}),
@@ -359,8 +362,23 @@ def test_functions_are_answered_in_kind() -> None:
 )
 def test_reasoning_only_with_a_parser(settings: Settings, fields: dict[str, Any], there: bool) -> None:
     (choice,) = whole(reply(settings, **fields), Delta(0, "a", (), end()))["choices"]
-    assert ("reasoning_content" in choice["message"]) is there
-    assert choice["message"].get("reasoning_content", "") == ""
+    for name in ("reasoning", "reasoning_content"):
+        assert (name in choice["message"]) is there
+        assert choice["message"].get(name, "") == ""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_older_name_of_reasoning_can_be_left_out(stream: bool) -> None:
+    settings = msgspec.structs.replace(REASONING, reasoning_content=False)
+    made = reply(settings, stream=stream)
+    answer = Delta(0, "a", (), end(), reasoning="Hm.")
+    messages = (
+        [chunk["choices"][0]["delta"] for chunk in chunks(made, answer)]
+        if stream
+        else [whole(made, answer)["choices"][0]["message"]]
+    )
+    assert [message["reasoning"] for message in messages if "reasoning" in message] == ["Hm."]
+    assert not [message for message in messages if "reasoning_content" in message]
 
 
 def test_n_choices() -> None:

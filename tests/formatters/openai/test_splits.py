@@ -47,7 +47,7 @@ def _assembled(made: list[Any]) -> Any:
     choices = [choice for chunk in made for choice in chunk["choices"]]
     deltas = [choice["delta"] for choice in choices]
     message: dict[str, Any] = {
-        name: "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning_content")
+        name: "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning", "reasoning_content")
     }
     calls = join_calls(
         (part["index"], part.get("id"), part["function"].get("name"), part["function"]["arguments"])
