@@ -7,7 +7,7 @@ supports).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -87,6 +87,10 @@ def nth_seed(seed: int, index: int) -> int:
     return (seed + index + 2**63) % 2**64 - 2**63
 
 
+FITTING: Final = -1
+"""Of `Sampling.truncate`: what the context has room for beside max_tokens."""
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How tokens are chosen and when to stop. None means the default of the model's generation_config, or neutral."""
 
@@ -130,7 +134,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     logit_bias: dict[int, float] | None = None
     bad_words: tuple[str, ...] = ()
     truncate: int | None = None
-    """Keep only the last so many tokens of the prompt."""
+    """Keep only the last so many tokens of the prompt; FITTING: as many as fit."""
     structured_output: StructuredOutput | None = None
 
 
@@ -162,6 +166,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the answer shows single tokens; otherwise a Delta carries text only."""
     token_bytes: bool = False
     """Whether Token.raw and TopToken.raw are wanted."""
+    priority: int = 0
+    """Where the engine goes by priorities (option.scheduling_policy): lower numbers come first."""
     add_special_tokens: bool = True
     """Whether the tokenizer adds its special tokens (a beginning of sequence) to a text prompt."""
     overflow: Literal["clip", "refuse"] = "clip"

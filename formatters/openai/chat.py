@@ -39,7 +39,7 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
     messages = read_messages(payload.get("messages"), settings)
     values = read_fields(payload, settings, chat=True)
     _check_modalities(payload.get("modalities"))
-    streams, usage = read_streaming(values, settings)
+    streams, usage, continuous_usage = read_streaming(values, settings)
     tools = read_tools(payload, settings)
     conversation = _conversation(messages, tools, values, payload)
     logprobs = _logprobs(values)
@@ -59,16 +59,18 @@ def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[G
         legacy=tools.legacy,
         prompt_logprobs=sampling.prompt_logprobs is not None,
         usage=usage,
+        continuous_usage=continuous_usage,
     )
     generation = Generation(
         request_id=request.request_id,
         prompt=conversation,
         sampling=sampling,
         stream=streams,
-        tokens=logprobs is not None,
+        tokens=logprobs is not None or continuous_usage,
         token_bytes=logprobs is not None,
         overflow="refuse",
         prompt_field="messages",
+        priority=values.get("priority", 0),
         kv_transfer_params=values.get("kv_transfer_params"),
     )
     return generation, shape

@@ -26,6 +26,7 @@ from .bodies import (
     TokenLogprob,
     ToolCall,
     ToolCallChunk,
+    Usage,
 )
 from .logprobs import ShownTokens, chat_entries, prompt_logprobs
 from .reply import DONE, Identity, OpenAIEncoder, StreamFrame
@@ -48,6 +49,8 @@ class ChatOptions:
     prompt_logprobs: bool = False
     usage: bool = False
     """Whether a stream ends with the usage."""
+    continuous_usage: bool = False
+    """Whether each chunk has the usage so far."""
 
 
 def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEncoder:
@@ -159,21 +162,31 @@ class StreamChat(OpenAIEncoder):
     def __post_init__(self) -> None:
         self.frame = StreamFrame(self._chunk())
 
-    def _chunk(self) -> ChatChunk:
+    def _chunk(self, usage: Usage | None = None, choice: ChatChunkChoice | None = None) -> ChatChunk:
         identity = self.identity
-        usage = None if self.shape.usage else UNSET
-        return ChatChunk(id=identity.id, created=identity.created, model=identity.model, choices=[], usage=usage)
+        return ChatChunk(
+            id=identity.id,
+            created=identity.created,
+            model=identity.model,
+            choices=[] if choice is None else [choice],
+            usage=usage if self.shape.usage else UNSET,
+        )
+
+    def _record(self, usage: Usage | None, choice: ChatChunkChoice) -> bytes:
+        return self.frame.record(choice) if usage is None else event_record(self._chunk(usage, choice))
 
     def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
         records: list[bytes] = []
+        usage = self.usage_so_far(choice, delta) if self.shape.continuous_usage else None
         state = self.choices.get(choice)
         if state is None:
             self.begun = True
             state = self.choices[choice] = _Streamed(ShownTokens() if self.shape.logprobs else None)
             first = ChatDelta("assistant", content="")
-            records.append(self.frame.record(ChatChunkChoice(choice, first, self._no_logprobs())))
+            records.append(self._record(usage, ChatChunkChoice(choice, first, self._no_logprobs())))
         text = delta.text
-        if text and word is None and state.shown is None and not delta.reasoning and not delta.calls:
+        plain = word is None and state.shown is None and usage is None and not delta.reasoning and not delta.calls
+        if text and plain:
             # Nearly every Delta.
             records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, UNSET, text))))
             return records
@@ -186,9 +199,9 @@ class StreamChat(OpenAIEncoder):
                 new = ChatDelta() if state.called else ChatDelta(content="")
             word = _word(word, state.called, self.shape)
             stop = delta.finish.stop if delta.finish else None
-            records.append(self.frame.record(ChatChunkChoice(choice, new, logprobs, word, stop)))
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, stop)))
         elif new is not None or (logprobs is not None and logprobs.content):
-            records.append(self.frame.record(ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
+            records.append(self._record(usage, ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
         return records
 
     def _no_logprobs(self) -> ChatLogprobs | None:
@@ -214,9 +227,7 @@ class StreamChat(OpenAIEncoder):
     def _close(self) -> list[bytes]:
         if not self.shape.usage:
             return [DONE]
-        identity = self.identity
-        last = ChatChunk(id=identity.id, created=identity.created, model=identity.model, choices=[], usage=self.usage())
-        return [event_record(last), DONE]
+        return [event_record(self._chunk(self.usage())), DONE]
 
 
 def _function_chunk(deltas: list[CallDelta]) -> FunctionChunk:

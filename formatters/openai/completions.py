@@ -33,7 +33,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     """One generation for each prompt; raises RequestError."""
     prompts = read_prompts(payload.get("prompt"), "prompt", limit=CHOICES, may_be_empty=True)
     values = read_fields(payload, settings, chat=False)
-    streams, usage = read_streaming(values, settings)
+    streams, usage, continuous_usage = read_streaming(values, settings)
     n = values.get("n", 1)
     if len(prompts) * max(n, values.get("best_of", n)) > CHOICES:
         raise ParameterError(f"prompt: expected at most {CHOICES} choices, prompts times n or best_of", "prompt")
@@ -60,11 +60,12 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
             prompt=prompt,
             sampling=sampling,
             stream=streams,
-            tokens=sampling.logprobs is not None,
+            tokens=sampling.logprobs is not None or continuous_usage,
             overflow="refuse",
             prompt_field="prompt" if len(prompts) == 1 else f"prompt[{number}]",
             echo=echo and not isinstance(prompt, str),
             add_special_tokens=values.get("add_special_tokens", True),
+            priority=values.get("priority", 0),
             kv_transfer_params=values.get("kv_transfer_params"),
         )
         for number, prompt in enumerate(prompts)
@@ -77,6 +78,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         silent=silent,
         prompt_logprobs=asked_prefill is not None,
         usage=usage,
+        continuous_usage=continuous_usage,
     )
     return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams))
 

@@ -40,6 +40,8 @@ class TextOptions:
     prompt_logprobs: bool = False
     usage: bool = False
     """Whether a stream ends with the usage."""
+    continuous_usage: bool = False
+    """Whether each chunk has the usage so far."""
 
 
 def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEncoder:
@@ -165,27 +167,31 @@ class StreamText(_TextReply):
     def __post_init__(self) -> None:
         self.frame = StreamFrame(self._chunk(None))
 
-    def _chunk(self, usage: Usage | None) -> TextChunk:
+    def _chunk(self, usage: Usage | None, choice: TextChunkChoice | None = None) -> TextChunk:
         identity = self.identity
-        return TextChunk(id=identity.id, created=identity.created, model=identity.model, choices=[], usage=usage)
+        choices = [] if choice is None else [choice]
+        return TextChunk(id=identity.id, created=identity.created, model=identity.model, choices=choices, usage=usage)
+
+    def _record(self, usage: Usage | None, choice: TextChunkChoice) -> bytes:
+        return self.frame.record(choice) if usage is None else event_record(self._chunk(usage, choice))
 
     def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        record = self.frame.record
+        usage = self.usage_so_far(choice, delta) if self.shape.continuous_usage else None
         records: list[bytes] = []
         state = self.choices.get(choice)
         if state is None:
             state = self.choices[choice] = _Choice()
             if self.shape.echo:
                 self.begun = True
-                records.append(record(TextChunkChoice(choice, *self._prompt(state, choice))))
+                records.append(self._record(usage, TextChunkChoice(choice, *self._prompt(state, choice))))
         text, logprobs = self._new(state, delta)
         if word is not None:
             stop = delta.finish.stop if delta.finish else None
             if self.shape.silent:
                 word, stop = "length", None
-            records.append(record(TextChunkChoice(choice, text, logprobs, word, stop)))
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop)))
         elif text or (logprobs is not None and logprobs.tokens):
-            records.append(record(TextChunkChoice(choice, text, logprobs)))
+            records.append(self._record(usage, TextChunkChoice(choice, text, logprobs)))
         self.begun = self.begun or bool(records)
         return records
 

@@ -42,7 +42,7 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("add_special_tokens", Boolean(), True, "add_special_tokens"),
     Parameter("embed_dtype", Text(), "float32", default_only=True),
     Parameter("endianness", Text(("native", "little")), None),
-    Parameter("priority", Integer(-LARGEST), 0, default_only=True),
+    Parameter("priority", Integer(-LARGEST), None),
     Parameter("cache_salt", Anything(), None, default_only=True),
     Parameter("mm_processor_kwargs", Anything(), None, default_only=True),
     Parameter("request_id", Anything(), None),

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.generation import Sampling
+from ...model.generation import FITTING, Sampling
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field
@@ -62,6 +62,27 @@ class Biases:
         return biases
 
 
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """How many of a prompt's tokens are kept: an integer from 1 on, or FITTING."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "integer", "anyOf": [{"const": FITTING}, {"minimum": 1, "maximum": LARGEST_ID}]}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"an integer >= 1, or {FITTING} for what fits"
+
+    def read(self, name: str, given: Any) -> int:
+        value = Integer(FITTING, LARGEST_ID).read(name, given)
+        if value == 0:
+            raise ParameterError.of(name, given, self.description)
+        return value
+
+
 def _unserved(*names: str) -> tuple[Parameter, ...]:
     """Fields that would change the answer, or whom it may be shown to: null alone is served."""
     return tuple(Parameter(name, Anything(), None, default_only=True) for name in names)
@@ -104,11 +125,12 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("stop_token_ids", Ids(), None, "stop_token_ids"),
     Parameter("include_stop_str_in_output", Boolean(), None, "include_stop"),
     Parameter("bad_words", Texts(), None, "bad_words"),
-    Parameter("truncate_prompt_tokens", Integer(1), None, "truncate"),
+    # -1: to what fits.
+    Parameter("truncate_prompt_tokens", Truncation(), None, "truncate"),
     Parameter("truncation_side", Text(), "left", default_only=True),
     Parameter("prompt_logprobs", Integer(0, TOP_LOGPROBS), None, "prompt_logprobs"),
     Parameter("length_penalty", Number(-100, 100), 1.0, default_only=True),
-    Parameter("priority", Integer(-LARGEST), 0, default_only=True),
+    Parameter("priority", Integer(-LARGEST), None, "priority"),
     Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
     *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
     *_off("watermarking"),
@@ -214,20 +236,25 @@ def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str
     return values
 
 
-STREAM_OPTIONS: Mapping[str, bool | None] = {
-    "include_usage": None,
-    "include_obfuscation": None,
-    "continuous_usage_stats": False,
-}
-"""By name, what alone is served; None is both."""
+STREAM_OPTIONS = ("include_usage", "include_obfuscation", "continuous_usage_stats")
 
 
-def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool, bool]:
-    """Whether the answer is streamed, and whether its usage is wanted at the end."""
+class Streaming(NamedTuple):
+    """How an answer is to be sent."""
+
+    streams: bool
+    usage: bool = False
+    """Whether a stream ends with the usage."""
+    continuous_usage: bool = False
+    """Whether each chunk has the usage so far, too (vLLM's)."""
+
+
+def read_streaming(values: Mapping[str, Any], settings: Settings) -> Streaming:
+    """`stream` and `stream_options`; raises RequestError."""
     streams = bool(values.get("stream"))
     options = values.get("stream_options")
     if options is None:
-        return streams, False
+        return Streaming(streams)
     if not streams:
         raise ParameterError.of("stream_options", options, "none without stream: true")
     for name, given in options.items():
@@ -238,9 +265,9 @@ def read_streaming(values: Mapping[str, Any], settings: Settings) -> tuple[bool,
             handle_unknown_field(name, STREAM_OPTIONS, settings, "stream_options.")
         elif not isinstance(given, bool):
             raise PayloadError.of(shown, given, "true or false")
-        elif STREAM_OPTIONS[name] not in (None, given):
-            raise UnsupportedError.of(shown, given, "false, the only value that is supported")
-    return streams, bool(options.get("include_usage"))
+    usage = bool(options.get("include_usage"))
+    # As vLLM's server: it goes with include_usage alone.
+    return Streaming(streams, usage, usage and bool(options.get("continuous_usage_stats")))
 
 
 def sampling_of(values: Mapping[str, Any], *, streams: bool, max_tokens: int | None, **more: Any) -> Sampling:

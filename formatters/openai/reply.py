@@ -74,6 +74,8 @@ class OpenAIEncoder(EncoderState):
     """By prompt."""
     finishes: dict[int, Finish] = field(default_factory=dict[int, Finish])
     """By choice."""
+    tokens: dict[int, int] = field(default_factory=dict[int, int])
+    """How many have come, by choice; only where each chunk has the usage so far."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that `event` completes."""
@@ -127,6 +129,20 @@ class OpenAIEncoder(EncoderState):
             prompt_tokens + generated,
             PromptDetails(sum(started.cached_tokens for started in self.started.values())),
             CompletionDetails(reasoning),
+        )
+
+    def usage_so_far(self, choice: int, delta: Delta) -> Usage:
+        """The same while choices are in the making, with a delta of one of them that has all its tokens."""
+        tokens = self.tokens
+        tokens[choice] = tokens.get(choice, 0) + len(delta.tokens)
+        generated = sum(
+            finish.generated_tokens if (finish := self.finishes.get(number)) else count
+            for number, count in tokens.items()
+        )
+        return msgspec.structs.replace(
+            self.usage(),
+            completion_tokens=generated,
+            total_tokens=sum(started.prompt_tokens for started in self.started.values()) + generated,
         )
 
     def kv_transfer_params(self) -> dict[str, Any] | None:

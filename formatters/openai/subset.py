@@ -21,7 +21,7 @@ TEXT_FIELDS = frozenset(
         "max_tokens", "max_completion_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "seed",
         "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "best_of", "stop",
         "stop_token_ids", "include_stop_str_in_output", "bad_words", "ignore_eos", "skip_special_tokens",
-        "spaces_between_special_tokens", "truncate_prompt_tokens", "reasoning_effort", "include_reasoning",
+        "spaces_between_special_tokens", "truncate_prompt_tokens", "priority", "reasoning_effort", "include_reasoning",
         "chat_template_kwargs", "add_generation_prompt", "continue_final_message", "add_special_tokens",
         "response_format", "structured_outputs", "guided_json", "guided_json_object", "guided_regex", "guided_choice",
         "guided_grammar", "guided_whitespace_pattern",

@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from ..errors import ContextError, ParameterError
-from ..generation import Generation
+from ..generation import FITTING, Generation
 
 __all__ = [
     "PIECE",
@@ -29,6 +31,7 @@ __all__ = [
     "max_new_tokens_for",
     "max_prompt_tokens",
     "shortened",
+    "with_truncation",
 ]
 
 Count = Callable[[str], int]
@@ -48,6 +51,18 @@ _BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
 def max_prompt_tokens(context: int, limit: int | None) -> int:
     """The longest prompt, where a context of so many tokens may be filled and option.max_prompt_tokens is `limit`."""
     return context if limit is None else min(context, limit)
+
+
+def with_truncation(generation: Generation, context: int, limit: int | None) -> Generation:
+    """The same; where its prompt is to be cut to what fits (`truncate` -1), with the number of tokens that do.
+
+    That is the context but for max_tokens, or for one token (vLLM, renderers/params.py: max_input_tokens).
+    """
+    sampling = generation.sampling
+    if sampling.truncate != FITTING:
+        return generation
+    keep = max_prompt_tokens(max(1, context - (sampling.max_tokens or 1)), limit)
+    return msgspec.structs.replace(generation, sampling=msgspec.structs.replace(sampling, truncate=keep))
 
 
 def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..generation import Conversation, Generation, Sampling, nth_seed
 from ..options import Settings
-from ..text.prompt_limits import check_ids, max_new_tokens_for, max_prompt_tokens, shortened
+from ..text.prompt_limits import check_ids, max_new_tokens_for, max_prompt_tokens, shortened, with_truncation
 from ..text.response_limit import check_size
 from .chat import render, template_of
 from .load import Loaded
@@ -53,6 +53,7 @@ class Requests:
         self, number: int, generation: Generation, alone: Callable[[], AbstractContextManager[None]]
     ) -> Prepared:
         """Tokenizes and checks, `alone` with the model where the prompt is computed; raises RequestError."""
+        generation = with_truncation(generation, self._loaded.context, self._most)
         sampling = generation.sampling
         if generation.adapter is not None:
             raise UnsupportedError("adapter: the transformers engine has no adapters", "adapter")

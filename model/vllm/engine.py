@@ -27,7 +27,7 @@ from ..options import Settings
 from ..search.beam_run import BeamTexts
 from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split
-from ..text.prompt_limits import check_ids, max_new_tokens_for
+from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ..text.response_limit import check_size, may_reach
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
@@ -95,6 +95,7 @@ class VllmEngine:
         self._model_config = self._llm.model_config
         self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
         self._vocabulary: int = self._model_config.get_vocab_size()
+        self._by_priority = self._llm.vllm_config.scheduler_config.policy == "priority"
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
         # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
         most = getattr(self._llm.get_tokenizer(), "max_token_id", 0)
@@ -147,6 +148,7 @@ class VllmEngine:
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
         """Tokenizes and checks; raises RequestError."""
+        generation = with_truncation(generation, self._info.context, self._most)
         sampling = generation.sampling
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
@@ -210,7 +212,9 @@ class VllmEngine:
             name = f"{prepared.number}.{index}"
             try:
                 prompt = self._input(name, prepared, params)
-                added: str = self._llm.add_request(request_id=name, prompt=prompt, params=params)
+                added: str = self._llm.add_request(
+                    request_id=name, prompt=prompt, params=params, priority=self._priority(generation)
+                )
             except self._client_errors as error:
                 self._drop(group)
                 raise refused(error, prepared.guide_field) from error
@@ -264,7 +268,10 @@ class VllmEngine:
         """What vLLM is given: the prompt, or its own request where vLLM must know that no reasoning comes."""
         if not prepared.guided_at_once:
             return prepared.prompt
-        return engine_request(self._llm, name, prepared.prompt, params)
+        return engine_request(self._llm, name, prepared.prompt, params, self._priority(prepared.generation))
+
+    def _priority(self, generation: Generation) -> int:
+        return generation.priority if self._by_priority else 0
 
     def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
         """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""

@@ -216,13 +216,13 @@ def image_limit(llm: Any) -> int:
     return int(limits.get(kind, 0))
 
 
-def engine_request(llm: Any, name: str, prompt: Any, params: Any) -> Any:
+def engine_request(llm: Any, name: str, prompt: Any, params: Any, priority: int = 0) -> Any:
     """vLLM's own request, for a model that will not reason: guided decoding begins with its first token.
 
     `LLMEngine.add_request` takes it in the prompt's place. It calls that deprecated, and has no other way to say so.
     """
     tasks = llm.get_supported_tasks()
-    request = llm.input_processor.process_inputs(name, prompt, params, supported_tasks=tasks)
+    request = llm.input_processor.process_inputs(name, prompt, params, supported_tasks=tasks, priority=priority)
     request.reasoning_ended = True
     return request
 

@@ -367,6 +367,34 @@ def test_reasoning_only_with_a_parser(settings: Settings, fields: dict[str, Any]
         assert choice["message"].get(name, "") == ""
 
 
+A = Token(1, "a", -0.5, raw=b"a")
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_usage_in_each_chunk(logprobs: bool) -> None:
+    """vLLM's `continuous_usage_stats`: what has been generated so far, of all choices."""
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    asked: dict[str, Any] = {"stream": True, "n": 2, "stream_options": options, "logprobs": logprobs}
+    assert call(**CHAT, **asked).generations[0].tokens
+    made = chunks(
+        reply(**asked),
+        Delta(0, "a", (A,)),
+        Delta(1, "bc", (A, A)),
+        Delta(0, "d", (A,), end(count=3)),
+        Delta(1, "", (), end(count=2)),
+    )
+    counts = [(chunk["usage"]["completion_tokens"], chunk["usage"]["total_tokens"]) for chunk in made]
+    prompt = made[0]["usage"]["prompt_tokens"]
+    assert [count for count, _ in counts] == [1, 1, 3, 3, 5, 5, 5]
+    assert all(total == prompt + count for count, total in counts)
+    assert made[-1]["choices"] == []
+
+
+def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:
+    made = chunks(reply(stream=True, stream_options={"continuous_usage_stats": True}), Delta(0, "a", (A,), end()))
+    assert not any("usage" in chunk for chunk in made)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_older_name_of_reasoning_can_be_left_out(stream: bool) -> None:
     settings = msgspec.structs.replace(REASONING, reasoning_content=False)

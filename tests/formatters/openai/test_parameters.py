@@ -81,6 +81,7 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"include_stop_str_in_output": True}, {"include_stop": True}),
     ({"bad_words": ["x"]}, {"bad_words": ("x",)}),
     ({"truncate_prompt_tokens": 9}, {"truncate": 9}),
+    ({"truncate_prompt_tokens": -1}, {"truncate": -1}),
     ({"prompt_logprobs": 2}, {"prompt_logprobs": 2}),
     ({"max_tokens": 5}, {"max_tokens": 5}),
     # Without effect.

@@ -135,9 +135,9 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         "stream_options.include_usage: expected true or false, got 1",
     ),
     (
-        {"stream": True, "stream_options": {"continuous_usage_stats": True}},
-        UnsupportedError,
-        "stream_options.continuous_usage_stats: expected false, the only value that is supported, got True",
+        {"truncate_prompt_tokens": 0},
+        ParameterError,
+        "truncate_prompt_tokens: expected an integer >= 1, or -1 for what fits, got 0",
     ),
     ({"stream": True, "stream_options": {"usage": True}}, UnsupportedError, "stream_options.usage: unknown field"),
     ({"response_format": {}}, PayloadError, "response_format.type: expected one of text, json_object, json_schema"),

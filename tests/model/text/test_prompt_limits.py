@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.model.text import prompt_limits as long_prompt
-from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, max_prompt_tokens
+from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, max_prompt_tokens, with_truncation
 
 from ...kit.api.errors import ContextError
+from ...kit.api.types import Generation, Sampling
 
 WORDS = re.compile(r" ?[a-z]+|\S|\s")
 
@@ -98,3 +99,14 @@ def test_the_smaller_limit_counts() -> None:
     assert max_prompt_tokens(2047, None) == 2047
     assert max_prompt_tokens(2047, 50) == 50
     assert max_prompt_tokens(50, 2047) == 50
+
+
+@pytest.mark.parametrize(
+    ("truncate", "max_tokens", "limit", "kept"),
+    [(-1, None, None, 99), (-1, 40, None, 60), (-1, 40, 50, 50), (-1, 500, None, 1), (7, 40, None, 7)],
+)
+def test_a_truncation_to_what_fits(truncate: int, max_tokens: int | None, limit: int | None, kept: int) -> None:
+    """Of a context of 100 tokens."""
+    sampling = Sampling(truncate=truncate, max_tokens=max_tokens)
+    asked = Generation(request_id="r", prompt="text", sampling=sampling)
+    assert with_truncation(asked, 100, limit).sampling.truncate == kept
