@@ -40,7 +40,8 @@ CACHE: Final = PROJECT_CACHE / "djl-host"
 
 # Variables that would configure DJL behind a test's back.
 _FOREIGN: Final = ("OPTION_", "ARGS_", "DJL_", "SERVING_", "SAGEMAKER_", "PYTHON")
-_MARK: Final = "LMI_TEST_HOST"
+MARK: Final = "LMI_TEST_HOST"
+"""In the environment of all that a host starts."""
 _JAVA_FLAGS: Final = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -150,11 +151,11 @@ class DjlHost:
         temporary: Path | None = None,
     ) -> None:
         build = built()
-        self.log: Final = log
+        self.log = log
         # The worker's socket is <java.io.tmpdir>/djl_sock.19000: a folder for each host, and a short path (107 bytes).
-        self._folder: Final = temporary or Path(tempfile.mkdtemp(prefix="djl-"))
-        self._keep: Final = temporary is not None
-        self._token: Final = uuid4().hex
+        self._folder = temporary or Path(tempfile.mkdtemp(prefix="djl-"))
+        self._keep = temporary is not None
+        self._token = uuid4().hex
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         variables = {
             **inherited,
@@ -164,13 +165,13 @@ class DjlHost:
             "DJL_CACHE_DIR": str(CACHE / "djl"),
             "ENGINE_CACHE_DIR": str(CACHE / "djl"),
             **(environment or {}),
-            _MARK: self._token,
+            MARK: self._token,
         }
         command = ["java", *_JAVA_FLAGS, f"-Djava.io.tmpdir={self._folder}", "-cp", build.classpath]
         command += ["lmi.testhost.Host", str(model_dir.resolve())]
         command += [f"{key}={value}" for key, value in (properties or {}).items()]
         with log.open("wb") as out:
-            self._process: Final = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 env=variables,
                 stdin=subprocess.PIPE,  # never written: the host ends with us, whatever happens to us
@@ -179,7 +180,7 @@ class DjlHost:
                 **PROCESS_GROUP,
             )
         try:
-            self.port: Final = self._wait_until_ready(timeout)
+            self.port = self._wait_until_ready(timeout)
         except BaseException:
             self.stop()
             raise
@@ -271,7 +272,7 @@ class DjlHost:
 
 def _marked(token: str) -> Iterator[int]:
     """The processes that inherited the host's mark in their environment, where /proc shows it."""
-    mark = f"{_MARK}={token}".encode()
+    mark = f"{MARK}={token}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark in path.read_bytes().split(b"\0"):

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import httpx
 import psutil
 
+from ..djl import other
 from ..djl.hosting import DjlHost
 from ..paths import PARROT
 
@@ -153,13 +154,13 @@ def djl_host(
     temporary: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> DjlHost:
-    """The real DJL engine in mode "rolling", "async" or "dynamic" (batches of up to 8)."""
+    """The real DJL engine in mode "rolling", "async" or "dynamic" (batches of up to 8); or what LMI_DJL_HOST starts."""
     modes = {
         "rolling": {"option.rolling_batch": "vllm"},
         "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
         "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "200"},
     }
-    return DjlHost(
+    return (other.OtherHost if other.COMMAND else DjlHost)(
         model_dir,
         python=python,
         log=log,
