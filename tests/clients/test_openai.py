@@ -132,7 +132,8 @@ def test_reasoning_comes_first(client: openai.OpenAI) -> None:
     asked = question("reasoning")
     request: Any = {"model": "any", "messages": user(asked.prompt), "temperature": 0}
     message = client.chat.completions.create(**request).choices[0].message
-    reasoning = getattr(message, "reasoning_content", "")
+    reasoning = getattr(message, "reasoning", "")
+    assert getattr(message, "reasoning_content", "") == reasoning
     assert f"<think>{reasoning}</think>{message.content}" == asked.answer
     deltas = [chunk.choices[0].delta for chunk in client.chat.completions.create(**request, stream=True)]
     thoughts = [getattr(delta, "reasoning_content", None) or "" for delta in deltas]

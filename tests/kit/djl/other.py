@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -50,10 +49,12 @@ class OtherHost(DjlHost):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
-        model = _with_properties(model_dir, self._folder / "model", properties or {})
+        self._file = model_dir / "serving.properties"
+        self._text = self._file.read_text() if self._file.exists() else ""
+        self._file.write_text(_merged(self._text, properties or {}))
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [*COMMAND, str(self.port), str(model), str(python)],
+                [*COMMAND, str(self.port), str(model_dir), str(python)],
                 env={**os.environ, **(environment or {}), MARK: self._token},
                 stdin=subprocess.PIPE,
                 stdout=out,
@@ -75,6 +76,11 @@ class OtherHost(DjlHost):
             raise HostError(f"no Python worker is running\n{self.log_tail()}")
         return int(max(workers, key=psutil.Process.create_time).pid)
 
+    def stop(self) -> None:
+        """And serving.properties is as it was."""
+        super().stop()
+        self._file.write_text(self._text)
+
     def _wait_until_served(self, timeout: float) -> None:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -88,16 +94,7 @@ class OtherHost(DjlHost):
         raise HostError(f"the host was not ready after {timeout:.0f} s\n{self.log_tail()}")
 
 
-def _linked(source: str, copy: str) -> None:
-    Path(copy).symlink_to(Path(source).resolve())
-
-
-def _with_properties(model_dir: Path, target: Path, properties: Mapping[str, str]) -> Path:
-    """The model directory with `properties` put over those of its serving.properties."""
-    shutil.copytree(model_dir, target, copy_function=_linked)
-    file = target / "serving.properties"
-    lines = file.read_text().splitlines() if file.exists() else []
-    kept = [line for line in lines if line.partition("=")[0].strip() not in properties]
-    file.unlink(missing_ok=True)
-    file.write_text("".join(f"{line}\n" for line in [*kept, *(f"{key}={value}" for key, value in properties.items())]))
-    return target
+def _merged(text: str, properties: Mapping[str, str]) -> str:
+    """A serving.properties with `properties` put over what it has."""
+    kept = [line for line in text.splitlines() if line.partition("=")[0].strip() not in properties]
+    return "".join(f"{line}\n" for line in [*kept, *(f"{key}={value}" for key, value in properties.items())])
