@@ -90,13 +90,15 @@ class StreamResponse(HttpResponse):
         await stream.ready()
         reply = exchange.call.reply
         headers = {**headers_of(reply), **self.headers}
-        whole = exchange.finished and len(exchange.records) <= 1
+        streamed = reply.status == 200 and any(generation.stream for generation in exchange.call.generations)
+        whole = exchange.finished and len(exchange.records) <= 1 and not streamed
         if whole:
             body = exchange.records.popleft() if exchange.records else b""
             await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
             await send({"type": "http.response.body", "body": body})
             return
-        await send(_start(reply.status, headers))
+        # Specs 003, Response Headers. Where the connection is to be closed h11 replaces it.
+        await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
         async for record in stream.records(merge=self._merge):
             await send({"type": "http.response.body", "body": record, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
