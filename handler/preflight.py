@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
-import socket
 from pathlib import Path
 
-from ..model.errors import OptionError, StartError
+from ..model.errors import OptionError
 from ..model.options.settings import Settings
 
-__all__ = ["GROUP", "has_code", "has_own_code", "require_directory", "require_port"]
+__all__ = ["GROUP", "has_code", "has_own_code", "require_directory"]
 
 GROUP = "lmi.dialects"
 """The group of entry points that names dialects."""
@@ -21,20 +19,6 @@ def require_directory(model_dir: Path) -> None:
     if not model_dir.is_dir():
         found = "a file" if model_dir.exists() else "nothing"
         raise OptionError(f"{model_dir}: expected a model directory, found {found}")
-
-
-def require_port(host: str, port: int) -> None:
-    """Raises StartError if the port cannot be used, before an engine is started in vain."""
-    try:
-        # Without the port, which it would cut to 16 bits.
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in found[:1]:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address[0], port, *address[2:]))
-    except (OSError, OverflowError) as error:
-        why = "the port is in use" if getattr(error, "errno", None) == errno.EADDRINUSE else error
-        raise StartError(f"--host {host} --port {port}: {why}") from None
 
 
 def has_own_code(settings: Settings) -> bool:

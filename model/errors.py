@@ -10,6 +10,7 @@
     │   ├── MediaTypeError      the body is not JSON by its Content-Type
     │   ├── TooLargeError       the body is longer than may be
     │   ├── UnauthorizedError   no key, or a wrong one
+    │   ├── ForbiddenError      a web page's request that no page of ours makes
     │   └── NotFoundError       no such route, model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
@@ -38,6 +39,7 @@ __all__ = [
     "ContentFilterError",
     "ContextError",
     "EngineError",
+    "ForbiddenError",
     "GenerationError",
     "LmiError",
     "MediaTypeError",
@@ -166,6 +168,13 @@ class UnauthorizedError(RequestError):
     code = "unauthorized"
 
 
+class ForbiddenError(RequestError):
+    """A web page's request that the local server does not serve; `param` is the header that shows it."""
+
+    status = 403
+    code = "forbidden"
+
+
 class NotFoundError(RequestError):
     """No such route, model or adapter."""
 
@@ -252,6 +261,7 @@ _KINDS: dict[str, type[LmiError]] = {
         MediaTypeError,
         TooLargeError,
         UnauthorizedError,
+        ForbiddenError,
         NotFoundError,
         EngineError,
         GenerationError,

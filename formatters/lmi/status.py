@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...model.errors import LmiError, MediaTypeError, OverloadedError, TooLargeError, UnauthorizedError
+from ...model.errors import ForbiddenError, LmiError, MediaTypeError, OverloadedError, TooLargeError, UnauthorizedError
 
 __all__ = ["OWN_STATUS", "REFUSED", "status_of"]
 
 REFUSED = 424
 """Of every error that comes before the first token."""
 
-OWN_STATUS = (MediaTypeError, UnauthorizedError, OverloadedError, TooLargeError)
+OWN_STATUS = (MediaTypeError, UnauthorizedError, ForbiddenError, OverloadedError, TooLargeError)
 """Errors that have a status of their own: those of requests that have not been read."""
 
 

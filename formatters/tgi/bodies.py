@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from ...model.errors import (
     EngineError,
+    ForbiddenError,
     LmiError,
     MediaTypeError,
     NotFoundError,
@@ -160,6 +161,7 @@ ERRORS: tuple[tuple[type[LmiError], Rendering], ...] = (
     # These TGI leaves to its web framework.
     (MediaTypeError, (MediaTypeError.status, MediaTypeError.code, "")),
     (UnauthorizedError, (UnauthorizedError.status, UnauthorizedError.code, "")),
+    (ForbiddenError, (ForbiddenError.status, ForbiddenError.code, "")),
     (NotFoundError, (NotFoundError.status, NotFoundError.code, "")),
     (TooLargeError, (TooLargeError.status, TooLargeError.code, "")),
     (RequestError, (422, "validation", "Input validation error: ")),

@@ -10,9 +10,16 @@ from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError, OptionError, one_line
 from ...model.log_filters import configure
+
+if TYPE_CHECKING:
+    import socket
+
+    from ...model.options import Settings
+    from ..server.access import Access
 
 __all__ = ["assignments", "main"]
 
@@ -42,16 +49,26 @@ def seconds(text: str) -> float:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
-    from ...model.heap import freeze
     from ...model.options import load_settings
-    from ...model.process.client import EngineClient
-    from ..preflight import has_code, require_directory, require_port
-    from ..server.shutdown import Shutdown
+    from ..preflight import require_directory
+    from ..server.access import Access, allowed_names
+    from ..server.sockets import bound_sockets
 
     require_directory(arguments.model_dir)
-    require_port(arguments.host, arguments.port)
     api_key = required_key(arguments.api_key, os.environ)
-    settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
+    with bound_sockets(arguments.host, arguments.port) as sockets:
+        names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
+        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
+        _serve(settings, sockets, Access(api_key, names), arguments)
+
+
+def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access, arguments: argparse.Namespace) -> None:
+    from ...model.heap import freeze
+    from ...model.process.client import EngineClient
+    from ..preflight import has_code
+    from ..server.shutdown import Shutdown
+    from ..server.sockets import url_of
+
     engine = EngineClient(settings)
     ending = Shutdown(engine)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
@@ -66,10 +83,12 @@ def serve(arguments: argparse.Namespace) -> None:
         Thread(target=import_module, args=("..server.run", __package__), daemon=True).start()
         try:
             service.start()
-            print(f"lmi: serving on http://{arguments.host}:{arguments.port}", flush=True)
             from ..server.run import http_server
 
-            server = http_server(service, arguments.host, arguments.port, api_key=api_key, grace=arguments.grace)
+            ready = f"lmi: serving on {url_of(arguments.host, sockets)}"
+            server = http_server(
+                service, sockets, access=access, grace=arguments.grace, on_ready=lambda: print(ready, flush=True)
+            )
             freeze()
             ending.run(server, service.stop)
         except LmiError:
@@ -124,6 +143,14 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--api-key", help="require this API key of clients (or set LMI_API_KEY, which process lists do not show)"
+    )
+    command.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer requests to this name (header Host) and of its pages (header Origin); * for any. On a loopback "
+        "address, loopback's own names are allowed without it, and on others any name is where none is given",
     )
     command.set_defaults(run=serve)
 

@@ -1,9 +1,11 @@
 """The local server: the same service as behind DJL, on HTTP.
 
 app.py             the application: routes, the key, requests to the service
+access.py          who is served: the API key, and which web pages
 wakeups.py         wakes the event loop once a step, for all streams
 body_reading.py    how bodies are read, and how much of them is held
 openapi.py         /openapi.json
+sockets.py         the port, taken before the engine starts
 run.py             what listens: uvicorn, with its own limits
 shutdown.py        how it ends
 """

@@ -10,7 +10,8 @@
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
-With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`).
+With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`). These two are for
+probes, which ask by whatever address they have, and tell nothing: access.py judges all others.
 
 It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
 when a client goes away, at which the engine's work for it ends.
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -41,12 +41,12 @@ from ...model.errors import (
     OverloadedError,
     TimeLimitError,
     TooLargeError,
-    UnauthorizedError,
     UnavailableError,
 )
-from ..headers import ATTRIBUTES_HEADER, AUTHENTICATE, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
+from .access import Access
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .openapi import document
 from .wakeups import AsyncService, Stream
@@ -90,13 +90,15 @@ class StreamResponse(HttpResponse):
         await stream.ready()
         reply = exchange.call.reply
         headers = {**headers_of(reply), **self.headers}
-        whole = exchange.finished and len(exchange.records) <= 1
+        streamed = reply.status == 200 and any(generation.stream for generation in exchange.call.generations)
+        whole = exchange.finished and len(exchange.records) <= 1 and not streamed
         if whole:
             body = exchange.records.popleft() if exchange.records else b""
             await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
             await send({"type": "http.response.body", "body": body})
             return
-        await send(_start(reply.status, headers))
+        # Specs 003, Response Headers. Where the connection is to be closed h11 replaces it.
+        await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
         async for record in stream.records(merge=self._merge):
             await send({"type": "http.response.body", "body": record, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -116,9 +118,9 @@ async def _disconnected(receive: Receive) -> None:
 class LocalServer:
     """The routes of one service."""
 
-    def __init__(self, service: Service, key: str | None) -> None:
+    def __init__(self, service: Service, access: Access) -> None:
         self._service = service
-        self._key = None if key is None else key.encode()
+        self._access = access
         self._streams: AsyncService
         self._document: dict[str, Any] | None = None
         self.bodies = Bodies(BODIES * service.settings.limits.max_body_bytes)
@@ -144,20 +146,20 @@ class LocalServer:
 
     async def metrics(self, http: HttpRequest) -> HttpResponse:
         """Prometheus' scrape: no text of requests or responses, but the API key is required here too."""
-        if not self._admitted(http):
-            return _unauthorized()
+        if refused := self._access.refusal(http.headers):
+            return _refused(refused)
         text, content_type = self._exposition.render(http.headers.get("accept", ""))
         return HttpResponse(text, headers={"content-type": content_type})
 
     async def openapi(self, http: HttpRequest) -> HttpResponse:
         """What the routes take and give (OpenAPI 3.1)."""
-        if not self._admitted(http):
-            return _unauthorized()
+        if refused := self._access.refusal(http.headers):
+            return _refused(refused)
         if self._document is None:
             service = self._service
             # The schemas of the user's own dialects are user code.
             self._document = await service.run_user_code(
-                lambda: document(http.app.routes, service.dialects, service.settings, key=self._key is not None)
+                lambda: document(http.app.routes, service.dialects, service.settings, key=self._access.needs_key)
             )
         return JSONResponse(self._document)
 
@@ -216,8 +218,8 @@ class LocalServer:
 
     def _refusal(self, http: HttpRequest, request: Request, found: tuple[Dialect, Route] | None) -> LmiError | None:
         """Why the request is not served, as far as that is known without its body."""
-        if not self._admitted(http):
-            return UNAUTHORIZED
+        if refused := self._access.refusal(http.headers):
+            return refused
         too_large = refuse_body(http, self._service.settings.limits.max_body_bytes)
         if too_large is not None:
             return too_large
@@ -234,14 +236,6 @@ class LocalServer:
         except LmiError as error:
             return refusal(error, request, settings)
 
-    def _admitted(self, http: HttpRequest) -> bool:
-        """Whether the request carries the key, if one is needed."""
-        if self._key is None:
-            return True
-        scheme, _, token = http.headers.get("authorization", "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else http.headers.get("api-key", "")
-        return bool(given) and hmac.compare_digest(given.encode(), self._key)
-
 
 INVOCATIONS = "/invocations"
 ERROR_GRACE_S = 5.0
@@ -254,12 +248,9 @@ def _path(path: str) -> str:
     return INVOCATIONS if path.startswith("/predictions/") else path
 
 
-UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")
-
-
-def _unauthorized() -> HttpResponse:
-    """Without the key, in the form of the host's own routes."""
-    return HttpResponse(UNAUTHORIZED.message, 401, AUTHENTICATE, media_type="text/plain")
+def _refused(error: LmiError) -> HttpResponse:
+    """In the form of the host's own routes."""
+    return _http_response(Response(error.message.encode(), error.status, "text/plain; charset=utf-8", failure=error))
 
 
 def _http_response(answer: Response) -> HttpResponse:
@@ -267,13 +258,16 @@ def _http_response(answer: Response) -> HttpResponse:
     return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
 
 
-def application(service: Service, key: str | None = None) -> Starlette:
-    """The ASGI application for a service that has been started; with `key`, for those who have it."""
-    server = LocalServer(service, key)
+def application(service: Service, access: Access | None = None) -> Starlette:
+    """The ASGI application for a service that has been started, for those whom `access` lets in."""
+    server = LocalServer(service, access or Access())
     methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
+    generating: set[str] = set()
     for known in (*service.dialects, *DIALECTS):
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
+            if not route.page:
+                generating.add(route.path)
     routes = [
         HttpRoute("/ping", server.ping, methods=["GET"]),
         HttpRoute("/health", server.health, methods=["GET"]),
@@ -281,4 +275,8 @@ def application(service: Service, key: str | None = None) -> Starlette:
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
         *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
+    for one in routes:
+        if one.path in generating and one.methods:
+            # Starlette adds it where there is GET: a response that nobody gets is not worth generating.
+            one.methods.discard("HEAD")
     return Starlette(routes=routes, lifespan=server.lifespan)

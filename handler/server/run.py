@@ -14,14 +14,16 @@ import contextlib
 import logging
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 
 from ...model.log_filters import withhold
 from ...model.options import Settings
 from ..service import Service
+from .access import Access
 from .app import application
+from .sockets import may_listen
 
 __all__ = ["http_server"]
 
@@ -39,13 +41,21 @@ DESCRIPTORS = 192
 """File descriptors that are kept for everything else."""
 
 
-def http_server(service: Service, host: str, port: int, *, api_key: str | None, grace: float) -> uvicorn.Server:
-    """A server on `host` and `port` that gives what runs `grace` seconds when it is to end."""
+def http_server(
+    service: Service,
+    sockets: Sequence[socket.socket],
+    *,
+    access: Access,
+    grace: float,
+    on_ready: Callable[[], None] = lambda: None,
+) -> uvicorn.Server:
+    """A server on `sockets`, which are bound, that gives what runs `grace` seconds when it is to end.
+
+    It calls `on_ready` once it listens.
+    """
     withhold(("asyncio", "starlette", "uvicorn"))
     config = uvicorn.Config(
-        application(service, api_key),
-        host=host,
-        port=port,
+        application(service, access),
         log_level="warning",
         log_config=None,
         # httptools takes less time, but keeps heads however long they are.
@@ -55,7 +65,7 @@ def http_server(service: Service, host: str, port: int, *, api_key: str | None, 
         limit_concurrency=_room(service.settings) + 1,
         ws="none",
     )
-    return _Server(config, service, grace)
+    return _Server(config, service, grace, sockets, on_ready)
 
 
 def _room(settings: Settings) -> int:
@@ -84,13 +94,32 @@ def _room(settings: Settings) -> int:
 class _Server(uvicorn.Server):
     """uvicorn's, which ends as handler/server/shutdown.py says."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, grace: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        grace: float,
+        sockets: Sequence[socket.socket],
+        on_ready: Callable[[], None],
+    ) -> None:
         config.timeout_graceful_shutdown = int(grace + LAST_WORDS) + 1
         super().__init__(config)
         self._service = service
+        self._sockets = list(sockets)
         self._grace = grace
+        self._on_ready = on_ready
         self._closing: set[object] = set()
         """Connections that were closed already at the last look."""
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves to the end, on the sockets that it has."""
+        super().run(sockets or self._sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to listen."""
+        may_listen(self._sockets)
+        await super().startup(sockets)
+        self._on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from ..kit.answers.events import feed
 from ..kit.answers.shapes import shape_of
 from ..kit.api.errors import (
     ContextError,
+    ForbiddenError,
     GenerationError,
     LmiError,
     NotFoundError,
@@ -425,6 +426,7 @@ class ContentFilterError(ParameterError):
 
 TOLD: list[tuple[LmiError, int, str, dict[str, Any]]] = [
     (UnauthorizedError("the API key is missing"), 401, "unauthorized", UNAUTHORIZED),
+    (ForbiddenError("Host: no", "Host"), 403, "forbidden", OTHER),
     (NotFoundError("no such deployment"), 404, "not_found", NOT_FOUND),
     (OverloadedError("too many requests"), 429, "rate_limit_exceeded", TOO_MANY),
     (ParameterError("temperature: no", "temperature"), 422, "invalid_parameter", UNPROCESSABLE),

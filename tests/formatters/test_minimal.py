@@ -18,6 +18,7 @@ from ..kit.answers.events import feed
 from ..kit.answers.shapes import shape_of
 from ..kit.api.errors import (
     ContextError,
+    ForbiddenError,
     GenerationError,
     LmiError,
     OverloadedError,
@@ -215,6 +216,7 @@ ERRORS: list[tuple[LmiError, int]] = [
     (ParameterError("temperature: no", "temperature"), 400),
     (ContextError("messages: too long", "messages"), 400),
     (UnauthorizedError("the API key is missing"), 401),
+    (ForbiddenError("Host: no", "Host"), 403),
     (OverloadedError("too many requests"), 429),
     (GenerationError("the engine failed"), 500),
     (UnavailableError("the engine is starting"), 503),

@@ -199,10 +199,11 @@ def local_server(path: TokenPath, kind: str) -> dict[str, float]:
     """Microseconds a token of the event loop, Starlette and uvicorn."""
     from uvicorn.server import ServerState
 
+    from lmi.handler.server.access import Access
     from lmi.handler.server.run import http_server
 
     async def serve() -> None:
-        config = http_server(path.service, "127.0.0.1", 0, api_key=None, grace=1.0).config
+        config = http_server(path.service, [], access=Access(), grace=1.0).config
         config.lifespan = "off"
         config.load()
         app: Any = config.app

@@ -201,7 +201,13 @@ def connected(host: Host) -> socket.socket:
 
 def post(path: str, body: bytes, length: int | None = None, more: str = "") -> bytes:
     size = len(body) if length is None else length
-    lines = (f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json", f"Content-Length: {size}", more)
+    lines = (
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {size}",
+        more,
+    )
     return "\r\n".join((*filter(None, lines), "", "")).encode() + body
 
 

@@ -15,6 +15,7 @@ from ...kit.answers.events import feed
 from ...kit.answers.openai import CHAT, SETTINGS, call, reply
 from ...kit.api.errors import (
     ContextError,
+    ForbiddenError,
     GenerationError,
     LmiError,
     MediaTypeError,
@@ -48,6 +49,7 @@ KINDS: list[tuple[type[LmiError], type[openai.APIStatusError]]] = [
     (UnsupportedError, openai.BadRequestError),
     (MediaTypeError, openai.APIStatusError),
     (UnauthorizedError, openai.AuthenticationError),
+    (ForbiddenError, openai.PermissionDeniedError),
     (NotFoundError, openai.NotFoundError),
     (OverloadedError, openai.RateLimitError),
     (GenerationError, openai.InternalServerError),

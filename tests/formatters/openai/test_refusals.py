@@ -18,6 +18,7 @@ from ...kit.answers.openai import CHAT, SETTINGS, STRICT, TEXT, USER
 from ...kit.api.dialects import forget_logged_names, receive
 from ...kit.api.errors import (
     ContextError,
+    ForbiddenError,
     GenerationError,
     LmiError,
     MediaTypeError,
@@ -263,6 +264,7 @@ def test_refused_headers(header: str) -> None:
         (ContextError, 400, "invalid_request_error", "context_length_exceeded"),
         (UnsupportedError, 400, "invalid_request_error", "unsupported"),
         (UnauthorizedError, 401, "authentication_error", "unauthorized"),
+        (ForbiddenError, 403, "invalid_request_error", "forbidden"),
         (NotFoundError, 404, "invalid_request_error", "not_found"),
         (MediaTypeError, 415, "invalid_request_error", "unsupported_media_type"),
         (OverloadedError, 429, "rate_limit_error", "rate_limit_exceeded"),

@@ -20,7 +20,7 @@ from lmi.formatters.tgi.parameters import ROWS
 
 from ...kit.answers.tgi import ERROR, INFO, check
 from ...kit.api.dialects import receive, refusal, route_of
-from ...kit.api.errors import MediaTypeError, RequestError, UnauthorizedError
+from ...kit.api.errors import ForbiddenError, MediaTypeError, RequestError, UnauthorizedError
 from ...kit.api.handler import Service, application
 from ...kit.api.options import load_settings, typed_settings
 from ...kit.api.types import (
@@ -347,7 +347,9 @@ def test_errors_on_its_own_routes(path: str, compat: bool, body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(MediaTypeError("why"), 415), (UnauthorizedError("why"), 401)], ids=["415", "401"]
+    ("error", "status"),
+    [(MediaTypeError("why"), 415), (UnauthorizedError("why"), 401), (ForbiddenError("why"), 403)],
+    ids=["415", "401", "403"],
 )
 def test_errors_that_hosts_tell(error: RequestError, status: int) -> None:
     answer = refusal(error, Request(b'{"inputs": "a"}'), SETTINGS)

@@ -45,6 +45,15 @@ def test_an_empty_key_serves_nobody(
     assert capsys.readouterr().err == f"lmi: {named}: expected a key, got an empty one\n"
 
 
+def test_a_host_that_is_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Told before anything starts."""
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", str(tmp_path), "--port", "0", "--allowed-host", "http://a.example"])
+    assert ended.value.code == 1
+    said = "lmi: --allowed-host http://a.example: expected a name or an address, or * for any\n"
+    assert capsys.readouterr().err == said
+
+
 def test_an_error_of_the_system_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\n")
     output = tmp_path / "nowhere" / "model.tar.gz"

@@ -19,6 +19,7 @@ import pytest
 from lmi.handler.server.body_reading import BODIES, SMALL, Bodies
 
 from ...kit.api.errors import OverloadedError
+from ...kit.api.handler import Access
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.hosts import local_server
 from ...kit.hosts.local_server import Make, Running, serving, until
@@ -166,7 +167,7 @@ def test_a_server_that_stops_says_so_before_the_body(running: Make) -> None:
 
 @pytest.mark.parametrize("key", ["", KEY])
 def test_a_stranger_is_refused_before_the_body(running: Make, key: str) -> None:
-    server = running(key=KEY)
+    server = running(access=Access(KEY))
     body = body_of(200_000)
     with server.connect() as sock:
         sock.sendall(head(len(body), "/invocations", *([f"Authorization: Bearer {key}"] if key else [])))

@@ -106,7 +106,7 @@ def test_each_connection_is_cut_off_at_the_second_look_at_which_it_is_closed(mon
     """Whatever others are or were closed: each has its own time to be read, and none has more."""
     monkeypatch.setattr(run_module, "LINGER_S", 0.3)
     unread: Any = None
-    server = run_module._Server(uvicorn.Config(unread), unread, 1.0)
+    server = run_module._Server(uvicorn.Config(unread), unread, 1.0, [], lambda: None)
     connections: Any = server.server_state.connections
     first, second, third, left, stays = (Closing(closing=one) for one in (True, False, False, True, False))
     connections |= {first, second, third, left, stays}

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from lmi.handler.server.access import Access
 from lmi.handler.server.run import HEAD_BYTES, http_server
 
 from ...kit.api.handler import Service
@@ -232,7 +233,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     told: list[Any] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda which, both: told.append(both))
-    server = http_server(service, "127.0.0.1", 0, api_key=None, grace=1.0)
+    server = http_server(service, [], access=Access(), grace=1.0)
     assert server.config.limit_concurrency == most + 1
     assert told == ([raised] if raised else [])
     assert [record.args for record in caplog.records] == ([] if most == 1064 else [(limits[1], most, 1064)])

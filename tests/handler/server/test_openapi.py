@@ -16,7 +16,7 @@ from lmi.handler.server.openapi import HOST, document
 
 from ...fuzz.samples import REFUSED, SAMPLES, Sample
 from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, DIALECTS, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE, receive
-from ...kit.api.handler import Service, application
+from ...kit.api.handler import Access, Service, application
 from ...kit.api.options import typed_settings
 from ...kit.api.types import JSON, Dialect, OpenApi, ParsedRequest, Request, Response, Route, Settings
 from ...kit.user_code.engine import ScriptedEngine
@@ -27,7 +27,7 @@ SETTINGS = typed_settings()
 def server_of(settings: Settings, own: tuple[Any, ...] = (), key: str | None = None) -> Any:
     """The application without an engine: the document needs none."""
     service = SimpleNamespace(settings=settings, dialects=own, engine=ScriptedEngine())
-    return application(cast(Service, service), key)
+    return application(cast(Service, service), Access(key))
 
 
 USUAL: dict[str, dict[str, Any]] = {}

@@ -14,7 +14,7 @@ from lmi.handler.telemetry.metrics import Histogram
 
 from ...demo.model import question
 from ...kit.api.errors import GenerationError, UnavailableError
-from ...kit.api.handler import Exposition, Reporter, application, started_service
+from ...kit.api.handler import Access, Exposition, Reporter, application, started_service
 from ...kit.api.types import Delta, Failed, Request, Response, Started, Token
 from ...kit.hosts.host import Client, Server, client, engine_process, eventually, model_directory
 from ...kit.metered import Bench, Sample, parsed, timed_bench
@@ -161,7 +161,7 @@ async def test_the_content_type(bench: Bench, accept: str, content_type: str) ->
 
 @pytest.mark.anyio
 async def test_metrics_need_the_key(bench: Bench) -> None:
-    transport = httpx.ASGITransport(application(bench.service, "secret"))
+    transport = httpx.ASGITransport(application(bench.service, Access("secret")))
     async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:
         assert (await http.get("/metrics")).status_code == 401
         assert (await http.get("/metrics", headers={"authorization": "Bearer secret"})).status_code == 200

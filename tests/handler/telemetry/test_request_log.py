@@ -17,7 +17,7 @@ import pytest
 from ...demo.model import question
 from ...kit.api.engine import Tidy, show_content
 from ...kit.api.errors import GenerationError
-from ...kit.api.handler import Exchange, PlainBatch, Service, application, request_id_of, started_service
+from ...kit.api.handler import Access, Exchange, PlainBatch, Service, application, request_id_of, started_service
 from ...kit.api.types import Delta, Failed, Finish, Request, Response, Started
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, client, eventually, model_directory, start
@@ -54,7 +54,7 @@ def test_an_id_that_is_made(given: str | None) -> None:
 async def test_the_id_comes_back() -> None:
     """With answers of every kind."""
     service = started_service(ScriptedEngine())
-    app = application(service, "key")
+    app = application(service, Access("key"))
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local")
     async with app.router.lifespan_context(app), http:
         for path, key in [("/invocations", ""), ("/invocations", "key"), ("/v1/models", "key"), ("/info?x=1", "key")]:

@@ -6,6 +6,7 @@ from lmi.model.errors import (
     ContentFilterError,
     ContextError,
     EngineError,
+    ForbiddenError,
     GenerationError,
     LmiError,
     MediaTypeError,
@@ -26,8 +27,8 @@ from lmi.model.errors import (
 )
 
 __all__ = [
-    "ContentFilterError", "ContextError", "EngineError", "GenerationError", "LmiError", "MediaTypeError",
-    "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError", "ParameterError", "PayloadError",
-    "RequestError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError",
-    "UnsupportedError", "UserCodeError",
+    "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError", "LmiError",
+    "MediaTypeError", "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError", "ParameterError",
+    "PayloadError", "RequestError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError",
+    "UnavailableError", "UnsupportedError", "UserCodeError",
 ]  # fmt: skip

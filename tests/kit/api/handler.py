@@ -14,6 +14,7 @@ from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.server.access import Access
 from lmi.handler.server.app import application
 from lmi.handler.server.wakeups import AsyncService
 from lmi.handler.service import Service
@@ -31,6 +32,7 @@ from .options import make_settings
 __all__ = [
     "ATTRIBUTES_HEADER",
     "NO_FRAME",
+    "Access",
     "AsyncBatcher",
     "AsyncService",
     "Exchange",

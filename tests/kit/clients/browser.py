@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -68,7 +69,7 @@ class BrowserError(RuntimeError):
 class Browser:
     """A running Chromium with a profile of its own in `folder`; a context manager."""
 
-    def __init__(self, folder: Path, timeout: float = 60.0) -> None:
+    def __init__(self, folder: Path, timeout: float = 60.0, flags: Sequence[str] = ()) -> None:
         path = program()
         if path is None:
             raise BrowserError(f"none of {', '.join(NAMES)} is on PATH")
@@ -81,7 +82,7 @@ class Browser:
         self._in, write = os.pipe()
         # Above 4, so that neither is overwritten before it is copied.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read, write)]
-        command = [path, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        command = [path, *FLAGS, *flags, f"--user-data-dir={folder / 'profile'}", "about:blank"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", LAUNCH, *map(str, ends), *command],
@@ -95,7 +96,8 @@ class Browser:
             os.close(end)
 
     def open(self, url: str) -> None:
-        """Opens a page; returns when it has loaded."""
+        """Opens a page, in place of the one before; returns when it has loaded."""
+        self._page = ""
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._page = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._ask("Page.enable")

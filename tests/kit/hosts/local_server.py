@@ -17,9 +17,11 @@ from starlette.routing import Route
 
 from lmi.handler.server import app
 from lmi.handler.server import body_reading as bodies
+from lmi.handler.server.access import Access
 from lmi.handler.server.app import LocalServer
 from lmi.handler.server.body_reading import Bodies
 from lmi.handler.server.run import http_server
+from lmi.handler.server.sockets import bound_sockets
 
 from ..api.handler import started_service
 from ..user_code.engine import ScriptedEngine
@@ -44,13 +46,21 @@ class Running:
     """The local server on a thread."""
 
     def __init__(
-        self, folder: Path, *, most: int = 100, key: str | None = None, grace: float = TIMEOUT, **options: str
+        self,
+        folder: Path,
+        *,
+        most: int = 100,
+        access: Access | None = None,
+        grace: float = TIMEOUT,
+        **options: str,
     ) -> None:
         """`most`: connections that are served. `grace`: seconds that what runs has once it is to end."""
         self.engine = ScriptedEngine()
         self.most = most
         self.service = started_service(self.engine, folder, **options)
-        self.uvicorn = http_server(self.service, "127.0.0.1", 0, api_key=key, grace=grace)
+        self._stack = contextlib.ExitStack()
+        sockets = self._stack.enter_context(bound_sockets("127.0.0.1", 0))
+        self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app
         self.bodies: Bodies = _server_of(app).bodies
@@ -86,6 +96,7 @@ class Running:
         self.thread.join(TIMEOUT)
         assert not self.thread.is_alive()
         self.service.close()
+        self._stack.close()
 
 
 def _server_of(app: Starlette) -> LocalServer:

@@ -1,0 +1,188 @@
+"""Which web pages the local server answers, by Host, Origin and Sec-Fetch-Site; without a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from lmi.handler.server.access import Access, allowed_names
+
+from ...kit.api.errors import ForbiddenError, OptionError
+from ...kit.api.handler import application, started_service
+from ...kit.user_code.engine import ScriptedEngine
+
+LAPTOP = allowed_names(["127.0.0.1"], [])
+NAMED = allowed_names(["127.0.0.1"], ["model.example", "fd00::7"])
+
+OURS = [
+    "localhost", "localhost:8080", "LocalHost:8080", "localhost.", "localhost.:8080", "a.localhost:1", "127.0.0.1",
+    "127.0.0.1:8080", "127.8.9.10:80", "[::1]", "[::1]:8080", "[::ffff:127.0.0.1]:80", "localhost:",
+]  # fmt: skip
+OTHERS = [
+    "rebound.example", "rebound.example:8080", "localhost.example", "notlocalhost", "127.0.0.1.example",
+    "10.0.0.1:8080", "0.0.0.0:8080", "[::2]:80", "", ":8080", "localhost:8080@rebound.example", "localhost:80:80",
+    "[::1]rebound.example", "127.0.0.1, rebound.example", "localhost rebound.example", "[rebound.example]",
+    "model.example:8080",
+]  # fmt: skip
+
+
+def refused(names: frozenset[str] | None, **headers: str) -> str | None:
+    """Which header a request is refused for."""
+    refusal = Access(names=names).refusal({name.replace("_", "-"): value for name, value in headers.items()})
+    return None if refusal is None else refusal.param
+
+
+@pytest.mark.parametrize("host", OURS)
+def test_loopbacks_names_are_ours(host: str) -> None:
+    assert refused(LAPTOP, host=host) is None
+    assert refused(LAPTOP, host="localhost", origin=f"http://{host}") is None
+    assert refused(NAMED, host=host) is None
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_others_are_not(host: str) -> None:
+    """The host's name of a page that had it resolved to this machine, and what only looks like ours."""
+    assert refused(LAPTOP, host=host) == "Host"
+    assert refused(LAPTOP, host="localhost", origin=f"https://{host}") == "Origin"
+    assert refused(None, host=host, origin=f"https://{host}", sec_fetch_site="cross-site") is None
+
+
+@pytest.mark.parametrize("host", ["model.example", "Model.Example:443", "[fd00::7]:8080", "[FD00::7]"])
+def test_names_that_are_given_are_ours(host: str) -> None:
+    assert refused(NAMED, host=host) is None
+    assert refused(NAMED, host="localhost", origin=f"https://{host}") is None
+    assert refused(LAPTOP, host=host) == "Host"
+
+
+REQUESTS: dict[str, tuple[dict[str, str], str | None]] = {
+    "curl": ({"host": "localhost:8080"}, None),
+    "HTTP/1.0": ({}, None),
+    "a page of ours": (
+        {"host": "localhost:8080", "origin": "http://localhost:8080", "sec_fetch_site": "same-origin"}, None,
+    ),
+    "an image of ours": ({"host": "localhost:8080", "sec_fetch_site": "same-origin"}, None),
+    "a page of another server on this machine": (
+        {"host": "127.0.0.1:8080", "origin": "http://localhost:3000", "sec_fetch_site": "cross-site"}, None,
+    ),
+    "typed into the address bar": ({"host": "localhost:8080", "sec_fetch_site": "none"}, None),
+    "an editor with a browser inside": ({"host": "localhost", "origin": "vscode-webview://1a2b"}, None),
+    "a browser's extension": (
+        {"host": "localhost", "origin": "chrome-extension://abc", "sec_fetch_site": "none"}, None,
+    ),
+    "another site's page": (
+        {"host": "localhost:8080", "origin": "https://other.example", "sec_fetch_site": "cross-site"}, "Origin",
+    ),
+    "an old browser's": ({"host": "localhost:8080", "origin": "https://other.example"}, "Origin"),
+    "a page in a sandbox": ({"host": "localhost:8080", "origin": "null"}, "Origin"),
+    "another site's image, link or frame": (
+        {"host": "localhost:8080", "sec_fetch_site": "cross-site"}, "Sec-Fetch-Site",
+    ),
+    "a page that had its name resolved to this machine": (
+        {"host": "rebound.example", "origin": "http://rebound.example", "sec_fetch_site": "same-origin"}, "Host",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", REQUESTS)
+def test_who_asks(who: str) -> None:
+    headers, why = REQUESTS[who]
+    assert refused(LAPTOP, **headers) == why
+    assert refused(None, **headers) is None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "given", "names"),
+    [
+        (["127.0.0.1"], [], frozenset[str]()),
+        (["127.0.0.1", "::1"], [], frozenset[str]()),
+        (["::1"], ["A.example:8080", "[fd00::7]"], frozenset({"a.example", "fd00::7"})),
+        (["0.0.0.0"], [], None),
+        (["::"], [], None),
+        (["192.0.2.1"], ["a.example"], frozenset({"a.example"})),
+        (["127.0.0.1"], ["a.example", "*"], None),
+        (["0.0.0.0"], ["*"], None),
+    ],
+)
+def test_names_of_a_server(addresses: list[str], given: list[str], names: frozenset[str] | None) -> None:
+    """Bound to loopback it takes loopback's names, elsewhere any, unless it is told which."""
+    assert allowed_names(addresses, given) == names
+
+
+@pytest.mark.parametrize("given", ["", "http://a.example", "a.example/path", "a b", "a.example:http"])
+def test_what_is_no_name(given: str) -> None:
+    with pytest.raises(OptionError, match="--allowed-host"):
+        allowed_names(["127.0.0.1"], [given])
+
+
+AZURE = "?api-version=2024-05-01-preview"
+ROUTES: dict[str, tuple[str, Any, Any]] = {
+    "lmi": ("/invocations", {"inputs": "Hi"}, {"error", "code"}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}, {"error"}),
+    "tgi": ("/generate", {"inputs": "Hi"}, {"error", "error_type"}),
+    "azure": (f"/chat/completions{AZURE}", {"messages": []}, {"code", "error", "message", "param", "status"}),
+    "minimal": ("/chat/completions", {"model": "any", "messages": []}, {"error"}),
+}
+PAGES = ["/v1/models", "/info", "/metrics", "/openapi.json"]
+
+
+def client(engine: ScriptedEngine) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(application(started_service(engine), Access("a key", LAPTOP)))
+    headers = {"Authorization": "Bearer a key"}
+    return httpx.AsyncClient(transport=transport, base_url="http://rebound.example:8080", headers=headers)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("route", ROUTES)
+async def test_it_is_told_in_the_dialects_form(route: str) -> None:
+    path, body, fields = ROUTES[route]
+    engine = ScriptedEngine()
+    async with client(engine) as http:
+        answer = await http.post(path, json=body)
+    assert answer.status_code == 403
+    assert "www-authenticate" not in answer.headers
+    assert set(answer.json()) == fields
+    assert "Host: expected localhost, another name of the loopback interface, or " in answer.text
+    assert "got 'rebound.example:8080'" in answer.text
+    assert engine.generations == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", PAGES)
+async def test_pages_are_not_for_others_either(path: str) -> None:
+    async with client(ScriptedEngine()) as http:
+        answer = await http.get(path)
+        assert answer.status_code == 403
+        assert "Host: expected localhost" in answer.text
+        assert (await http.get(path, headers={"Host": "localhost"})).status_code == 200
+
+
+@pytest.mark.anyio
+async def test_a_get_of_another_page_generates_nothing() -> None:
+    """An image whose address is a request to the minimal dialect."""
+    engine = ScriptedEngine()
+    asked = {"request": '{"model": "any", "messages": [{"role": "user", "content": "Hi"}]}'}
+    async with client(engine) as http:
+        headers = {"Host": "localhost:8080", "Sec-Fetch-Site": "cross-site"}
+        answer = await http.get("/chat/sse", params=asked, headers=headers)
+    assert answer.text.startswith("event: error\ndata: ")
+    assert "Sec-Fetch-Site: expected none, same-origin or same-site, got 'cross-site'" in answer.text
+    assert engine.generations == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/ping", "/health"])
+async def test_probes_ask_by_any_name(path: str) -> None:
+    async with client(ScriptedEngine()) as http:
+        answer = await http.get(path, headers={"Origin": "https://other.example", "Authorization": ""})
+    assert answer.status_code == 200
+
+
+def test_the_key_is_asked_for_of_those_who_may_ask() -> None:
+    access = Access("a key", LAPTOP)
+    assert isinstance(access.refusal({"host": "rebound.example"}), ForbiddenError)
+    refusal = access.refusal({"host": "localhost"})
+    assert refusal is not None
+    assert refusal.status == 401
+    assert access.refusal({"host": "localhost", "api-key": "a key"}) is None

@@ -1,0 +1,108 @@
+"""How `lmi serve` begins: the port is its own at once and refuses until somebody answers; whom it answers then."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ...kit.hosts.host import free_port
+from ...kit.hosts.local_server import until
+from ...kit.paths import USER_CODE
+
+LMI = str(Path(sys.executable).parent / "lmi")
+WAITS = """
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+(HERE / "loading").touch()
+while not (HERE / "go").exists():
+    time.sleep(0.05)
+"""
+"""Code of the user's that takes its time, as an engine does."""
+
+
+class Serving:
+    """`lmi serve` of an engine that says what it is asked."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._log = folder.with_suffix(".log")
+        folder.mkdir()
+        shutil.copy(USER_CODE / "echo.py", folder)
+        (folder / "model.py").write_text(WAITS)
+        (folder / "serving.properties").write_text("option.backend=echo:Echo\n")
+        self.folder = folder
+        with self._log.open("w") as log:
+            command = [LMI, "serve", str(folder), *arguments]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until((folder / "loading").exists)
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def url(self) -> str:
+        """Where it is served, once it is."""
+        (self.folder / "go").touch()
+        until(lambda: "serving on" in self.log())
+        (url,) = re.findall(r"^lmi: serving on (http://\S+)$", self.log(), re.MULTILINE)
+        return str(url)
+
+
+Begin = Callable[..., Serving]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    with ExitStack() as stack:
+
+        def started(*arguments: str) -> Serving:
+            serving = Serving(tmp_path / "model", *arguments)
+            stack.callback(serving.process.wait, 20)
+            stack.callback(serving.process.terminate)
+            return serving
+
+        yield started
+
+
+def test_the_port_is_taken_before_the_engine_starts(begin: Begin) -> None:
+    port = free_port()
+    serving = begin("--port", str(port))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 10)
+    began = time.monotonic()
+    second = subprocess.run(
+        [LMI, "serve", str(serving.folder), "--port", str(port)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (second.returncode, second.stdout) == (1, "")
+    assert second.stderr == f"lmi: --host 127.0.0.1 --port {port}: the port is in use\n"
+    assert time.monotonic() - began < 30
+    assert "serving on" not in serving.log()
+    url = serving.url()
+    assert url == f"http://127.0.0.1:{port}"
+    # Without a second try: what the line says is so.
+    assert httpx.get(f"{url}/ping").json() == {"status": "Healthy"}
+
+
+def test_any_port_and_whom_it_answers(begin: Begin) -> None:
+    """It prints the port that it was given; on loopback it answers to loopback's names and to those it is told."""
+    url = begin("--port", "0", "--allowed-host", "model.example").url()
+    with httpx.Client(base_url=url) as http:
+        for host, status in {"model.example": 200, "localhost": 200, "rebound.example": 403}.items():
+            assert http.get("/v1/models", headers={"Host": host}).status_code == status
+        answer = http.post("/v1/chat/completions", json={"messages": []}, headers={"Host": "rebound.example"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+        assert http.get("/ping", headers={"Host": "rebound.example"}).status_code == 200

@@ -1,0 +1,101 @@
+"""What web pages can do with a server on loopback: a real Chromium, to which other sites' names mean this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.handler.server.access import Access, allowed_names
+
+from ...kit.api.types import Delta, Finish, Started
+from ...kit.clients.browser import Browser, program
+from ...kit.hosts.local_server import Make, Running, serving
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(program() is None, reason="chromium is not on PATH: Debian's package chromium"),
+]
+
+LOOPBACK = allowed_names(["127.0.0.1"], [])
+BODY = {"model": "any", "messages": [{"role": "user", "content": "Hi"}]}
+
+# All that a page can send to another site without asking first (Fetch: simple requests), and waits for its end.
+SEND = """
+(async () => {
+  const to = %s, body = %s;
+  const chat = to + "/v1/chat/completions", get = to + "/chat/sse?request=" + encodeURIComponent(body);
+  const post = (body) => fetch(chat, {method: "POST", mode: "no-cors", body});
+  const image = new Promise((done) => { const one = new Image(); one.onload = one.onerror = done; one.src = get; });
+  const events = new Promise((done) => {
+    const one = new EventSource(get);
+    one.onerror = () => { one.close(); done(); };
+  });
+  const sent = [post(new Blob([body])), post(body), fetch(get, {mode: "no-cors"}), image, events];
+  await Promise.allSettled(sent);
+  return true;
+})()
+"""
+ASK = """
+fetch("/v1/chat/completions", {method: "POST", headers: {"Content-Type": "application/json"}, body: %s})
+  .then(async (answer) => [answer.status, await answer.json()])
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(
+        tmp_path_factory.mktemp("browser"), flags=["--host-resolver-rules=MAP *.example 127.0.0.1"]
+    ) as browser:
+        yield browser
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Make]:
+    with serving(tmp_path) as make:
+        yield make
+
+
+def started(running: Make, names: frozenset[str] | None) -> Running:
+    server = running(access=Access(names=names))
+    server.engine.submit_then = [Started(1), Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))]
+    return server
+
+
+@pytest.mark.parametrize("names", [LOOPBACK, None], ids=["checked", "not checked"])
+def test_another_sites_page(page: Browser, running: Make, names: frozenset[str] | None) -> None:
+    """The model works for nobody. Without the check it does for all but the POST that says that it is text."""
+    server, site = started(running, names), started(running, None)
+    page.open(f"http://other.example:{site.port}/ping")
+    to = f"http://localhost:{server.port}"
+    assert page.evaluate(SEND % (json.dumps(to), json.dumps(json.dumps(BODY))))
+    assert len(server.engine.generations) == (0 if names is LOOPBACK else 4)
+
+
+@pytest.mark.parametrize("names", [LOOPBACK, None], ids=["checked", "not checked"])
+def test_a_page_whose_name_leads_to_this_machine(page: Browser, running: Make, names: frozenset[str] | None) -> None:
+    """It is of the same origin as far as the browser knows, and reads the response."""
+    server = started(running, names)
+    page.open(f"http://rebound.example:{server.port}/ping")
+    status, body = ask(page)
+    if names is None:
+        assert (status, body["choices"][0]["message"]["content"]) == (200, "Hello")
+    else:
+        assert (status, body["error"]["code"], server.engine.generations) == (403, "forbidden", [])
+        assert body["error"]["param"] == "Host"
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "a.localhost"])
+def test_a_page_of_our_own(page: Browser, running: Make, name: str) -> None:
+    server = started(running, LOOPBACK)
+    page.open(f"http://{name}:{server.port}/ping")
+    status, body = ask(page)
+    assert (status, body["choices"][0]["message"]["content"]) == (200, "Hello")
+
+
+def ask(page: Browser) -> tuple[int, Any]:
+    status, body = page.evaluate(ASK % json.dumps(json.dumps(BODY)))
+    return status, body
