@@ -20,11 +20,11 @@ from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, ToEn
 from ...kit.api.errors import UnavailableError
 from ...kit.api.handler import Exchange, RequestStats, started_service
 from ...kit.api.options import make_settings
-from ...kit.api.types import EngineInfo, Event, Failed, Generation, Request, Sampling
+from ...kit.api.types import EngineEvent, EngineInfo, Failed, Generation, Request, Sampling
 
 
 class Nobody:
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: EngineEvent) -> None:
         raise AssertionError(f"nobody was to be told {event}")
 
 
@@ -45,7 +45,7 @@ class Ending(EngineClient):
 
     def __init__(self, model_dir: Path) -> None:
         super().__init__(make_settings(model_dir))
-        self.first: Callable[[Event], None]
+        self.first: Callable[[EngineEvent], None]
         self.thread = threading.Thread(target=self.end)
         self.telling = threading.Event()
         self.refused = threading.Event()
@@ -53,7 +53,7 @@ class Ending(EngineClient):
     def start(self) -> EngineInfo:
         return EngineInfo(engine="ending", version="0", context=2048)
 
-    def submit(self, generation: Generation, sink: Callable[[Event], None]) -> int:
+    def submit(self, generation: Generation, sink: Callable[[EngineEvent], None]) -> int:
         if self.thread.ident is None:
             self.first = sink
             self.thread.start()
@@ -61,7 +61,7 @@ class Ending(EngineClient):
             return 1
         raise UnavailableError("gone")
 
-    def deliver(self, sink: Callable[[Event], None], event: Event) -> None:
+    def deliver(self, sink: Callable[[EngineEvent], None], event: EngineEvent) -> None:
         self.refused.set()
         super().deliver(sink, event)
 
