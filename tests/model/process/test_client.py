@@ -16,7 +16,7 @@ import pytest
 
 from lmi.model.process.client import EngineClient
 
-from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, ToEngine
+from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, Release, ToEngine
 from ...kit.api.errors import UnavailableError
 from ...kit.api.handler import Exchange, RequestStats, started_service
 from ...kit.api.options import make_settings
@@ -163,6 +163,22 @@ def test_what_is_aborted_does_not_wait_for_an_engine_that_does_not_read(tmp_path
         assert engine.link.theirs.receive() == Abort((51,))
     finally:
         service.close()
+
+
+def test_only_what_still_runs_is_released(tmp_path: Path) -> None:
+    engine = Stopped(tmp_path)
+    held = Generation(request_id="r", prompt=(1,), held=True)
+    try:
+        kept, aborted = engine.submit(held, Nobody()), engine.submit(held, Nobody())
+        engine.abort([aborted])
+        engine.release([aborted])
+        engine.release([kept, aborted, 99])
+        told = [engine.link.theirs.receive() for _ in range(4)]
+        assert told == [Add(kept, held), Add(aborted, held), Abort((aborted,)), Release((kept,))]
+    finally:
+        engine.close()
+    # The engine has just ended: its sinks are told so.
+    engine.release([kept])
 
 
 def test_what_is_withdrawn_and_what_is_sent_agree(tmp_path: Path) -> None:
