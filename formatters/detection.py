@@ -24,7 +24,7 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
-from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, openapi_of
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
 
@@ -175,16 +175,15 @@ def receive(
         call = hooks.ready(call, dialect, payload, request, settings)
         return ParsedRequest(call.generations, call.reply, dialect.NAME)
     except (RequestError, UserCodeError) as error:
-        refused = dialect.refuse(error, payload, request, settings)
+        return _refused(dialect, error, payload, request, settings)
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
-        refused = dialect.refuse(PayloadError(TOO_DEEP), None, request, settings)
+        return _refused(dialect, PayloadError(TOO_DEEP), None, request, settings)
     except Exception as error:
         # A fault of ours is this request's failure, not its host's: behind DJL its client would wait for ever.
         logger.exception("request %s could not be read", request.request_id)
         failure = GenerationError(f"the request could not be read: {type(error).__name__}")
-        refused = dialect.refuse(failure, None, request, settings)
-    return replace(refused, dialect=dialect.NAME)
+        return _refused(dialect, failure, None, request, settings)
 
 
 def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
@@ -201,4 +200,18 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     except (RequestError, RecursionError):
         # It is refused anyway; what else is wrong with it only decides the form.
         pass
-    return replace(dialect.refuse(error, payload, request, settings), dialect=dialect.NAME)
+    except Exception:
+        logger.exception("request %s could not be read", request.request_id)
+    return _refused(dialect, error, payload, request, settings)
+
+
+def _refused(
+    dialect: Dialect, error: LmiError, payload: Payload | None, request: Request, settings: Settings
+) -> Response:
+    """The answer in the dialect's form; where that itself is at fault, in none."""
+    try:
+        answer = dialect.refuse(error, payload, request, settings)
+    except Exception:
+        logger.exception("request %s: the dialect %s failed to render an error", request.request_id, dialect.NAME)
+        answer = Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)
+    return replace(answer, dialect=dialect.NAME)

@@ -19,7 +19,7 @@ from ..formatters.base import encode
 from ..formatters.common.encoder import EncoderState
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
-from ..model.events import Event, Failed, Started
+from ..model.events import EngineEvent, Event, Failed, Rendered, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
 from .telemetry.metrics import RequestStats
@@ -129,11 +129,12 @@ class Exchange:
             self.finished = True
             self._admission.release(self)
 
-    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+    def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
         with a request is its own failure, and no other's.
         """
-        if self.finished:
+        # What is held back an exchange with user code asks for (deferred.py).
+        if self.finished or isinstance(event, Rendered):
             return
         try:
             self._take(prompt, event, noted)

@@ -3,6 +3,7 @@
     host's process                                  engine's process
     Engine.submit(generation, sink) --- Add ------> Backend.prepare, Backend.add
     Engine.abort(ticket)            --- Abort ----> Backend.abort
+    Engine.release(ticket)          --- Release --> Backend.add, of what was held back: sink(Rendered) came first
     sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
 
 A host knows `Engine` only (model/process/client.py implements it for every backend). A backend of ours is a folder
@@ -21,14 +22,14 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from .errors import LmiError, OptionError
-from .events import Event
+from .events import EngineEvent, Event
 from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
 __all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink", "limits", "load_backend"]
 
-Sink = Callable[[Event], None]
+Sink = Callable[[EngineEvent], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.
 
 Never on two threads at once, though a failure may come on another one (Engine.fail)."""
@@ -104,6 +105,10 @@ class Engine(Protocol):
         """
         ...
 
+    def release(self, tickets: Sequence[int]) -> None:
+        """Starts generations that are held back, each after its Rendered. Unknown tickets are ignored."""
+        ...
+
     def abort(self, tickets: Sequence[int]) -> None:
         """Ends generations; nothing more comes of them. Unknown tickets are ignored."""
         ...
@@ -115,7 +120,7 @@ class Engine(Protocol):
         """
         ...
 
-    def deliver(self, sink: Sink, event: Event) -> None:
+    def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted, never while another thread delivers one.
 
         For requests of several generations, whose sinks feed one reply. For any thread that is in no sink or listener.
@@ -152,6 +157,10 @@ class Backend(Protocol):
 
     def tokens(self, prepared: Any) -> int:
         """How many tokens what `prepare` returned may come to: of each sequence the prompt's and those it generates."""
+        ...
+
+    def prompt_text(self, prepared: Any) -> str:
+        """The prompt of what `prepare` returned, as text: for Rendered, on the same thread as `prepare`."""
         ...
 
     def add(self, prepared: Any) -> None:
@@ -200,7 +209,11 @@ def _users_backend(settings: Settings) -> Backend:
         make = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise OptionError(f"option.backend: {place!r}: {error}", "backend") from error
-    return cast(Backend, make(settings))
+    backend = make(settings)
+    if settings.content_filter and not hasattr(backend, "prompt_text"):
+        message = f"option.content_filter: {place} has no prompt_text, which gives the filter the prompts to judge"
+        raise OptionError(message, "content_filter")
+    return cast(Backend, backend)
 
 
 def limits() -> dict[str, Mapping[str, str]]:

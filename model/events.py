@@ -1,6 +1,6 @@
 """What an engine reports of a running generation.
 
-    Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
+    Rendered? Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
     Failed    at any time instead of what was still to come; always the last event
 
 How many tokens a Delta holds is an accident of timing: formatters must give the same answer for any split. The types
@@ -15,7 +15,10 @@ import msgspec
 
 from .errors import LmiError, error_of_kind
 
-__all__ = ["CallDelta", "Delta", "Event", "Failed", "Finish", "FinishReason", "Started", "Token", "TopToken"]
+__all__ = [
+    "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Rendered", "Started", "Token",
+    "TopToken",
+]  # fmt: skip
 
 FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
 """eos: the model's own end. stop: a stop string or stop token id. length: max_tokens or the context. abort: cut off.
@@ -81,6 +84,13 @@ class Finish(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """What the connector reports of the sequence's KV cache (vLLM's kv_transfer_params): JSON."""
 
 
+class Rendered(msgspec.Struct, array_like=True, frozen=True, tag="r"):
+    """A generation that is held back (Generation.held) could be started. Whoever held it back gets this, no encoder."""
+
+    text: str
+    """The prompt as the model is to get it: what the chat template made, or the text of its token ids."""
+
+
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):
     """The prompt has been processed. Comes once, before the first Delta."""
 
@@ -134,3 +144,6 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_default
 
 
 Event = Started | Delta | Failed
+"""What encoders are fed."""
+EngineEvent = Rendered | Event
+"""What engines report."""

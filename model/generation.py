@@ -177,6 +177,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether `Started.text` is wanted."""
     prompt_field: str = "prompt"
     """What the client calls the prompt, for errors about it."""
+    held: bool = False
+    """Whether it is held back once it is prepared: its prompt comes as Rendered, and it waits for Engine.release."""
     adapter: str | None = None
     """The LoRA adapter to use, by its registered name."""
     kv_transfer_params: dict[str, Any] | None = None

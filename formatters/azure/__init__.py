@@ -38,7 +38,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """What Azure's client reads from /info (ModelInfo of azure-ai-inference)."""
 
     model_name: str
-    model_type: str = "chat_completion"
+    model_type: str
     model_provider_name: str = "lmi"
 
 
@@ -72,12 +72,14 @@ def model_info(request: Request, settings: Settings, info: EngineInfo) -> Respon
         check_version(request)
     except RequestError as error:
         return refuse(error, None, request, settings)
-    return Response(encode(ModelInfo(settings.model_name)))
+    kind = "embeddings" if settings.embeds else "chat_completion"
+    return Response(encode(ModelInfo(settings.model_name, kind)))
 
 
 def not_served(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
-    message = f"{request.path}: not supported by the model, which serves /chat/completions"
+    served = "makes embeddings: POST /v1/embeddings" if settings.embeds else "serves /chat/completions"
+    message = f"{request.path}: not supported by the model, which {served}"
     return refuse(NotFoundError(message), None, request, settings)
 
 
@@ -103,7 +105,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     refuse_headers(request)
     check_deployment(request, settings)
     payload = read_payload(payload, request)
-    generation, shape = read_chat(payload, request, settings)
+    generation, shape = read_chat(payload, request, settings, azure=True)
     render_error = partial(error_response, payload=payload, headers=request.headers)
     return ParsedRequest(
         (generation,), azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)

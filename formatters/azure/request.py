@@ -3,21 +3,17 @@
     query api-version                  check_version
     header azureml-model-deployment    check_deployment
     header extra-parameters            read_payload: which fields are let through
-    parts with `content`               read_payload: in OpenAI's form, for its reader
+    parts with `content`               OpenAI's reader takes them too (openai/messages.py, azure)
 
 The headers may come as custom attributes too: SageMaker lets no others through.
 """
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode
-from collections.abc import Mapping
 from datetime import date
-from typing import Any
 
-from ...model.errors import NotFoundError, ParameterError, PayloadError, one_line
+from ...model.errors import NotFoundError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
 from ..common.kinds import Text
@@ -56,17 +52,8 @@ ACCEPTED_FIELDS = (
 """These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
 ROLES = ("system", "user", "assistant", "tool", "developer")
-DETAILS = ("auto", "low", "high")
 
 VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
-
-IMAGES: Mapping[bytes, str] = {
-    rb"\x89PNG": "image/png",
-    rb"\xff\xd8\xff": "image/jpeg",
-    rb"GIF8": "image/gif",
-    rb"RIFF....WEBP": "image/webp",
-}
-"""Types of images by what their first bytes match."""
 
 
 def check_version(request: Request) -> None:
@@ -90,12 +77,15 @@ def check_deployment(request: Request, settings: Settings) -> None:
 
 
 def read_payload(payload: Payload, request: Request) -> Payload:
-    """The body as OpenAI's reader takes it; raises RequestError."""
+    """What is to be read of the body; raises RequestError."""
     kept = _without_extras(payload, request)
     messages = kept.get("messages")
     if isinstance(messages, list):
         check_number(messages)
-        kept = {**kept, "messages": [_message(one, f"messages[{index}]") for index, one in enumerate(messages)]}
+        for index, one in enumerate(messages):
+            # What is no message OpenAI's reader refuses.
+            if isinstance(one, dict) and isinstance(role := one.get("role"), str):
+                Text(ROLES).read(f"messages[{index}].role", role)
     return kept
 
 
@@ -119,52 +109,3 @@ def _without_extras(payload: Payload, request: Request) -> Payload:
             how = f"the header {EXTRAS}: pass-through lets it through, ignore drops it"
             raise PayloadError(f"{shown}: an extra parameter, which this API does not have; {how}", shown)
     return payload
-
-
-def _message(given: Any, place: str) -> Any:
-    """The message with its parts in OpenAI's form; what is no message its reader refuses."""
-    if not isinstance(given, dict):
-        return given
-    message: dict[str, Any] = given
-    if isinstance(message.get("role"), str):
-        Text(ROLES).read(f"{place}.role", message["role"])
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    return {**message, "content": [_part(part, f"{place}.content[{index}]") for index, part in enumerate(content)]}
-
-
-def _part(given: Any, place: str) -> Any:
-    """`{"type", "content", "detail"}`, the document's form, as `{"type", "text"}` or `{"type", "image_url"}`."""
-    if not isinstance(given, dict) or given.get("type") not in ("text", "image", "image_url"):
-        return given
-    part: dict[str, Any] = given
-    kind = part["type"]
-    own = "text" if kind == "text" else "image_url"
-    if part.get("content") is None:
-        return {**part, "type": own}
-    if part.get(own) is not None:
-        raise ParameterError(f"{place}.content: cannot be combined with {own}", f"{place}.content")
-    content = Text().read(f"{place}.content", part["content"])
-    rest = {name: value for name, value in part.items() if name not in ("type", "content", "detail")}
-    if kind == "text":
-        return {**rest, "type": "text", "text": content}
-    image = {"url": _url(content, f"{place}.content")}
-    if part.get("detail") is not None:
-        image["detail"] = Text(DETAILS).read(f"{place}.detail", part["detail"])
-    return {**rest, "type": "image_url", "image_url": image}
-
-
-def _url(content: str, place: str) -> str:
-    """A URL as it is; base64 as a URL that holds it."""
-    if re.match("[A-Za-z][A-Za-z0-9+.-]*:", content):
-        return content
-    packed = "".join(content.split())
-    try:
-        data = b64decode(packed, validate=True)
-    except (binascii.Error, ValueError):
-        data = b""
-    kind = next((kind for mark, kind in IMAGES.items() if re.match(mark, data, re.DOTALL)), None)
-    if kind is None:
-        raise ParameterError.of(place, content, "a URL, or a PNG, JPEG, GIF or WebP image in base64")
-    return f"data:{kind};base64,{packed}"

@@ -10,6 +10,9 @@ another than `image_url.url`. Whether the model takes images and the URL may be 
 
 from __future__ import annotations
 
+import binascii
+import re
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +24,13 @@ __all__ = ["DETAILS", "is_image_part", "read_image_part"]
 DETAILS = ("auto", "low", "high")
 """Accepted everywhere; vLLM's models take every image as it is."""
 SCHEMES = ("data:", "http://", "https://", "file://")
+BASE64_KINDS: Mapping[bytes, str] = {
+    rb"\x89PNG": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8": "image/gif",
+    rb"RIFF....WEBP": "image/webp",
+}
+"""Types of images by what their first bytes match."""
 
 
 def is_image_part(part: Mapping[str, Any]) -> bool:
@@ -37,6 +47,7 @@ def read_image_part(part: Mapping[str, Any], place: str, *, azure: bool = False)
     given, field = part.get("image_url"), f"{place}.image_url"
     details = [(part.get("detail"), f"{place}.detail")]
     if given is None and azure:
+        # The document's own form.
         given, field = part.get("content"), f"{place}.content"
     elif not isinstance(given, str):
         image = Object().read(field, given)
@@ -58,6 +69,15 @@ def _url(given: Any, field: str, *, base64: bool) -> str:
     url = given.strip()
     if url[:8].lower().startswith(SCHEMES):
         return url
-    if base64 and url and ":" not in url[:64]:
-        return f"data:image/*;base64,{url}"
-    raise ParameterError.of(field, given[:200], f"{expected}, or base64" if base64 else expected)
+    if base64:
+        expected += ", or a PNG, JPEG, GIF or WebP image in base64"
+        packed = "".join(url.split())
+        try:
+            # Enough to know its type. The rest of it is read by the engine's side.
+            start = b64decode(packed[:64], validate=True)
+        except (binascii.Error, ValueError):
+            start = b""
+        for mark, kind in BASE64_KINDS.items():
+            if re.match(mark, start, re.DOTALL):
+                return f"data:{kind};base64,{packed}"
+    raise ParameterError.of(field, given[:200], expected)

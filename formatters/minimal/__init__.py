@@ -18,7 +18,7 @@ from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
 from ..common.fields import refuse_headers
 from ..common.kinds import Boolean, Text
-from ..common.schemas import FILLED
+from ..common.schemas import STRING
 from ..openai.chat import read_chat
 from ..openai.messages import check_number, messages_schema
 from ..openai.openapi import chat_schema
@@ -56,7 +56,7 @@ ACCEPTED_FIELDS = TEXT_FIELDS
 
 def _request(settings: Settings) -> JsonSchema:
     chat = chat_schema(settings, messages_schema(ROLES), other_fields(ACCEPTED_FIELDS))
-    return {**chat, "properties": {**chat["properties"], "model": FILLED}, "required": ["model", "messages"]}
+    return {**chat, "properties": {**chat["properties"], "model": STRING}, "required": ["model", "messages"]}
 
 
 CHAT = OpenApi(
@@ -86,14 +86,14 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     if payload.get("stream") is not None:
         Boolean().read("stream", payload["stream"])
     model = payload.get("model")
-    if not isinstance(model, str) or not model:
-        raise PayloadError.of("model", model, "the name of a model, a non-empty string")
+    if not isinstance(model, str):
+        raise PayloadError.of("model", model, "the name of a model, a string")
     check_number(payload.get("messages"))
     _check_roles(payload.get("messages"))
     form = _form(payload, request)
     refuse_others(payload, ACCEPTED_FIELDS)
     generation, _ = read_chat({**payload, "stream": form != WHOLE}, request, settings)
-    return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model), form))
+    return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model or settings.model_name), form))
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:

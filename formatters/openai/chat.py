@@ -34,9 +34,14 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     return ParsedRequest((generation,), chat_encoder(settings.model_name, shape, streams=generation.stream))
 
 
-def read_chat(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ChatOptions]:
-    """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError."""
-    messages = read_messages(payload.get("messages"), settings)
+def read_chat(
+    payload: Payload, request: Request, settings: Settings, *, azure: bool = False
+) -> tuple[Generation, ChatOptions]:
+    """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError.
+
+    azure: parts of messages may have Azure's form too.
+    """
+    messages = read_messages(payload.get("messages"), settings, azure=azure)
     values = read_fields(payload, settings, chat=True)
     _check_modalities(payload.get("modalities"))
     streams, usage, continuous_usage = read_streaming(values, settings)

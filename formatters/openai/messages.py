@@ -90,8 +90,11 @@ def messages_schema(roles: Iterable[str] = tuple(FIELDS), part: JsonSchema | Non
     return array(one_of(*listed), 1, MAX_MESSAGES)
 
 
-def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
-    """The messages, as templates take them; raises RequestError, naming the place."""
+def read_messages(given: Any, settings: Settings, *, azure: bool = False) -> tuple[Message, ...]:
+    """The messages, as templates take them; raises RequestError, naming the place.
+
+    azure: a part's text or image may be called `content`, and an image's type `image` (specs 004).
+    """
     if not isinstance(given, list):
         raise PayloadError.of("messages", given, "a list of messages")
     if not given:
@@ -110,7 +113,7 @@ def read_messages(given: Any, settings: Settings) -> tuple[Message, ...]:
                 handle_unknown_field(name, FIELDS[role], settings, "messages[].")
         if role == "assistant" and message.get("function_call") is not None:
             last_function_call = f"call_function_{index}"
-        messages.append(_read(message, role, place, last_function_call, settings))
+        messages.append(_read(message, role, place, last_function_call, settings, azure=azure))
     return tuple(messages)
 
 
@@ -130,11 +133,13 @@ def check_number(given: Any) -> None:
         )
 
 
-def _read(message: Message, role: str, place: str, last_function_call: str, settings: Settings) -> Message:
+def _read(
+    message: Message, role: str, place: str, last_function_call: str, settings: Settings, *, azure: bool
+) -> Message:
     read: Message = {"role": role}
     content = message.get("content")
     if content is not None or role != "assistant":
-        read["content"] = _content(content, role, f"{place}.content", settings)
+        read["content"] = _content(content, role, f"{place}.content", settings, azure=azure)
     if message.get("name") is not None:
         read["name"] = Text().read(f"{place}.name", message["name"])
     if role == "assistant":
@@ -194,27 +199,35 @@ def _function(given: Any, place: str) -> Message:
     return {"name": name, "arguments": arguments}
 
 
-def _content(given: Any, role: str, place: str, settings: Settings) -> str | list[Message]:
+def _content(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> str | list[Message]:
     if isinstance(given, str):
         return given
     if not isinstance(given, list):
         raise PayloadError.of(place, given, "a string or a list of parts")
     if not given:
         raise ParameterError.of(place, given, "at least one part")
-    return [_part(part, role, f"{place}[{index}]", settings) for index, part in enumerate(given)]
+    return [_part(part, role, f"{place}[{index}]", settings, azure=azure) for index, part in enumerate(given)]
 
 
-def _part(given: Any, role: str, place: str, settings: Settings) -> Message:
+def _part(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> Message:
     part = Object().read(place, given)
     kind = "image_url" if is_image_part(part) else Text().read(f"{place}.type", part.get("type"))
+    if azure and kind == "image":
+        kind = "image_url"
     if kind not in PARTS[role]:
-        raise _unsupported(f"{place}.type", kind, " or ".join(map(repr, PARTS[role])) + f" from the role {role!r}")
+        expected = " or ".join(map(repr, PARTS[role]))
+        raise _unsupported(f"{place}.type", part.get("type") or kind, f"{expected} from the role {role!r}")
     for name, value in part.items():
-        if value is not None and name not in PART_FIELDS:
+        if value is not None and name not in PART_FIELDS and not (azure and name == "content"):
             handle_unknown_field(name, PART_FIELDS, settings, "messages[].content[].")
+    own = kind
+    if azure and part.get("content") is not None:
+        if part.get(kind) is not None:
+            raise ParameterError(f"{place}.content: cannot be combined with {kind}", f"{place}.content")
+        own = "content"
     if kind != "image_url":
-        return {"type": "text", "text": Text().read(f"{place}.{kind}", part.get(kind))}
-    return read_image_part(part, place)
+        return {"type": "text", "text": Text().read(f"{place}.{own}", part.get(own))}
+    return read_image_part(part, place, azure=azure)
 
 
 def _filled(given: Any, place: str) -> str:

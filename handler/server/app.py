@@ -211,6 +211,10 @@ class LocalServer:
             return HttpResponse("Not Found", 404, media_type="text/plain")
         if found and (page := found[1].page):
             return _http_response(await self._page(found[0], page, request))
+        if http.method == "HEAD":
+            # It would start what a GET asks for, for nobody.
+            allowed = ", ".join(found[1].methods if found else ("POST",))
+            return HttpResponse("Method Not Allowed", 405, {"Allow": allowed}, media_type="text/plain")
         opened = self._streams.open(request)
         if isinstance(opened, Response):
             return _http_response(opened)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from ...formatters import Request, Response
 from ...model.errors import LmiError, RequestError
-from ...model.events import Delta, Event, Finish, FinishReason, Started
+from ...model.events import Delta, EngineEvent, Finish, FinishReason, Started
 from .request_log import MAX_BODY_CHARACTERS, EndedRequest, RequestLog
 
 __all__ = ["Histogram", "Metrics", "Outcome", "RequestStats"]
@@ -210,7 +210,7 @@ class RequestStats:
         self.reason: FinishReason | None = None
         """Why the last of them ended."""
 
-    def note(self, event: Event) -> None:
+    def note(self, event: EngineEvent) -> None:
         """Takes an event, on the engine's thread."""
         if type(event) is Delta:
             if self.streamed:

@@ -2,19 +2,25 @@
 
     function(text, stage) -> None, or why the text is not acceptable        plain or `async def`
 
-`stage` is "prompt" before anything is generated, with the text of the prompt or of all messages, and "text" later,
-with all that one sequence has brought so far: reasoning, text and calls, in their order. A prompt that is flagged is
-refused. Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish
-reason is content_filter. Where several tokens of plain text came together, they are judged one by one before they are
-dropped: what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that
-fails fails the request.
+`stage` is "prompt" before anything is generated, with the prompt, and "text" later, with all that one sequence has
+brought so far: reasoning, text and calls, in their order. A prompt that is flagged is refused.
+
+    text                        admit, before the engine gets it
+    messages, token ids         held --> engine: template, tokenizer --> Rendered --> judge_prompt --> Engine.release
+
+So whatever of a request the chat template brings into the prompt is judged, as the model would get it.
+
+Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish reason is
+content_filter. Where several tokens of plain text came together, they are judged one by one before they are dropped:
+what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that fails fails
+the request.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,9 +28,9 @@ import msgspec
 
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
-from ...model.errors import ContentFilterError, LmiError, OptionError, UnsupportedError, UserCodeError
+from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
 from ...model.events import Delta, Event, Failed, Finish, Token
-from ...model.generation import Conversation, Generation
+from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from .loading import Function
 from .pool import Workers
@@ -65,26 +71,30 @@ class ContentFilter:
             return reason
         raise self._function.refuse(verdict, "None, a reason (str) or an object with the attribute reason")
 
-    def admit(self, generation: Generation) -> None:
-        """Judges a prompt; raises ContentFilterError for one that is flagged."""
-        field = generation.prompt_field
-        prompt = generation.prompt
-        if isinstance(prompt, tuple):
-            raise UnsupportedError(f"{field}: option.{OPTION} cannot judge token ids, expected text", field)
-        text = "\n".join(_texts(prompt)) if isinstance(prompt, Conversation) else prompt
-        reason = self.judge(text, "prompt")
+    def admit(self, prompt: str, field: str) -> None:
+        """Judges a prompt, which the client calls `field`; raises ContentFilterError for one that is flagged."""
+        reason = self.judge(prompt, "prompt")
         if reason is not None:
             raise ContentFilterError(f"{field}: flagged by the content filter: {reason}", field)
 
-    def around(self, call: ParsedRequest) -> tuple[ParsedRequest, list[int]]:
-        """The call with its answer judged, and where the generations are noted that nothing more is wanted of."""
+    def around(self, call: ParsedRequest) -> tuple[ParsedRequest, FilteredEncoder]:
+        """The call with its answer judged; what is no text is to be judged before any of its generations starts.
+
+        Raises ContentFilterError for text that is flagged.
+        """
+        held = False
+        for generation in call.generations:
+            if isinstance(generation.prompt, str):
+                self.admit(generation.prompt, generation.prompt_field)
+            else:
+                held = True
         generations = tuple(
             # What is generated is judged while it is, and counted where it is cut off.
-            msgspec.structs.replace(generation, stream=True, tokens=True)
+            msgspec.structs.replace(generation, stream=True, tokens=True, held=held)
             for generation in call.generations
         )
-        reply = FilteredEncoder(call.reply, self, {n: one.sampling.n for n, one in enumerate(generations)})
-        return ParsedRequest(generations, reply), reply.to_abort
+        encoder = FilteredEncoder(call.reply, self, generations)
+        return ParsedRequest(generations, encoder), encoder
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
@@ -96,28 +106,6 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
         # Functions of extension modules may have no signature.
         return count == 2
     return True
-
-
-TEXT_KEYS = {"content", "text", "reasoning", "reasoning_content", "refusal", "arguments", "documents"}
-
-
-def _texts(conversation: Conversation) -> Iterator[str]:
-    """What a conversation says, in its order."""
-    yield from _strings(list(conversation.messages), False)
-    yield from _strings(conversation.template_arguments, False)
-
-
-def _strings(value: Any, is_text: bool) -> Iterator[str]:
-    if isinstance(value, str):
-        if is_text:
-            yield value
-    elif isinstance(value, dict):
-        for key, inner in cast("dict[str, Any]", value).items():
-            # Of a document everything is text, of a message only some members are.
-            yield from _strings(inner, key in TEXT_KEYS or (is_text and isinstance(inner, str) and key != "type"))
-    elif isinstance(value, list | tuple):
-        for inner in cast("list[Any]", value):
-            yield from _strings(inner, is_text)
 
 
 @dataclass(slots=True)
@@ -132,13 +120,16 @@ class _Sequence:
 class FilteredEncoder:
     """Passes on to another encoder, `inner`, what the filter accepts."""
 
-    def __init__(self, inner: ResponseEncoder, judge: ContentFilter, sequences: dict[int, int]) -> None:
+    def __init__(self, inner: ResponseEncoder, judge: ContentFilter, generations: Sequence[Generation]) -> None:
         self._inner = inner
         self._filter = judge
-        self._wanted = sequences
-        """How many sequences each generation has."""
+        self._generations = generations
+        self._accepted_prompts = 0
         self._sequences: dict[tuple[int, int], _Sequence] = {}
         self.to_abort: list[int] = []
+        """Where it notes the generations that nothing more is wanted of, by their number."""
+        self.to_release: list[int] = []
+        """Those that may start, by their number."""
 
     @property
     def status(self) -> int:
@@ -190,12 +181,24 @@ class FilteredEncoder:
                 event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
         return self._inner.feed(event, prompt)
 
+    def judge_prompt(self, text: str, prompt: int) -> LmiError | None:
+        """Why a generation may not start from this text; once all may, they are noted in `to_release`."""
+        try:
+            self._filter.admit(text, self._generations[prompt].prompt_field)
+        except LmiError as error:
+            return error
+        self._accepted_prompts += 1
+        if self._accepted_prompts == len(self._generations):
+            self.to_release += range(len(self._generations))
+        return None
+
     def end_of_stream(self, error: LmiError) -> list[bytes]:
         """See handler/user_code/safe_reply.py."""
         return end_of_stream(self._inner, error)
 
     def _all_ended(self, prompt: int) -> bool:
-        return sum(one.ended for (of, _), one in self._sequences.items() if of == prompt) == self._wanted[prompt]
+        ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
+        return ended == self._generations[prompt].sampling.n
 
     def _accepted(self, before: str, event: Delta) -> tuple[Token, ...]:
         """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -25,11 +25,12 @@ import msgspec
 from ...formatters import ParsedRequest, Response
 from ...model.engine import Engine
 from ...model.errors import GenerationError, LmiError, UserCodeError
-from ...model.events import Delta, Event, Failed
+from ...model.events import Delta, EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
 from ..exchange import Exchange, FixedResponse
 from ..telemetry.metrics import RequestStats
+from .content_filter import FilteredEncoder
 from .pool import Task, Workers
 from .safe_reply import end_of_stream
 
@@ -45,8 +46,8 @@ class Prepared:
     call: ParsedRequest
     runs_user_code: bool = True
     """Whether the reply runs user code; else it is fed on the engine's thread, as any other."""
-    to_abort: list[int] = field(default_factory=list[int])
-    """Where the reply notes the generations that it wants nothing more of, by their number."""
+    filtered: FilteredEncoder | None = None
+    """The content filter's part of the reply."""
 
 
 class Deferred(Exchange):
@@ -55,6 +56,7 @@ class Deferred(Exchange):
     __slots__ = (
         "_busy",
         "_events",
+        "_filtered",
         "_lock",
         "_notify",
         "_owned",
@@ -62,7 +64,6 @@ class Deferred(Exchange):
         "_refuse",
         "_runs_user_code",
         "_task",
-        "_to_abort",
         "_workers",
     )
 
@@ -90,9 +91,9 @@ class Deferred(Exchange):
         self._notify = notify
         """Wakes the hosts: they are not to wait for the engine's next step."""
         self._runs_user_code = True
-        self._to_abort: list[int] = []
+        self._filtered: FilteredEncoder | None = None
         self._lock = threading.Lock()
-        self._events: list[tuple[int, Event]] = []
+        self._events: list[tuple[int, EngineEvent]] = []
         self._busy = False
         """Whether a thread works on this exchange, or is about to."""
         self._owned = False
@@ -140,7 +141,7 @@ class Deferred(Exchange):
         if isinstance(prepared, Response):
             self._respond(prepared)
             return
-        self.call, self._runs_user_code, self._to_abort = prepared.call, prepared.runs_user_code, prepared.to_abort
+        self.call, self._runs_user_code, self._filtered = prepared.call, prepared.runs_user_code, prepared.filtered
         try:
             super().begin()
         except Exception as error:
@@ -192,7 +193,7 @@ class Deferred(Exchange):
             self._on_news(self)
         self._notify()
 
-    def _feed(self, prompt: int, event: Event, noted: bool = False) -> None:
+    def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread."""
         if noted or not self._runs_user_code:
             super()._feed(prompt, event, noted)
@@ -237,19 +238,28 @@ class Deferred(Exchange):
                 self._end_with_error(expired)
                 return
             for prompt, event in merge_deltas(events):
-                self._feed(prompt, event, True)
+                if not isinstance(event, Rendered):
+                    self._feed(prompt, event, True)
+                elif self._filtered is not None and (flagged := self._filtered.judge_prompt(event.text, prompt)):
+                    self._feed(prompt, Failed.of(flagged), True)
                 if self._has_ended():
                     # Of one that the reply ended by itself the engine does not know.
                     self._engine.abort(self._tickets)
-                elif self._to_abort:
-                    self._engine.abort([self._tickets[number] for number in self._to_abort])
-                    self._to_abort.clear()
+                elif self._filtered is not None:
+                    self._steer(self._filtered)
             self._notify()
 
+    def _steer(self, filtered: FilteredEncoder) -> None:
+        """Tells the engine what the content filter wants of it."""
+        for numbers, tell in ((filtered.to_release, self._engine.release), (filtered.to_abort, self._engine.abort)):
+            if numbers:
+                tell([self._tickets[number] for number in numbers])
+                numbers.clear()
 
-def merge_deltas(events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
+
+def merge_deltas(events: list[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
     """The same with neighbouring deltas of one sequence as one, where that does not change the order of its parts."""
-    result: list[tuple[int, Event]] = []
+    result: list[tuple[int, EngineEvent]] = []
     for prompt, event in events:
         if result and isinstance(event, Delta):
             before_prompt, before = result[-1]

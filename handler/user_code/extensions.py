@@ -1,7 +1,8 @@
 """What of the user's takes part in serving a model, found once at start, and what it does with a request.
 
-    request --input formatter--> payload --dialect--> ParsedRequest --filter of prompts--> ParsedRequest
-    event --filter of text--> event --the dialect's reply, or the output formatter around it--> records
+    request --input formatter--> payload --dialect--> ParsedRequest --filter of prompts that are text--> ParsedRequest
+    event --filter of other prompts and of what is generated--> event --the dialect's reply, or the output formatter
+    around it--> records
 
 A request that none of it applies to is served as if there were none: see `applies_to`.
 """
@@ -29,7 +30,7 @@ from ...formatters.base import Payload
 from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ..preflight import has_own_code
-from .content_filter import ContentFilter
+from .content_filter import ContentFilter, FilteredEncoder
 from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
 from .djl_formatters import InputFormatter, OutputFormatter
@@ -90,7 +91,7 @@ class Extensions:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
             return fallback(self.settings).refuse(failure, None, request, self.settings)
-        return call if isinstance(call, Response) else Prepared(call, hooks.runs_user_code, hooks.to_abort)
+        return call if isinstance(call, Response) else Prepared(call, hooks.runs_user_code, hooks.filtered)
 
 
 class _Hooks(Hooks):
@@ -101,7 +102,7 @@ class _Hooks(Hooks):
         self._made: Any = None
         """The RequestInput that the input formatter made."""
         self.runs_user_code = True
-        self.to_abort: list[int] = []
+        self.filtered: FilteredEncoder | None = None
 
     def read(self, request: Request) -> Payload:
         formatter = self._extensions.input
@@ -114,13 +115,10 @@ class _Hooks(Hooks):
         self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
     ) -> ParsedRequest:
         extensions = self._extensions
-        if extensions.filter is not None:
-            for generation in call.generations:
-                extensions.filter.admit(generation)
         if extensions.output is not None:
             call = extensions.output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:
-            call, self.to_abort = extensions.filter.around(call)
+            call, self.filtered = extensions.filter.around(call)
         self.runs_user_code = bool(extensions.output or extensions.filter) or isinstance(dialect, UserDialect)
         return call
 

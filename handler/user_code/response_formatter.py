@@ -4,8 +4,8 @@
     stream    each of the dialect's records, "data: {...}" --> g --> a record
 
 What g returns is a dict, a string or an object of pydantic's. To an `inputs` request djl_python gives vLLM's text
-completion: that is what `response.choices` is, while as a mapping the response is LMI's documented answer. Returned as
-it is, the response is the one of the two that g has used.
+completion: that is what `response.choices` is, while as a mapping the response is LMI's documented answer, which is
+what is sent of a response that is returned, unless g has changed the completion.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ EXPECTED = "a dict, a str or an object with model_dump_json"
 class FormatterResponse(dict[str, Any]):
     """A JSON object whose members are attributes too, as those of vLLM's responses; the same for all within it."""
 
-    __slots__ = ("_completion", "_viewed")
+    __slots__ = ("_completion", "_original")
 
-    def __init__(self, members: Mapping[str, Any], completion: FormatterResponse | None = None) -> None:
+    def __init__(self, members: Mapping[str, Any], completion: Mapping[str, Any] | None = None) -> None:
         super().__init__({key: _wrapped(value) for key, value in members.items()})
-        object.__setattr__(self, "_completion", completion)
-        object.__setattr__(self, "_viewed", False)
+        object.__setattr__(self, "_original", completion)
+        object.__setattr__(self, "_completion", None if completion is None else FormatterResponse(completion))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -45,8 +45,6 @@ class FormatterResponse(dict[str, Any]):
         completion = self._completion
         if completion is None or name not in completion:
             raise AttributeError(f"the response has no {name}; it has {', '.join(completion or self)}")
-        if name == "choices":
-            object.__setattr__(self, "_viewed", True)
         return completion[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -54,9 +52,15 @@ class FormatterResponse(dict[str, Any]):
         target = completion if completion is not None and name in completion and name not in self else self
         target[name] = value
 
+    def changed_completion(self) -> dict[str, Any] | None:
+        """The completion, where it has been changed."""
+        completion = self._completion
+        plain: dict[str, Any] | None = None if completion is None else _plain(completion)
+        return None if plain == self._original else plain
+
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """As of pydantic's objects: a plain dict, also of what is within."""
-        return cast("dict[str, Any]", _plain(self._completion if self._viewed else self))
+        return self.changed_completion() or cast("dict[str, Any]", _plain(self))
 
     def model_dump_json(self, **_: Any) -> str:
         """As of pydantic's objects."""
@@ -124,18 +128,18 @@ class FormattedEncoder(GuardedEncoder):
         if inner.failure is not None:
             raise inner.failure
         body: Any = msgspec.json.decode(b"".join(records))
-        completion = FormatterResponse(msgspec.json.decode(b"".join(other))) if other else None
+        completion = msgspec.json.decode(b"".join(other)) if other else None
         # TGI's body is a list of one.
         within = isinstance(body, list) and len(body) == 1
         given = _given(body[0] if within else body, completion)
         returned = self._function(given)
-        if within and returned is given and not getattr(given, "_viewed", False):
+        if within and returned is given and not (isinstance(given, FormatterResponse) and given.changed_completion()):
             returned = [given]
         self.status, self.content_type, self.headers = inner.status, JSON, inner.headers
         yield text_of(returned, self._function).encode()
 
 
-def _given(body: Any, completion: FormatterResponse | None) -> Any:
+def _given(body: Any, completion: Mapping[str, Any] | None) -> Any:
     return FormatterResponse(cast("dict[str, Any]", body), completion) if isinstance(body, dict) else _wrapped(body)
 
 

@@ -11,6 +11,7 @@ answered at once with the reason.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -19,12 +20,12 @@ from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
 from ..errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
-from ..events import Delta, Event, Failed
+from ..events import Delta, EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
 from .child import EngineChild
-from .messages import Add, BadMessage, EngineFailed, Ready, Stats, Step
+from .messages import Add, BadMessage, EngineFailed, Ready, Release, Stats, Step
 
 __all__ = ["EngineClient"]
 
@@ -171,6 +172,14 @@ class EngineClient:
             raise UnavailableError(self._down_reason)
         return number
 
+    def release(self, tickets: Sequence[int]) -> None:
+        """Starts generations that are held back."""
+        child = self._child
+        if child is not None and (held := tuple(ticket for ticket in tickets if ticket in child.sinks)):
+            # When it has just ended, their sinks are told so.
+            with contextlib.suppress(OSError):
+                child.channel.post(Release(held))
+
     def abort(self, tickets: Sequence[int]) -> None:
         """Ends generations without a further event."""
         child = self._child
@@ -195,7 +204,7 @@ class EngineClient:
         if running:
             child.abort(tuple(ticket for ticket, _ in running))
 
-    def deliver(self, sink: Sink, event: Event) -> None:
+    def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted."""
         with self._dispatch_lock:
             sink(event)
@@ -248,7 +257,7 @@ class EngineClient:
             if not self._give(sink, event) and sinks.pop(number, None) is not None:
                 child.abort((number,))
 
-    def _give(self, sink: Sink, event: Event) -> bool:
+    def _give(self, sink: Sink, event: EngineEvent) -> bool:
         """Gives a sink an event; whether it took it. A sink is one request's, and what is wrong with it no other's."""
         try:
             sink(event)

@@ -2,6 +2,7 @@
 (model/process/client.py).
 
     intake thread    messages from the host -> Backend.prepare -> inbox    (with images: on other threads, prepare.py)
+                     held back: -> Rendered;  Release -> inbox
     main thread      inbox -> Backend.add;  while busy: Backend.step -> one Step message
 
 The process ends when the backend has failed, and when the host goes away, whatever state either is in, and takes
@@ -23,7 +24,7 @@ from typing import Any
 
 from ..engine import Backend, EngineStats, load_backend
 from ..errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
-from ..events import Event, Failed
+from ..events import EngineEvent, Failed, Rendered
 from ..heap import freeze
 from ..log import cause, show_content
 from ..log_filters import configure, withhold
@@ -32,7 +33,7 @@ from ..options.model_dir import check_model
 from .crash_report import crash_at_once, crash_at_once_too
 from .exit import closing, end_now, end_with_host, terminated, watch_host
 from .exit_report import report_exit_to, shutting_down
-from .messages import Abort, Add, BadMessage, Channel, EngineFailed, Ready, Start, Stats, Step, ToEngine
+from .messages import Abort, Add, BadMessage, Channel, EngineFailed, Ready, Release, Start, Stats, Step, ToEngine
 from .prepare import RequestPreparer
 from .start_errors import start_error
 from .token_budget import TokenBudget
@@ -67,8 +68,10 @@ class EngineProcess:
         self._preparing_since: float | None = None
         self._preparer = RequestPreparer(backend, rules, self._ready, self._refuse)
         self._inbox: deque[tuple[int, Any]] = deque()
+        self._held: dict[int, Any] = {}
+        """What is prepared and waits for its Release."""
         self._aborts: deque[tuple[int, ...]] = deque()
-        self._events: deque[tuple[int, Event]] = deque()
+        self._events: deque[tuple[int, EngineEvent]] = deque()
         self._token_budget = None if max_tokens is None else TokenBudget(max_tokens)
         self._wake = threading.Event()
         self._host_gone = False
@@ -84,7 +87,7 @@ class EngineProcess:
         last_sent = 0.0
         while not self._host_gone:
             self._update_backend()
-            events = backend.step() if backend.busy else []
+            events: list[tuple[int, EngineEvent]] = [*backend.step()] if backend.busy else []
             if self._token_budget is not None:
                 self._token_budget.release_ended(events)
             while self._events:
@@ -151,13 +154,20 @@ class EngineProcess:
                 self._preparing_since = time.monotonic()
                 self._preparer.take(message.number, message.generation)
                 self._preparing_since = None
+            elif isinstance(message, Release):
+                for number in message.numbers:
+                    if number in self._held:
+                        self._ready(number, self._held.pop(number))
             elif isinstance(message, BadMessage):
                 if message.number is None:
                     log.error("a message of the host's cannot be decoded: %s", message.error)
                 else:
                     self._refuse(message.number, message.error)
             elif isinstance(message, Abort):
+                # From then on none of them can become held.
                 self._preparer.drop(message.numbers)
+                for number in message.numbers:
+                    self._held.pop(number, None)
                 # Behind everything that was ready before, so that the generation it ends has been added by then.
                 self._aborts.append(message.numbers)
                 self._wake.set()
@@ -165,8 +175,13 @@ class EngineProcess:
         self._wake.set()
         end_with_host()
 
-    def _ready(self, number: int, prepared: Any) -> None:
-        self._inbox.append((number, prepared))
+    def _ready(self, number: int, prepared: Any, prompt: str | None = None) -> None:
+        """Takes what is prepared; where its prompt's text is wanted, it is held back."""
+        if prompt is None:
+            self._inbox.append((number, prepared))
+        else:
+            self._held[number] = prepared
+            self._events.append((number, Rendered(prompt)))
         self._wake.set()
 
     def _refuse(self, number: int, error: Exception) -> None:

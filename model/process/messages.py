@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
-from ..events import Event
+from ..events import EngineEvent
 from ..generation import Generation
 from ..options import Settings
 
@@ -29,6 +29,7 @@ __all__ = [
     "EngineFailed",
     "FromEngine",
     "Ready",
+    "Release",
     "Start",
     "Stats",
     "Step",
@@ -49,13 +50,19 @@ class Add(msgspec.Struct, array_like=True, frozen=True, tag="add"):
     generation: Generation
 
 
+class Release(msgspec.Struct, array_like=True, frozen=True, tag="release"):
+    """Start generations that are held back."""
+
+    numbers: tuple[int, ...]
+
+
 class Abort(msgspec.Struct, array_like=True, frozen=True, tag="abort"):
     """End generations."""
 
     numbers: tuple[int, ...]
 
 
-ToEngine = Start | Add | Abort
+ToEngine = Start | Add | Release | Abort
 
 
 class BadMessage(NamedTuple):
@@ -85,7 +92,7 @@ class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
 class Step(msgspec.Struct, array_like=True, frozen=True, tag="step"):
     """What a step brought, by generation."""
 
-    events: list[tuple[int, Event]]
+    events: Sequence[tuple[int, EngineEvent]]
 
 
 class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):

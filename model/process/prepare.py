@@ -47,13 +47,16 @@ class _Pending:
 
 
 class RequestPreparer:
-    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread."""
+    """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread.
+
+    `ready` gets what was prepared, and of a generation that is to be held back its prompt's text.
+    """
 
     def __init__(
         self,
         backend: Backend,
         rules: ImageRules,
-        ready: Callable[[int, Any], None],
+        ready: Callable[[int, Any, str | None], None],
         refuse: Callable[[int, Exception], None],
     ) -> None:
         self._backend = backend
@@ -71,7 +74,8 @@ class RequestPreparer:
         try:
             parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
             if not parts:
-                self._ready(number, self._backend.prepare(number, generation))
+                prepared = self._backend.prepare(number, generation)
+                self._ready(number, prepared, self._prompt_text(generation, prepared))
                 return
             self._admit(parts)
         except Exception as error:  # noqa: BLE001 - becomes the generation's error
@@ -97,7 +101,7 @@ class RequestPreparer:
         limit = self._backend.info.images
         if not limit:
             field = f"{parts[0].place}.type"
-            raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got 'image_url'", field)
+            raise UnsupportedError(f"{field}: expected 'text' (the model takes no images), got an image", field)
         if len(parts) > limit:
             place = parts[limit].place
             raise ParameterError(
@@ -137,10 +141,14 @@ class RequestPreparer:
         for image in images:
             check_image(image, pending.pixels)
         prepared = self._backend.prepare(pending.number, pending.generation, images)
+        prompt = self._prompt_text(pending.generation, prepared)
         with self._lock:
             # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
             if self._pending.pop(pending.number, None) is not None:
-                self._ready(pending.number, prepared)
+                self._ready(pending.number, prepared, prompt)
+
+    def _prompt_text(self, generation: Generation, prepared: Any) -> str | None:
+        return self._backend.prompt_text(prepared) if generation.held else None
 
 
 def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:

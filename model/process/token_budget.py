@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import OverloadedError, ParameterError
-from ..events import Delta, Event, Failed
+from ..events import Delta, EngineEvent, Failed
 
 __all__ = ["TokenBudget"]
 
@@ -44,7 +44,7 @@ class TokenBudget:
         for number in numbers:
             self.total -= self._tokens.pop(number, 0)
 
-    def release_ended(self, events: Iterable[tuple[int, Event]]) -> None:
+    def release_ended(self, events: Iterable[tuple[int, EngineEvent]]) -> None:
         """Counts out what ends with one of the events."""
         for number, event in events:
             if (type(event) is Delta and event.finish is not None and event.finish.last) or type(event) is Failed:

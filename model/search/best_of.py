@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from ..engine import Sink
-from ..events import Delta, Event, Finish
+from ..events import Delta, EngineEvent, Finish
 from ..generation import Generation
 
 __all__ = ["Ranking", "ranked"]
@@ -42,7 +42,7 @@ class Ranking:
         self._deltas: dict[int, list[Delta]] = {}
         self._finishes: dict[int, Finish] = {}
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: EngineEvent) -> None:
         if not isinstance(event, Delta):
             self._sink(event)
             return

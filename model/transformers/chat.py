@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from ..errors import ParameterError, RequestError, UnsupportedError
@@ -29,16 +28,10 @@ def template_of(tokenizer: Any, settings: Settings) -> tuple[str, bool]:
     return text, form == "openai" or (form == "auto" and PARTS.search(text) is not None)
 
 
-def render(
-    tokenizer: Any,
-    template: tuple[str, bool],
-    conversation: Conversation,
-    field: str,
-    shortened: Callable[[str], str],
-) -> list[int]:
-    """The prompt's ids, of what `shortened` leaves of the text that the template made of the messages.
+def render(tokenizer: Any, template: tuple[str, bool], conversation: Conversation, field: str) -> str:
+    """The text that the template makes of the messages.
 
-    Raises ParameterError where the template refuses them, UnsupportedError for tools, and what `shortened` raises.
+    Raises ParameterError where the template refuses them, UnsupportedError for tools.
     """
     tools = conversation.tools_field
     if conversation.tools and conversation.tool_choice != "none":
@@ -47,21 +40,22 @@ def render(
         )
     source, in_parts = template
     try:
-        text = tokenizer.apply_chat_template(
-            [_message(message, source, in_parts) for message in conversation.messages],
-            **{
-                "chat_template": source or None,
-                "add_generation_prompt": conversation.add_generation_prompt,
-                "continue_final_message": conversation.continue_final_message,
-                **conversation.template_arguments,
-                "tokenize": False,
-            },
+        return str(
+            tokenizer.apply_chat_template(
+                [_message(message, source, in_parts) for message in conversation.messages],
+                **{
+                    "chat_template": source or None,
+                    "add_generation_prompt": conversation.add_generation_prompt,
+                    "continue_final_message": conversation.continue_final_message,
+                    **conversation.template_arguments,
+                    "tokenize": False,
+                },
+            )
         )
     except RequestError:
         raise
     except Exception as error:
         raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
-    return list(tokenizer(shortened(text), add_special_tokens=conversation.add_special_tokens)["input_ids"])
 
 
 def _message(message: dict[str, Any], source: str, in_parts: bool) -> dict[str, Any]:

@@ -98,6 +98,10 @@ class TransformersEngine:
         """Of all sequences: the prompt's, and those that may be generated."""
         return sum(row.prompt + row.max_tokens for row in prepared.rows)
 
+    def prompt_text(self, prepared: Prepared) -> str:
+        """What was tokenized, special tokens included; where that were token ids, what they stand for."""
+        return prepared.text or self._reader.prompt_text(prepared.prompt_ids)
+
     def add(self, prepared: Prepared) -> None:
         """Queues the sequences."""
         generation, ids = prepared.generation, prepared.prompt_ids

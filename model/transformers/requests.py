@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 
 from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..generation import Conversation, Generation, Sampling, nth_seed
@@ -31,6 +30,8 @@ class Prepared:
     number: int
     generation: Generation
     prompt_ids: list[int]
+    text: str
+    """What these were tokenized of; empty where the prompt is token ids."""
     rows: list[Row]
     prefill: list[dict[int, LogProb] | None]
     """The prompt's log-probabilities, where they were asked for; the first token has none."""
@@ -57,7 +58,7 @@ class Requests:
         sampling = generation.sampling
         if generation.adapter is not None:
             raise UnsupportedError("adapter: the transformers engine has no adapters", "adapter")
-        ids = self._prompt(generation)
+        ids, text = self._prompt(generation)
         max_tokens = max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         check_size(generation, len(ids), self._longest)
         self._check(sampling)
@@ -66,23 +67,25 @@ class Requests:
         if sampling.prompt_logprobs is not None:
             with alone():
                 prefill = self._prefill(ids, sampling.prompt_logprobs)
-        return Prepared(number, generation, ids, rows, prefill)
+        return Prepared(number, generation, ids, text, rows, prefill)
 
-    def _prompt(self, generation: Generation) -> list[int]:
-        """The prompt's ids; raises ParameterError."""
+    def _prompt(self, generation: Generation) -> tuple[list[int], str]:
+        """The prompt's ids, and the text that they were made of; raises RequestError."""
         prompt, field, truncate = generation.prompt, generation.prompt_field, generation.sampling.truncate
         tokenizer = self._loaded.tokenizer
-        shorten = partial(shortened, field, keep=truncate, allowed=self._allowed, count=self._count)
-        if isinstance(prompt, Conversation):
-            ids = render(tokenizer, self._template, prompt, field, shorten)
-        elif isinstance(prompt, str):
-            ids = list(tokenizer(shorten(prompt), add_special_tokens=generation.add_special_tokens)["input_ids"])
-        else:
-            ids = list(prompt if truncate is None else prompt[-truncate:])
+        if isinstance(prompt, tuple):
+            text, ids = "", list(prompt if truncate is None else prompt[-truncate:])
             max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
+        else:
+            if isinstance(prompt, Conversation):
+                text, special = render(tokenizer, self._template, prompt, field), prompt.add_special_tokens
+            else:
+                text, special = prompt, generation.add_special_tokens
+            text = shortened(field, text, truncate, self._allowed, self._count)
+            ids = list(tokenizer(text, add_special_tokens=special)["input_ids"])
         # Beyond the vocabulary a device fails for everyone.
         check_ids(field, ids, self._loaded.words)
-        return ids if truncate is None else ids[-truncate:]
+        return ids if truncate is None else ids[-truncate:], text
 
     def _count(self, text: str) -> int:
         return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -115,6 +115,10 @@ class VllmEmbedding:
         """The text's."""
         return prepared.tokens
 
+    def prompt_text(self, prepared: _Prepared) -> str:
+        """What the token ids stand for."""
+        return str(self._llm.get_tokenizer().decode(prepared.prompt["prompt_token_ids"]))
+
     def add(self, prepared: _Prepared) -> None:
         """Starts the request; raises RequestError."""
         name = str(prepared.number)

@@ -197,6 +197,10 @@ class VllmEngine:
         """Of all sequences: the prompt's, and those that may be generated."""
         return prepared.tokens
 
+    def prompt_text(self, prepared: _Prepared) -> str:
+        """What was tokenized, special tokens included; where that were token ids, what they stand for."""
+        return prepared.prompt.get("prompt") or self._reader.prompt_text(prepared.prompt_ids)
+
     def add(self, prepared: _Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
         if prepared.beams is not None:

@@ -353,19 +353,27 @@ def image(url: str, **more: Any) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, **more}}
 
 
+def content_image(url: str, **more: Any) -> dict[str, Any]:
+    """With the name of the field that the client sent, for what is found wrong with the image later."""
+    return {**image(url, **more), "field": "messages[0].content[0].content"}
+
+
 @pytest.mark.parametrize(
     ("part", "read"),
     [
         (TEXT_PART, TEXT_PART),
         ({"type": "text", "content": "What is this?"}, TEXT_PART),
         ({"type": "text", "content": "What is this?", "text": None, "detail": "auto"}, TEXT_PART),
-        ({"type": "image_url", "content": URL}, image(URL)),
-        ({"type": "image", "content": URL, "detail": "low"}, image(URL, detail="low")),
-        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, image(f"data:image/png;base64,{PNG}")),
-        ({"type": "image_url", "content": PNG, "detail": "high"}, image(f"data:image/png;base64,{PNG}", detail="high")),
-        ({"type": "image", "content": JPEG}, image(f"data:image/jpeg;base64,{JPEG}")),
-        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, image(f"data:image/gif;base64,{GIF}")),
-        ({"type": "image", "content": WEBP}, image(f"data:image/webp;base64,{WEBP}")),
+        ({"type": "image_url", "content": URL}, content_image(URL)),
+        ({"type": "image", "content": URL, "detail": "low"}, content_image(URL, detail="low")),
+        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, content_image(f"data:image/png;base64,{PNG}")),
+        (
+            {"type": "image_url", "content": PNG, "detail": "high"},
+            content_image(f"data:image/png;base64,{PNG}", detail="high"),
+        ),
+        ({"type": "image", "content": JPEG}, content_image(f"data:image/jpeg;base64,{JPEG}")),
+        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, content_image(f"data:image/gif;base64,{GIF}")),
+        ({"type": "image", "content": WEBP}, content_image(f"data:image/webp;base64,{WEBP}")),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, image(URL, detail="auto")),
         ({"type": "image", "image_url": {"url": URL}}, image(URL)),
     ],
@@ -387,6 +395,9 @@ def test_parts(part: dict[str, Any], read: dict[str, Any]) -> None:
         ({"type": "text", "content": ["a"]}, "content", '["a"]'),
         ({"type": "image", "content": URL, "image_url": {"url": URL}}, "content", URL),
         ({"type": "image", "content": URL, "detail": "fine"}, "detail", "fine"),
+        ({"type": "image", "content": "ftp://example.com/a.png"}, "content", "ftp://example.com/a.png"),
+        ({"type": "image_url", "image_url": "ftp://a.png"}, "image_url", "ftp://a.png"),
+        ({"type": "text", "content": "a", "text": "b"}, "content", "a"),
         ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, "type", "input_audio"),
         ({"type": "video", "content": URL}, "type", "video"),
         ({"type": 5}, "type", "5"),
@@ -571,13 +582,13 @@ def test_a_detail_of_a_header() -> None:
 # --- Pages ---
 
 
-def page(path: str, method: str, query: Mapping[str, str] = VERSION) -> Response:
+def page(path: str, method: str, query: Mapping[str, str] = VERSION, settings: Settings = SETTINGS) -> Response:
     asked_for = Request(b"", path=path, method=method, query=query)
     found = route_of(asked_for)
     assert found is not None
     assert found[0] is azure
     assert found[1].page is not None
-    return found[1].page(asked_for, SETTINGS, INFO)
+    return found[1].page(asked_for, settings, INFO)
 
 
 def test_info() -> None:
@@ -600,6 +611,13 @@ def test_routes_of_other_models(path: str) -> None:
     assert answer.headers == {"x-ms-error-code": "not_found"}
     assert shape_of(json.loads(answer.body)) == shape_of(NOT_FOUND)
     assert path in json.loads(answer.body)["message"]
+
+
+def test_a_model_that_embeds_says_so() -> None:
+    embeds = typed_settings(task="embed")
+    assert json.loads(page("/info", "GET", settings=embeds).body)["model_type"] == "embeddings"
+    message = json.loads(page("/embeddings", "POST", settings=embeds).body)["message"]
+    assert message == "/embeddings: not supported by the model, which makes embeddings: POST /v1/embeddings"
 
 
 @pytest.mark.parametrize("path", [PATH, "/info", "/embeddings", "/invocations"])

@@ -11,7 +11,8 @@ import pytest
 
 from lmi.handler.exchange import Exchange
 
-from ..kit.api.handler import Service, started_service
+from ..kit.api.dialects import DIALECTS
+from ..kit.api.handler import RollingBatch, Service, started_service
 from ..kit.api.types import Delta, Finish, Request, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -77,3 +78,46 @@ def test_a_fault_harms_its_own_request_alone(
     assert not engine.sinks
     assert service.admission.open == 0
     assert "a fault" in caplog.text
+
+
+@pytest.mark.parametrize("user_code", [False, True])
+@pytest.mark.parametrize("place", ["matches", "parse", "refuse"])
+@pytest.mark.parametrize("name", ["lmi", "tgi", "dynamic", "openai", "azure", "minimal"])
+def test_a_fault_of_a_dialect_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    name: str, place: str, user_code: bool,
+) -> None:  # fmt: skip
+    """Behind DJL an exception here would end the step of all, and leave its own client waiting."""
+    (dialect,) = [one for one in DIALECTS if name == one.NAME]
+    whole = getattr(dialect, place)
+
+    def faulty(*given: Any) -> Any:
+        return fail() if any(isinstance(one, Request) and one.request_id == "bad" for one in given) else whole(*given)
+
+    monkeypatch.setattr(dialect, place, faulty)
+    (tmp_path / "model.py").write_text(FILTER)
+    options = {"content_filter": "model:judge"} if user_code else {}
+    engine = ScriptedEngine()
+    service: Service = started_service(engine, tmp_path, **options)
+    # All dialects are asked about a body that is none of theirs, and all refuse it.
+    attributes = {} if place == "matches" else {"dialect": name}
+    body = b'{"inputs": "Hi"}' if place == "parse" else b'{"nothing": 1}'
+    batch = RollingBatch(service)
+    frames = batch.step([Request(body, attributes=attributes, request_id="bad"), STREAM])
+    ended = [frames[0]]
+    eventually(lambda: len(engine.sinks) == 1)
+    engine.say(0, Started(1), Delta(0, "ab", (Token(1, "ab", -0.5),), END))
+    good = [frames[1]]
+
+    def both_ended() -> bool:
+        running = [some for some in (ended, good) if not some[-1].last]
+        for some, frame in zip(running, batch.step([None] * len(running)), strict=True):
+            some.append(frame)
+        return ended[-1].last and good[-1].last
+
+    eventually(both_ended)
+    assert b'"generated_text":"ab"' in b"".join(frame.data for frame in good)
+    assert b"ab" not in b"".join(frame.data for frame in ended)
+    assert "a fault" in caplog.text
+    assert service.admission.open == 0
+    service.close()

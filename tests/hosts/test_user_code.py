@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tokenizers import Tokenizer
 
 from ..demo.model import question
 from ..kit.djl import hosting
@@ -283,22 +284,30 @@ async def test_a_flagged_prompt_is_refused_in_each_dialect(new: Place) -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "apple"}]},
     ]
+    tool = {"type": "function", "function": {"name": "f", "description": "peels an apple"}}
+    with_tool = {"messages": [{"role": "user", "content": "Hi"}], "tools": [tool]}
+    tokenizer = Tokenizer.from_file(str(new.folder / "tokenizer.json"))
+    accepted = tokenizer.encode(ASKED.prompt, add_special_tokens=False)
     async with client(new.host) as http:
-        by_lmi, by_chat, by_text, by_toy, ids = await asyncio.gather(
+        by_lmi, by_chat, by_text, by_toy, by_tool, by_ids, ids = await asyncio.gather(
             http.post(lmi("an apple")),
             http.post({"messages": chat}),
             http.post({"prompt": ["a pear", "an apple"]}),
             http.post({"say": "apple"}),
-            http.post({"prompt": [1, 2, 3]}),
+            http.post(with_tool),
+            http.post({"prompt": tokenizer.encode("an apple").ids}),
+            http.stream({"prompt": accepted.ids, "stream": True, "max_tokens": 100}),
         )
     assert by_lmi.status_code == 424
-    for answer, field in ((by_lmi, "inputs"), (by_chat, "messages"), (by_text, "prompt[1]"), (by_toy, "")):
+    judged = [(by_lmi, "inputs"), (by_chat, "messages"), (by_text, "prompt[1]"), (by_toy, "")]
+    for answer, field in (*judged, (by_tool, "messages"), (by_ids, "prompt")):
         assert f"{field}: {said}" in answer.text if field else said in answer.text
-    assert by_chat.status_code == by_text.status_code == by_toy.status_code == 400
+    assert {answer.status_code for answer in (by_chat, by_text, by_toy, by_tool, by_ids)} == {400}
     if new.kind == "server":
         assert by_chat.json()["error"]["code"] == "content_filter"
         assert by_chat.json()["error"]["param"] == "messages"
-    assert "prompt: option.content_filter cannot judge token ids" in ids.text
+    chunks = [json.loads(line.removeprefix("data: ")) for line in ids.lines if line and "[DONE]" not in line]
+    assert "".join(choice["text"] for chunk in chunks for choice in chunk["choices"]) == ASKED.answer
 
 
 async def test_flagged_text_is_cut_off_and_its_generation_ends(new: Place) -> None:

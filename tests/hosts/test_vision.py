@@ -12,7 +12,7 @@ from ..kit.models.pictures import data_url, png, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 
-MESSAGE = "messages[0].content[1].type: expected 'text' (the model takes no images), got 'image_url'"
+MESSAGE = "messages[0].content[1].type: expected 'text' (the model takes no images), got an image"
 
 
 def body(url: str, **more: Any) -> dict[str, Any]:

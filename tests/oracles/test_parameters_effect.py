@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from ..kit.api.dialects import parse
 from ..kit.api.engine import Tokenizer, limits, ranked
 from ..kit.api.errors import LmiError, ParameterError, UnsupportedError
 from ..kit.api.options import make_settings, typed_settings
-from ..kit.api.types import Backend, Generation, ParsedRequest, Sampling, Settings
+from ..kit.api.types import Backend, Event, Generation, ParsedRequest, Sampling, Settings
 from ..kit.engines.start import in_process
 from ..kit.hosts.host import model_directory
 
@@ -224,7 +224,7 @@ class Endpoint:
         settings = msgspec.structs.replace(self._settings, rolling_batch=schema)
         made = parse("lmi", {"inputs": inputs, "parameters": given, "stream": stream}, settings)
         records: list[bytes] = []
-        asked, sink = ranked(made.generations[0], lambda event: records.extend(made.reply.feed(event)))
+        asked, sink = ranked(made.generations[0], lambda event: records.extend(made.reply.feed(cast(Event, event))))
         self.backend.add(self.backend.prepare(1, asked))
         while self.backend.busy:
             for _, event in self.backend.step():

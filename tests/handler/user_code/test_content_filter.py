@@ -11,14 +11,26 @@ import pytest
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 
 from ...kit.api.dialects import DIALECTS
-from ...kit.api.errors import ContentFilterError, LmiError, UnsupportedError
+from ...kit.api.errors import ContentFilterError, LmiError, UserCodeError
 from ...kit.api.handler import Workers
 from ...kit.api.options import typed_settings
-from ...kit.api.types import CallDelta, Delta, Event, Finish, ParsedRequest, Request, Started, Token
+from ...kit.api.types import (
+    CallDelta,
+    Delta,
+    Event,
+    Failed,
+    Finish,
+    Generation,
+    ParsedRequest,
+    Request,
+    Started,
+    Token,
+)
 
 SETTINGS = typed_settings(tgi_compat=True)
 BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in DIALECTS}
 
+REQUEST = Request(b"", query={"api-version": "2024-05-01-preview"})
 BODIES: dict[str, dict[str, Any]] = {
     "lmi": {"inputs": "Hi", "parameters": {"details": True}},
     "tgi": {"inputs": "Hi", "parameters": {"details": True}},
@@ -45,7 +57,13 @@ FILTER = ContentFilter(judge, "guard:judge", Workers(1))
 
 
 def filtered(name: str, body: dict[str, Any]) -> tuple[ParsedRequest, list[int]]:
-    return FILTER.around(BY_NAME[name].parse(body, Request(b"", query={"api-version": "2024-05-01-preview"}), SETTINGS))
+    call, encoder = FILTER.around(parsed(name, body))
+    return call, encoder.to_abort
+
+
+def parsed(name: str, body: dict[str, Any]) -> ParsedRequest:
+    parsed: ParsedRequest = BY_NAME[name].parse(body, REQUEST, SETTINGS)
+    return parsed
 
 
 def feed(call: ParsedRequest, *events: Event) -> bytes:
@@ -99,7 +117,7 @@ def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[in
     texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
     tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
     seen = Seen()
-    reply = FilteredEncoder(seen, FILTER, {0: 1})
+    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi")])
     start = 0
     for count in counts:
         part = tokens[start : start + count]
@@ -136,17 +154,28 @@ def test_a_filter_that_fails_while_tokens_are_judged_one_by_one_fails_the_reques
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_flagged_prompt_is_refused_with_the_prompts_field(name: str) -> None:
-    dialect = BY_NAME[name]
     body = json.loads(json.dumps(BODIES[name]).replace('"Hi"', '"bad"'))
-    request = Request(b"", query={"api-version": "2024-05-01-preview"})
-    (generation,) = dialect.parse(body, request, SETTINGS).generations
-    with pytest.raises(ContentFilterError) as caught:
-        FILTER.admit(generation)
-    assert caught.value.status == 400
-    assert caught.value.code == "content_filter"
-    answer = dialect.refuse(caught.value, body, request, SETTINGS)
-    assert answer.status >= 400
-    assert b"flagged by the content filter: bad word" in answer.body
+    field = "messages" if "messages" in body else "inputs"
+    said = f"{field}: flagged by the content filter: bad word"
+    if field == "inputs":
+        with pytest.raises(ContentFilterError, match=said) as caught:
+            filtered(name, body)
+        error: LmiError | None = caught.value
+        answer = BY_NAME[name].refuse(caught.value, body, REQUEST, SETTINGS)
+        status, sent = answer.status, answer.body
+    else:
+        call, encoder = FILTER.around(parsed(name, body))
+        (generation,) = call.generations
+        assert generation.held
+        error = encoder.judge_prompt("<user>bad</user>", 0)
+        assert error is not None
+        sent = feed(call, Failed.of(error))
+        status = call.reply.status
+        assert not encoder.to_release
+    assert isinstance(error, ContentFilterError)
+    assert (error.status, error.code, error.param) == (400, "content_filter", field)
+    assert status >= 400
+    assert said.encode() in sent
 
 
 def test_openais_error_has_the_code() -> None:
@@ -205,38 +234,53 @@ def test_prompts_are_judged_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("body", "field"),
     [
-        {"role": "user", "content": "bad"},
-        {"role": "user", "content": [{"type": "text", "text": "bad"}]},
-        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": '{"a": "bad"}'}}]},
+        (BODIES["openai"], "messages"),
+        ({"prompt": [1, 2]}, "prompt"),
+        ({"input": [1, 2]}, "input"),
     ],
-    ids=["text", "parts", "arguments"],
+    ids=["messages", "ids", "ids to embed"],
 )
-def test_whatever_a_message_says_is_judged(message: dict[str, Any]) -> None:
-    body = {"messages": [{"role": "user", "content": "Hi"}, message]}
-    (generation,) = BY_NAME["openai"].parse(body, Request(b""), SETTINGS).generations
-    with pytest.raises(ContentFilterError):
-        FILTER.admit(generation)
+def test_what_is_no_text_is_judged_as_the_engine_renders_it(body: dict[str, Any], field: str) -> None:
+    """And starts once it is accepted."""
+    request = Request(b"", path="/v1/embeddings" if "input" in body else "")
+    settings = typed_settings(task="embed") if "input" in body else SETTINGS
+    given = BY_NAME["openai"].parse(body, request, settings)
+    call, encoder = FILTER.around(given)
+    assert [generation.held for generation in call.generations] == [True]
+    assert encoder.judge_prompt("good", 0) is None
+    assert encoder.to_release == [0]
+    _, encoder = FILTER.around(given)
+    error = encoder.judge_prompt("it is bad", 0)
+    assert error is not None
+    assert error.message == f"{field}: flagged by the content filter: bad word"
+    assert not encoder.to_release
 
 
-def test_documents_are_judged_and_roles_are_not() -> None:
-    body = {**BODIES["openai"], "documents": [{"title": "t", "text": "bad"}]}
-    (generation,) = BY_NAME["openai"].parse(body, Request(b""), SETTINGS).generations
-    with pytest.raises(ContentFilterError):
-        FILTER.admit(generation)
-    (generation,) = (
-        BY_NAME["openai"]
-        .parse({"messages": [{"role": "user", "name": "bad", "content": "Hi"}]}, Request(b""), SETTINGS)
-        .generations
-    )
-    FILTER.admit(generation)
+def test_of_several_prompts_none_starts_before_all_are_accepted() -> None:
+    _, encoder = FILTER.around(parsed("openai", {"prompt": [[1], [2], [3]]}))
+    for prompt in (2, 0):
+        assert encoder.judge_prompt("good", prompt) is None
+        assert not encoder.to_release
+    assert encoder.judge_prompt("good", 1) is None
+    assert encoder.to_release == [0, 1, 2]
 
 
-def test_token_ids_cannot_be_judged() -> None:
-    (generation,) = BY_NAME["openai"].parse({"prompt": [1, 2]}, Request(b""), SETTINGS).generations
-    with pytest.raises(UnsupportedError, match=r"prompt: option\.content_filter cannot judge token ids"):
-        FILTER.admit(generation)
+def test_text_is_not_held_back() -> None:
+    call, _ = FILTER.around(parsed("openai", {"prompt": ["a", "b"]}))
+    assert [generation.held for generation in call.generations] == [False, False]
+
+
+def test_a_filter_that_fails_for_a_rendered_prompt_fails_the_request() -> None:
+    def fails(text: str, stage: str) -> str | None:
+        raise ValueError("broken")
+
+    _, encoder = ContentFilter(fails, "guard:fails", Workers(1)).around(parsed("openai", BODIES["openai"]))
+    error = encoder.judge_prompt("Hi", 0)
+    assert isinstance(error, UserCodeError)
+    assert "guard:fails raised ValueError: broken" in error.message
+    assert not encoder.to_release
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_a_response_is_the_documented_answer_and_vllms_completion(cuts: set[int]
     assert not hasattr(response, "nothing")
 
 
-def test_a_response_that_was_used_as_a_completion_is_one() -> None:
+def test_a_response_whose_completion_was_changed_is_one() -> None:
     def mine(output: Any) -> Any:
         if hasattr(output, "choices"):
             output.choices[0].text = output.choices[0].text.upper()
@@ -218,11 +218,25 @@ def test_a_response_that_was_used_as_a_completion_is_one() -> None:
     assert "generated_text" not in body
 
 
+def test_reading_the_completion_changes_nothing() -> None:
+    def reads(output: Any) -> Any:
+        assert output.choices[0].text == WORDS
+        assert output.usage.completion_tokens == len(TOKENS)
+        assert "generated_text" in output.model_dump()
+        return output
+
+    (untouched,) = feed(call_of(lambda output: output, {"inputs": "Hi"}).reply, *deltas(set()))
+    (body,) = feed(call_of(reads, {"inputs": "Hi"}).reply, *deltas(set()))
+    assert body == untouched
+    assert json.loads(body) == {"generated_text": WORDS}
+
+
 @pytest.mark.parametrize("as_completion", [False, True])
 def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
     def mine(response: Any) -> Any:
+        assert response.choices[0].text == WORDS
         if as_completion:
-            assert response.choices[0].text == WORDS
+            response.choices[0].text += "!"
         else:
             response["generated_text"] += "!"
         return response
@@ -234,7 +248,7 @@ def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
     call = formatter.around(tgi.parse(payload, request, compatible), tgi, payload, request, compatible, None)
     body = json.loads(feed(call.reply, *deltas(set()))[0])
     if as_completion:
-        assert body["choices"][0]["text"] == WORDS
+        assert body["choices"][0]["text"] == WORDS + "!"
     else:
         assert [one["generated_text"] for one in body] == [WORDS + "!"]
 

@@ -104,6 +104,16 @@ def test_check_names_both(model_dir: Path) -> None:
     assert "your own code: dialect shout" in lines
 
 
+def test_an_engine_that_gives_a_content_filter_nothing_to_judge(tmp_path: Path) -> None:
+    (tmp_path / "mute.py").write_text("class Mute:\n    def __init__(self, settings): ...\n")
+    engine = own_process(make_settings(tmp_path, backend="mute:Mute", content_filter="guard:judge"))
+    try:
+        with pytest.raises(StartError, match=r"option\.content_filter: mute:Mute has no prompt_text"):
+            engine.start()
+    finally:
+        engine.close()
+
+
 @pytest.mark.parametrize("name", ["echo:Other", "elsewhere:Echo"])
 def test_an_engine_that_is_not_there(model_dir: Path, name: str) -> None:
     engine = own_process(make_settings(model_dir, backend=name))

@@ -19,7 +19,7 @@ from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
 from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Service, Whole
 from ...kit.api.options import make_settings
-from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Response, Started
+from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, Request, Response, Started
 from ...kit.paths import USER_CODE
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.service import HI, ScriptedService
@@ -352,7 +352,7 @@ def test_the_local_server_keeps_nothing_of_what_no_engine_takes(place: Callable[
 
 
 def test_neighbouring_deltas_become_one() -> None:
-    events: list[tuple[int, Event]] = [
+    events: list[tuple[int, EngineEvent]] = [
         (0, Started(1)),
         (0, delta("", reasoning="hm")),
         (0, delta("a")),

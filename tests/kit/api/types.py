@@ -17,7 +17,19 @@ from lmi.formatters.base import (
     Route,
 )
 from lmi.model.engine import Backend, EngineInfo, EngineStats, Sink
-from lmi.model.events import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started, Token, TopToken
+from lmi.model.events import (
+    CallDelta,
+    Delta,
+    EngineEvent,
+    Event,
+    Failed,
+    Finish,
+    FinishReason,
+    Rendered,
+    Started,
+    Token,
+    TopToken,
+)
 from lmi.model.generation import (
     Beams,
     Conversation,
@@ -33,7 +45,8 @@ from lmi.model.options import Settings
 
 __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
-    "Embedding", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
-    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prompt", "Request", "Response", "ResponseEncoder",
-    "Route", "Sampling", "Settings", "Sink", "Started", "StructuredOutput", "Token", "TopToken", "nth_seed",
+    "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
+    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prompt", "Rendered", "Request", "Response",
+    "ResponseEncoder", "Route", "Sampling", "Settings", "Sink", "Started", "StructuredOutput", "Token",
+    "TopToken", "nth_seed",
 ]  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from lmi.model.events import Delta, Event
+from lmi.model.events import Delta, EngineEvent, Event
 from lmi.model.generation import Generation
 
 __all__ = ["PICK", "deltas", "run"]
@@ -35,6 +36,6 @@ def run(backend: Any, *generations: Generation) -> list[list[Event]]:
     return events
 
 
-def deltas(events: list[Event], index: int | None = None) -> list[Delta]:
+def deltas(events: Sequence[EngineEvent], index: int | None = None) -> list[Delta]:
     """The deltas among `events`: of all sequences, or of one."""
     return [event for event in events if isinstance(event, Delta) and index in (None, event.index)]

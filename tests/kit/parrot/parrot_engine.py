@@ -6,6 +6,7 @@ each sequence; what is asked beyond that (guides, tools, log-probabilities that 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -74,6 +75,13 @@ class ParrotEngine:
         if (question and question.endless) or generation.sampling.ignore_eos:
             ids = ids * (1 + CONTEXT // len(ids))
         return Running(number, generation, len(self._tokenizer.encode(asked).ids), ids)
+
+    def prompt_text(self, prepared: Running) -> str:
+        """All of a conversation."""
+        prompt = prepared.generation.prompt
+        if isinstance(prompt, Conversation):
+            return json.dumps([prompt.messages, prompt.tools, prompt.template_arguments])
+        return prompt if isinstance(prompt, str) else self._tokenizer.decode(list(prompt))
 
     def add(self, prepared: Running) -> None:
         """Starts it."""

@@ -46,6 +46,9 @@ class Echo:
     def tokens(self, prepared: Prepared) -> int:
         return 2
 
+    def prompt_text(self, prepared: Prepared) -> str:
+        return prepared[2]
+
     def add(self, prepared: Prepared) -> None:
         self._running[prepared[0]] = prepared
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lmi.model.engine import EngineInfo, EngineStats, Listener, Sink
 from lmi.model.errors import LmiError, UnavailableError
-from lmi.model.events import Delta, Event, Failed
+from lmi.model.events import Delta, EngineEvent, Failed
 from lmi.model.generation import Generation
 
 
@@ -22,11 +22,12 @@ class ScriptedEngine:
     """Why nothing can be submitted now."""
 
     def __init__(self) -> None:
-        self.submit_then: list[Event] = []
+        self.submit_then: list[EngineEvent] = []
         """What each generation is told at once."""
         self.generations: list[Generation] = []
         self.sinks: dict[int, Sink] = {}
         self.aborted: list[int] = []
+        self.released: list[int] = []
         self._listeners: list[Listener] = []
 
     @property
@@ -46,6 +47,9 @@ class ScriptedEngine:
             sink(event)
         return ticket
 
+    def release(self, tickets: Sequence[int]) -> None:
+        self.released += tickets
+
     def abort(self, tickets: Sequence[int]) -> None:
         self.aborted += [ticket for ticket in tickets if self.sinks.pop(ticket, None) is not None]
 
@@ -56,7 +60,7 @@ class ScriptedEngine:
         for listener in self._listeners:
             listener()
 
-    def deliver(self, sink: Sink, event: Event) -> None:
+    def deliver(self, sink: Sink, event: EngineEvent) -> None:
         sink(event)
 
     def listen(self, listener: Listener) -> None:
@@ -65,7 +69,7 @@ class ScriptedEngine:
     def close(self) -> None:
         self.fail(list(self.sinks), UnavailableError("the server is shutting down"))
 
-    def say(self, ticket: int, *events: Event) -> None:
+    def say(self, ticket: int, *events: EngineEvent) -> None:
         """Events of one step; those of a generation that was aborted go nowhere."""
         for event in events:
             last = isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last)

@@ -43,7 +43,7 @@ READ: list[tuple[dict[str, Any], bool, dict[str, Any]]] = [
     ({"image_url": {"url": URL}}, True, part(URL)),
     ({"content": URL}, True, part(URL, field="messages[0].content[1].content")),
     ({"content": "iVBORw0KGgo="}, True,
-     part("data:image/*;base64,iVBORw0KGgo=", field="messages[0].content[1].content")),
+     part("data:image/png;base64,iVBORw0KGgo=", field="messages[0].content[1].content")),
     ({"content": data_url(PICTURE)}, True, part(data_url(PICTURE), field="messages[0].content[1].content")),
 ]  # fmt: skip
 
@@ -54,6 +54,7 @@ def test_a_part_is_read(given: dict[str, Any], azure: bool, read: dict[str, Any]
 
 
 PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."
+BASE64 = "or a PNG, JPEG, GIF or WebP image in base64"
 MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
     ({}, False, PayloadError, "image_url: expected an object, got None"),
     ({"image_url": 5}, False, PayloadError, "image_url: expected an object, got 5"),
@@ -64,8 +65,8 @@ MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
     ({"image_url": {"url": URL, "detail": "best"}}, False, ParameterError, "image_url.detail: expected one of auto, "),
     ({"content": URL}, False, PayloadError, "image_url: expected an object, got None"),
     ({}, True, PayloadError, f"content: {PLAIN}, got None"),
-    ({"content": ""}, True, ParameterError, f"content: {PLAIN}, or base64, got ''"),
-    ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, or base64, got 'ftp"),
+    ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
+    ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
     ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, got 5"),
 ]
 
@@ -210,6 +211,9 @@ class Hand:
         self.given[number] = [image.data for image in images]
         return f"prepared {number}"
 
+    def prompt_text(self, prepared: Any) -> str:
+        return f"the text of {prepared}"
+
     def tokens(self, prepared: Any) -> int:
         raise NotImplementedError
 
@@ -236,13 +240,13 @@ class Desk:
         self._news = threading.Condition()
         self.intake = RequestPreparer(self.backend, ImageRules(**given), self._take, self._take)
 
-    def _take(self, number: int, result: Any) -> None:
+    def _take(self, number: int, result: Any, prompt: str | None = None) -> None:
         with self._news:
-            self.out.append((number, result))
+            self.out.append((number, result if prompt is None else prompt))
             self._news.notify_all()
 
-    def take(self, number: int, prompt: Prompt) -> None:
-        self.intake.take(number, Generation(request_id=str(number), prompt=prompt, sampling=Sampling()))
+    def take(self, number: int, prompt: Prompt, *, held: bool = False) -> None:
+        self.intake.take(number, Generation(request_id=str(number), prompt=prompt, sampling=Sampling(), held=held))
 
     def wait(self, count: int) -> list[tuple[int, Any]]:
         with self._news:
@@ -270,6 +274,14 @@ def test_images_of_all_kinds_arrive_in_order(served: tuple[Site, str]) -> None:
     desk.take(1, conversation(part(f"{url}/a.png"), part(data_url(png(2, 2))), part(f"{url}/b.png")))
     assert desk.wait(1) == [(1, "prepared 1")]
     assert desk.backend.given == {1: [PICTURE, png(2, 2), png(color=(0, 0, 255))]}
+
+
+def test_of_what_is_to_be_held_back_the_prompt_comes_along() -> None:
+    desk = Desk()
+    desk.take(1, conversation(part(data_url(PICTURE))), held=True)
+    assert desk.wait(1) == [(1, "the text of prepared 1")]
+    desk.take(2, conversation(), held=True)
+    assert desk.out[1:] == [(2, "the text of prepared 2")]
 
 
 def test_who_waits_for_an_image_holds_up_nobody(served: tuple[Site, str]) -> None:
@@ -331,9 +343,7 @@ def test_a_model_without_images() -> None:
     error = Desk(images=0).refusal(part("http://127.0.0.1:9/never-asked"))
     assert isinstance(error, UnsupportedError)
     assert error.status == 400
-    assert error.message == (
-        "messages[0].content[1].type: expected 'text' (the model takes no images), got 'image_url'"
-    )
+    assert error.message == ("messages[0].content[1].type: expected 'text' (the model takes no images), got an image")
 
 
 def test_the_number_of_images_is_limited() -> None:

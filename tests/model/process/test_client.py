@@ -16,15 +16,15 @@ import pytest
 
 from lmi.model.process.client import EngineClient
 
-from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, ToEngine
+from ...kit.api.engine import Abort, Add, Channel, EngineChild, FromEngine, Release, ToEngine
 from ...kit.api.errors import UnavailableError
 from ...kit.api.handler import Exchange, RequestStats, started_service
 from ...kit.api.options import make_settings
-from ...kit.api.types import EngineInfo, Event, Failed, Generation, Request, Sampling
+from ...kit.api.types import EngineEvent, EngineInfo, Failed, Generation, Request, Sampling
 
 
 class Nobody:
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: EngineEvent) -> None:
         raise AssertionError(f"nobody was to be told {event}")
 
 
@@ -45,7 +45,7 @@ class Ending(EngineClient):
 
     def __init__(self, model_dir: Path) -> None:
         super().__init__(make_settings(model_dir))
-        self.first: Callable[[Event], None]
+        self.first: Callable[[EngineEvent], None]
         self.thread = threading.Thread(target=self.end)
         self.telling = threading.Event()
         self.refused = threading.Event()
@@ -53,7 +53,7 @@ class Ending(EngineClient):
     def start(self) -> EngineInfo:
         return EngineInfo(engine="ending", version="0", context=2048)
 
-    def submit(self, generation: Generation, sink: Callable[[Event], None]) -> int:
+    def submit(self, generation: Generation, sink: Callable[[EngineEvent], None]) -> int:
         if self.thread.ident is None:
             self.first = sink
             self.thread.start()
@@ -61,7 +61,7 @@ class Ending(EngineClient):
             return 1
         raise UnavailableError("gone")
 
-    def deliver(self, sink: Callable[[Event], None], event: Event) -> None:
+    def deliver(self, sink: Callable[[EngineEvent], None], event: EngineEvent) -> None:
         self.refused.set()
         super().deliver(sink, event)
 
@@ -163,6 +163,22 @@ def test_what_is_aborted_does_not_wait_for_an_engine_that_does_not_read(tmp_path
         assert engine.link.theirs.receive() == Abort((51,))
     finally:
         service.close()
+
+
+def test_only_what_still_runs_is_released(tmp_path: Path) -> None:
+    engine = Stopped(tmp_path)
+    held = Generation(request_id="r", prompt=(1,), held=True)
+    try:
+        kept, aborted = engine.submit(held, Nobody()), engine.submit(held, Nobody())
+        engine.abort([aborted])
+        engine.release([aborted])
+        engine.release([kept, aborted, 99])
+        told = [engine.link.theirs.receive() for _ in range(4)]
+        assert told == [Add(kept, held), Add(aborted, held), Abort((aborted,)), Release((kept,))]
+    finally:
+        engine.close()
+    # The engine has just ended: its sinks are told so.
+    engine.release([kept])
 
 
 def test_what_is_withdrawn_and_what_is_sent_agree(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from lmi.model.process.client import REBUILD_PAUSES_S, EngineClient
 
 from ...kit.api.errors import GenerationError, MemoryShortError, StartError, UnavailableError
 from ...kit.api.options import typed_settings
-from ...kit.api.types import Delta, Event, Failed, Generation, Sampling
+from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.paths import ENGINE_FAULTS
 
 LONG = 60.0
@@ -64,10 +64,10 @@ class Asked:
     """A generation and what has come of it."""
 
     def __init__(self, engine: EngineClient, prompt: str) -> None:
-        self.events: queue.Queue[Event] = queue.Queue()
+        self.events: queue.Queue[EngineEvent] = queue.Queue()
         self.ticket = engine.submit(Generation(request_id="r", prompt=prompt), self.events.put)
 
-    def end(self, timeout: float = LONG) -> Event:
+    def end(self, timeout: float = LONG) -> EngineEvent:
         """Its last event."""
         while True:
             event = self.events.get(timeout=timeout)
@@ -129,7 +129,7 @@ def test_a_request_that_cannot_be_decoded_fails_alone(make: Make) -> None:
     other = Asked(engine, "endless")
     other.begun()
     wrong: Any = 5.0
-    events: queue.Queue[Event] = queue.Queue()
+    events: queue.Queue[EngineEvent] = queue.Queue()
     engine.submit(Generation(request_id="r", prompt="hello", sampling=Sampling(top_k=wrong)), events.put)
     failed = events.get(timeout=LONG)
     assert isinstance(failed, Failed)
@@ -145,7 +145,7 @@ def test_what_fails_on_the_engines_thread_harms_no_other_request(
     engine = make()
     engine.start()
 
-    def failing(*_: Event) -> None:
+    def failing(*_: EngineEvent) -> None:
         raise KeyError("a fault")
 
     if at == "listener":
@@ -426,7 +426,7 @@ def test_no_two_threads_tell_at_once(make: Make) -> None:
     inside = threading.Event()
     go = threading.Event()
 
-    def slow(event: Event) -> None:
+    def slow(event: EngineEvent) -> None:
         if isinstance(event, Delta) and not inside.is_set():
             inside.set()
             assert go.wait(LONG)

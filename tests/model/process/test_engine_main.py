@@ -10,10 +10,10 @@ import pytest
 
 from lmi.model.process.engine_main import EngineProcess, RequestIds
 
-from ...kit.api.engine import Channel, FromEngine, Stats, ToEngine
+from ...kit.api.engine import Abort, Add, Channel, FromEngine, Release, Stats, ToEngine
 from ...kit.api.errors import ParameterError
 from ...kit.api.options import ImageRules
-from ...kit.api.types import EngineInfo, EngineStats, Event, Failed, Generation, Image
+from ...kit.api.types import EngineInfo, EngineStats, Event, Failed, Generation, Image, Rendered
 
 
 class Noting:
@@ -33,6 +33,9 @@ class Noting:
 
     def tokens(self, prepared: Any) -> int:
         return int(prepared)
+
+    def prompt_text(self, prepared: Any) -> str:
+        return f"prompt {prepared}"
 
     def add(self, prepared: Any) -> None:
         if self.refuses:
@@ -120,6 +123,27 @@ def test_an_abort_never_comes_before_what_it_ends() -> None:
     channel.close()
     theirs.close()
     assert backend.told == [("add", 1), ("abort", 1), ("add", 2), ("abort", 2)]
+
+
+def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmi.model.process.engine_main.end_with_host", lambda: None)
+    ours, theirs = socket.socketpair()
+    backend = Noting()
+    channel = Channel[ToEngine](ours, ToEngine)
+    process = EngineProcess(channel, backend, ImageRules())
+    host = Channel[ToEngine](theirs, ToEngine)
+    for number in (1, 2, 3, 4):
+        host.send(Add(number, Generation(request_id="r", prompt="a", held=number != 3)))
+    host.send(Abort((2,)))
+    # The others: one that was aborted, and one that there never was.
+    host.send(Release((4, 2, 9)))
+    host.close()
+    process._receive()
+    process._update_backend()
+    assert [told for told in backend.told if told[0] == "add"] == [("add", 3), ("add", 4)]
+    assert list(process._events) == [(number, Rendered(f"prompt {number}")) for number in (1, 2, 4)]
+    assert list(process._held) == [1]
+    channel.close()
 
 
 def test_tokens_in_flight_are_counted_from_start_to_end() -> None:

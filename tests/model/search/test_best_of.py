@@ -22,7 +22,7 @@ def generation(**sampling: Any) -> Generation:
     return Generation(request_id="x", prompt="hi", sampling=Sampling(**sampling))
 
 
-def collector() -> tuple[list[Event], Callable[[Event], None]]:
+def collector() -> tuple[list[Event], Callable[[Any], None]]:
     events: list[Event] = []
     return events, events.append
 

@@ -187,6 +187,11 @@ def test_conversations_are_rendered_as_vllm_does(backend: Any, vllm: Any) -> Non
     for talk in talks:
         ours = backend.prepare(1, generation(talk)).prompt_ids
         assert ours == vllm.prepare(1, generation(talk)).prompt_ids
+        texts = [engine.prompt_text(engine.prepare(1, generation(talk))) for engine in (backend, vllm)]
+        # Of token ids what they stand for.
+        texts += [engine.prompt_text(engine.prepare(1, generation(tuple(ours)))) for engine in (backend, vllm)]
+        assert len({*texts}) == 1
+        assert "<|im_start|>" in texts[0]
 
 
 def test_sixteen_streams_interleave(backend: Any) -> None:

@@ -203,6 +203,34 @@ def test_template_arguments_reach_the_template(backend: Any) -> None:
     assert (text, reasoning) == (asked.no_thinking, "")
 
 
+def test_the_prompts_text_is_what_the_template_made(backend: Any) -> None:
+    """What a content filter judges: whatever of the request the template brings into the prompt."""
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "find_ferry",
+            "description": "Ferries of today",
+            "parameters": {"type": "object", "properties": {"harbour": {"description": "Where from"}}},
+        },
+    }
+    conversation = Conversation(
+        messages=({"role": "system", "content": "Be brief."}, {"role": "user", "name": "Eve", "content": "Hi"}),
+        tools=(tool,),
+        tool_choice="auto",
+        template_arguments={"enable_thinking": False},
+    )
+    prepared = backend.prepare(1, generation(conversation, stream=False))
+    text = backend.prompt_text(prepared)
+    for brought in ("<|im_start|>system", "Be brief.", "find_ferry", "Ferries of today", "harbour", "Where from"):
+        assert brought in text
+    assert text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    # This template has no names.
+    assert "Eve" not in text
+    # The same of token ids.
+    ids = Generation(request_id="test", prompt=tuple(prepared.prompt_ids), sampling=Sampling(max_tokens=1))
+    assert backend.prompt_text(backend.prepare(2, ids)) == text
+
+
 def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
     conversation = Conversation(messages=({"role": "user", "content": [image]},))

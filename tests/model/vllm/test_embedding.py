@@ -126,6 +126,13 @@ def test_token_ids_are_taken_as_they_are(model: Model) -> None:
     assert part == near(model.reference.vector(ids[2:5]))
 
 
+def test_the_text_of_token_ids(model: Model) -> None:
+    ids = tuple(model.reference.ids(TEXTS[2]))
+    prepared = model.backend.prepare(1, Generation(request_id="test", prompt=ids, embedding=Embedding()))
+    text = model.backend.prompt_text(prepared)
+    assert TEXTS[2].replace(" ", "") in text.replace(" ", "").replace("##", "")
+
+
 def test_without_special_tokens(model: Model) -> None:
     ids = model.reference.ids(TEXTS[0])
     bare = ids[model.before : len(ids) - model.after]

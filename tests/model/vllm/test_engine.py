@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Part
 from ...kit.api.errors import ContextError, OptionError, ParameterError, StartError, UnavailableError
 from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Settings, Started
+from ...kit.api.types import Conversation, Delta, EngineEvent, Failed, Generation, Sampling, Settings, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.start import EngineClient, in_process, own_process
 from ...kit.hosts.host import model_directory
@@ -64,7 +64,7 @@ def generation(prompt: str, *, stream: bool = True, tokens: bool = True, **sampl
     )
 
 
-def text(events: list[Event], index: int = 0) -> str:
+def text(events: Sequence[EngineEvent], index: int = 0) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta) and event.index == index)
 
 
@@ -352,16 +352,16 @@ class Collector:
     """A sink that waits for the end."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[EngineEvent] = []
         self.ended = threading.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: EngineEvent) -> None:
         self.events.append(event)
         if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
             self.ended.set()
 
 
-def ask(engine: EngineClient, one: Generation) -> list[Event]:
+def ask(engine: EngineClient, one: Generation) -> list[EngineEvent]:
     sink = Collector()
     engine.submit(one, sink)
     assert sink.ended.wait(60)

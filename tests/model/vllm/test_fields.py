@@ -15,7 +15,18 @@ from ...kit.api.dialects import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS,
 from ...kit.api.engine import ranked
 from ...kit.api.errors import ParameterError
 from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Started, StructuredOutput, Token
+from ...kit.api.types import (
+    Conversation,
+    Delta,
+    EngineEvent,
+    Event,
+    Failed,
+    Generation,
+    Sampling,
+    Started,
+    StructuredOutput,
+    Token,
+)
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
 from ...kit.engines.start import in_process, own_process
@@ -109,7 +120,7 @@ def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
     best = sorted(likelihood, key=lambda index: -likelihood[index])[:2]
     assert best != [0, 1], "the first ones are the best: nothing is shown"
     texts = {delta.index: delta.text for delta in every}
-    events: list[Event] = []
+    events: list[EngineEvent] = []
     asked = generation("Tell me", sampling={**sampling, "n": 2, "best_of": 5, "logprobs": logprobs})
     wider, sink = ranked(asked, events.append)
     for event in run(backend, wider):
@@ -144,10 +155,10 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
     overrides = {"kv_transfer_config": json.dumps(config)}
     engine = own_process(make_settings(model_dir, **overrides))
     asked = question("plain")
-    events: list[Event] = []
+    events: list[EngineEvent] = []
     ended = threading.Event()
 
-    def sink(event: Event) -> None:
+    def sink(event: EngineEvent) -> None:
         events.append(event)
         if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
             ended.set()

@@ -99,6 +99,14 @@ def test_where_images_stand(
     assert text == f"<|im_start|>user\n{content.format(wide, high)}<|im_end|>\n<|im_start|>assistant\n"
 
 
+def test_of_a_prompt_with_images_the_text_is_the_templates(backend: Any) -> None:
+    prepared = backend.prepare(1, generation("a", "", "b"), images(png()))
+    text = backend.prompt_text(prepared)
+    assert text.startswith("<|im_start|>user\na")
+    assert text.endswith("b<|im_end|>\n<|im_start|>assistant\n")
+    assert text.count("<image>") == 1
+
+
 def test_a_prompt_with_images_is_not_cut(backend: Any) -> None:
     """By vLLM 0.23 it would be before the images are tokens; what would be cut is refused by name."""
     picture = images(png())

@@ -71,6 +71,10 @@ class FaultyEngine:
             time.sleep(2)
         return number, prompt
 
+    def prompt_text(self, prepared: tuple[int, str]) -> str:
+        """As it came."""
+        return prepared[1]
+
     def add(self, prepared: tuple[int, str]) -> None:
         """Fails where the prompt says so."""
         number, prompt = prepared

@@ -1,0 +1,169 @@
+"""Prompts that the engine renders for the content filter: its threads judge them, and the engine waits for none."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...kit.api.errors import ContentFilterError, TimeLimitError, UserCodeError
+from ...kit.api.types import Delta, Failed, Finish, Rendered, Started
+from ...kit.user_code.service import ScriptedService
+
+TIMEOUT_S = 30.0
+GUARD = """
+import threading
+began, go = threading.Event(), threading.Event()
+calls = []
+def judge(text, stage):
+    calls.append((stage, text))
+    if "slow" in text:
+        began.set()
+        assert go.wait(60)
+    if "stop" in text:
+        return "stop"
+"""
+CHAT = b'{"messages": [{"role": "user", "content": "Hi"}], "stream": %s}'
+END = Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))
+
+
+class Place(ScriptedService):
+    @property
+    def guard(self) -> Any:
+        return sys.modules["guard_of_prompts"]
+
+    def submitted(self, count: int) -> None:
+        until(lambda: len(self.engine.generations) == count)
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.001)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    options = {"content_filter": "guard_of_prompts:judge", "user_code_timeout": "50", "request_timeout": "40"}
+    made = Place(tmp_path, {"guard_of_prompts.py": GUARD}, options)
+    yield made
+    made.guard.go.set()
+    assert made.service._extensions is not None
+    workers = made.service._extensions.workers
+    until(lambda: workers.stuck == 0)
+    made.service.close()
+    del sys.modules["guard_of_prompts"]
+
+
+@pytest.mark.parametrize("stream", [b"false", b"true"])
+def test_a_prompt_that_is_accepted_starts(place: Place, stream: bytes) -> None:
+    exchange = place.open(CHAT % stream)
+    place.submitted(1)
+    assert place.engine.generations[0].held
+    assert place.guard.calls == []
+    place.engine.say(0, Rendered("<tools>f: fetches</tools> Hi"))
+    until(lambda: place.engine.released == [0])
+    assert place.guard.calls == [("prompt", "<tools>f: fetches</tools> Hi")]
+    place.engine.say(0, Started(1), END)
+    until(lambda: exchange.finished)
+    assert exchange.failure is None
+    assert b"Hello" in exchange.take_all()
+
+
+@pytest.mark.parametrize("stream", [b"false", b"true"])
+def test_a_prompt_that_is_flagged_never_starts(place: Place, stream: bytes) -> None:
+    exchange = place.open(CHAT % stream)
+    place.submitted(1)
+    place.engine.say(0, Rendered("<tools>f: stop</tools> Hi"))
+    until(lambda: exchange.finished)
+    assert isinstance(exchange.failure, ContentFilterError)
+    assert exchange.call.reply.status == 400
+    assert b"messages: flagged by the content filter: stop" in exchange.take_all()
+    until(lambda: place.engine.aborted == [0])
+    assert place.engine.released == []
+
+
+def test_one_prompt_of_several_that_is_flagged_ends_all_before_any_starts(place: Place) -> None:
+    exchange = place.open(b'{"prompt": [[1, 2], [3, 4]], "stream": true}')
+    place.submitted(2)
+    place.engine.say(0, Rendered("a"))
+    until(lambda: ("prompt", "a") in place.guard.calls)
+    place.engine.say(1, Rendered("stop"))
+    until(lambda: exchange.finished)
+    assert b"prompt[1]: flagged by the content filter: stop" in exchange.take_all()
+    until(lambda: sorted(place.engine.aborted) == [0, 1])
+    assert place.engine.released == []
+
+
+def test_others_are_served_while_one_is_judged(place: Place) -> None:
+    slow, other = place.open(CHAT % b"false"), place.open(CHAT % b"false")
+    place.submitted(2)
+    # Returns at once: the engine's thread judges nothing.
+    place.engine.say(0, Rendered("slow"))
+    assert place.guard.began.wait(TIMEOUT_S)
+    place.engine.say(1, Rendered("Hi"))
+    until(lambda: place.engine.released == [1])
+    place.engine.say(1, Started(1), END)
+    until(lambda: other.finished)
+    assert not slow.finished
+    place.guard.go.set()
+    until(lambda: place.engine.released == [1, 0])
+
+
+def test_an_abort_while_it_is_judged(place: Place) -> None:
+    exchange = place.open(CHAT % b"false")
+    place.submitted(1)
+    place.engine.say(0, Rendered("slow"))
+    assert place.guard.began.wait(TIMEOUT_S)
+    exchange.abort()
+    assert place.engine.aborted == [0]
+    place.guard.go.set()
+    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    assert place.engine.released == []
+    assert place.service.admission.open == 0
+
+
+def test_the_engine_dies_while_it_is_judged(place: Place) -> None:
+    exchange = place.open(CHAT % b"false")
+    place.submitted(1)
+    place.engine.say(0, Rendered("slow"))
+    assert place.guard.began.wait(TIMEOUT_S)
+    place.engine.say(0, Failed("UnavailableError", "the engine died"))
+    place.guard.go.set()
+    until(lambda: exchange.finished)
+    assert exchange.failure is not None
+    assert exchange.failure.message == "the engine died"
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(41.0, TimeLimitError), (51.0, UserCodeError)])
+def test_time_runs_out_while_it_is_judged(place: Place, seconds: float, kind: type[Exception]) -> None:
+    exchange = place.open(CHAT % b"false")
+    place.submitted(1)
+    place.engine.say(0, Rendered("slow"))
+    assert place.guard.began.wait(TIMEOUT_S)
+    now = time.monotonic() + seconds
+    assert place.service._extensions is not None
+    if kind is UserCodeError:
+        place.service._extensions.workers.sweep(now)
+    else:
+        place.service.admission.sweep(now)
+    assert exchange.finished
+    assert isinstance(exchange.failure, kind)
+    assert place.engine.aborted == [0]
+    assert place.engine.released == []
+
+
+def test_time_runs_out_before_the_engine_has_rendered_it(place: Place) -> None:
+    exchange = place.open(CHAT % b"false")
+    place.submitted(1)
+    until(lambda: not exchange._busy)  # type: ignore[attr-defined]
+    place.service.admission.sweep(time.monotonic() + 41)
+    until(lambda: exchange.finished)
+    assert isinstance(exchange.failure, TimeLimitError)
