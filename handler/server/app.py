@@ -266,12 +266,9 @@ def application(service: Service, access: Access | None = None) -> Starlette:
     """The ASGI application for a service that has been started, for those whom `access` lets in."""
     server = LocalServer(service, access or Access())
     methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
-    generating: set[str] = set()
     for known in (*service.dialects, *DIALECTS):
         for route in known.ROUTES:
             methods.setdefault(route.path, set()).update(route.methods)
-            if not route.page:
-                generating.add(route.path)
     routes = [
         HttpRoute("/ping", server.ping, methods=["GET"]),
         HttpRoute("/health", server.health, methods=["GET"]),
@@ -279,8 +276,4 @@ def application(service: Service, access: Access | None = None) -> Starlette:
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
         *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
-    for one in routes:
-        if one.path in generating and one.methods:
-            # Starlette adds it where there is GET: a response that nobody gets is not worth generating.
-            one.methods.discard("HEAD")
     return Starlette(routes=routes, lifespan=server.lifespan)

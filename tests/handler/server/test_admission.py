@@ -41,15 +41,3 @@ async def test_the_path_is_not_taken_from_the_host_header() -> None:
     async with client(None) as http:
         answer = await http.get("/v1/models", headers={"host": "local/ping?"})
     assert answer.json()["object"] == "list"
-
-
-@pytest.mark.anyio
-async def test_head_generates_nothing() -> None:
-    engine = ScriptedEngine()
-    transport = httpx.ASGITransport(application(started_service(engine)))
-    asked = {"request": '{"model": "any", "messages": [{"role": "user", "content": "Hi"}]}'}
-    async with transport, httpx.AsyncClient(transport=transport, base_url="http://local") as http:
-        answer = await http.head("/chat/sse", params=asked)
-        assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "POST"})
-        assert (await http.head("/v1/models")).status_code == 200
-    assert engine.generations == []
