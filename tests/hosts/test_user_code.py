@@ -289,15 +289,15 @@ async def test_a_flagged_prompt_is_refused_in_each_dialect(new: Place) -> None:
     tokenizer = Tokenizer.from_file(str(new.folder / "tokenizer.json"))
     accepted = tokenizer.encode(ASKED.prompt, add_special_tokens=False)
     async with client(new.host) as http:
-        by_lmi, by_chat, by_text, by_toy, by_tool, by_ids, ids = await asyncio.gather(
+        by_lmi, by_chat, by_text, by_toy, by_tool, by_ids = await asyncio.gather(
             http.post(lmi("an apple")),
             http.post({"messages": chat}),
             http.post({"prompt": ["a pear", "an apple"]}),
             http.post({"say": "apple"}),
             http.post(with_tool),
             http.post({"prompt": tokenizer.encode("an apple").ids}),
-            http.stream({"prompt": accepted.ids, "stream": True, "max_tokens": 100}),
         )
+        ids = await http.stream({"prompt": accepted.ids, "stream": True, "max_tokens": 100})
     assert by_lmi.status_code == 424
     judged = [(by_lmi, "inputs"), (by_chat, "messages"), (by_text, "prompt[1]"), (by_toy, "")]
     for answer, field in (*judged, (by_tool, "messages"), (by_ids, "prompt")):
