@@ -333,11 +333,13 @@ def test_an_answer_that_becomes_too_long_ends_on_its_way(
     most = n * tokens * (1 + likely) * TOKEN
     other = generation(question("plain").prompt, max_tokens=40)
     (alone,) = run(backend, other)
-    monkeypatch.setattr(backend, "_longest", most)
+    for holder in (backend, backend._requests):
+        monkeypatch.setattr(holder, "_longest", most)
     whole, beside = run(backend, one, other)
     assert [len(delta.tokens) for delta in deltas(whole)] == [tokens] * n
     assert text(beside) == text(alone)
-    monkeypatch.setattr(backend, "_longest", most // 2)
+    for holder in (backend, backend._requests):
+        monkeypatch.setattr(holder, "_longest", most // 2)
     broken, beside = run(backend, one, other)
     (failed,) = broken[-1:]
     assert isinstance(failed, Failed)
