@@ -25,7 +25,7 @@ from ..options import Settings
 from ..search.best_of import ranked
 from .child import EngineChild
 from .dispatch import Dispatcher
-from .messages import Add, BadMessage, EngineFailed, Ready, Stats, Step
+from .messages import ENCODE_ERRORS, Add, BadMessage, EngineFailed, Ready, Stats, Step, readable_step
 
 __all__ = ["EngineClient"]
 
@@ -163,7 +163,7 @@ class EngineClient:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
             if child.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
-        except (TypeError, ValueError, OverflowError) as error:
+        except ENCODE_ERRORS as error:
             child.sinks.pop(number, None)
             raise GenerationError(f"the request could not be submitted to the engine: {error}") from error
         if self._child is not child and child.sinks.pop(number, None) is not None:
@@ -215,9 +215,13 @@ class EngineClient:
                     child.cause = UnavailableError(message.message)
                     break
                 elif isinstance(message, BadMessage):
-                    # Whose events were in it nobody knows.
-                    child.cause = UnavailableError(f"what the engine's process sent cannot be decoded: {message.error}")
-                    break
+                    log.error("what the engine's process sent cannot be decoded: %s", message.error)
+                    if (readable := readable_step(message)) is None:
+                        child.cause = UnavailableError("what the engine's process sent cannot be decoded")
+                        break
+                    step, failed = readable
+                    self._dispatcher.step(step, child)
+                    child.abort(tuple(failed))
         except Exception:
             log.exception("reading from the engine's process failed")
         self._handle_exit(child)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 
 from ..engine import Listener, Sink
+from ..errors import GenerationError
 from ..events import Delta, Event, Failed
 from .child import EngineChild
 from .messages import Step
@@ -62,11 +63,15 @@ class Dispatcher:
             sink(event)
 
     def _give(self, sink: Sink, event: Event) -> bool:
-        """Gives a sink an event; whether it took it. A sink is one request's, and what is wrong with it no other's."""
+        """Gives a sink an event; whether it took it. One that did not, which is its request's fault alone, is told of
+        its end."""
         try:
             sink(event)
-        except Exception:
+        except Exception as error:
             log.exception("an event could not be delivered")
+            if not isinstance(event, Failed):
+                message = f"the response could not be delivered: {type(error).__name__}"
+                self._give(sink, Failed.of(GenerationError(message)))
             return False
         return True
 

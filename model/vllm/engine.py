@@ -110,26 +110,33 @@ class VllmEngine:
             except self._client_errors as error:
                 raise refused(error) from error
             return
-        generation = prepared.generation
-        group: Group[str] = Group.of(prepared.number, prepared.prompt_ids, generation, self._reader, self._longest)
+        self._groups[prepared.number] = Group.of(
+            prepared.number, prepared.prompt_ids, prepared.generation, self._reader, self._longest
+        )
+        try:
+            self._add_sequences(prepared)
+        except Exception:
+            self.abort([prepared.number])
+            raise
+
+    def _add_sequences(self, prepared: Prepared) -> None:
+        generation, group = prepared.generation, self._groups[prepared.number]
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
+            keep_tokens = generation.tokens or splitter is not None
+            text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
             try:
                 prompt = self._input(name, prepared, params)
                 added: str = self._llm.add_request(
                     request_id=name, prompt=prompt, params=params, priority=self._priority(generation)
                 )
             except self._client_errors as error:
-                self._drop(group)
                 raise refused(error, prepared.guide_field) from error
+            group.running.add(name)
+            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
             if sampling.logprobs == 0:
                 keep_chosen_only(self._llm, added)
-            group.running.add(name)
-            keep_tokens = generation.tokens or splitter is not None
-            text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
-        self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
@@ -149,7 +156,11 @@ class VllmEngine:
                 continue
             number = sequence.group.number
             try:
-                events += [(number, event) for event in self._advance(sequence, output, stopped)]
+                new = self._advance(sequence, output, stopped)
+                if sequence.group.started:
+                    events += [(number, event) for event in new]
+                else:
+                    sequence.group.held += new
             except Exception as error:
                 if not isinstance(error, RequestError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
@@ -184,9 +195,10 @@ class VllmEngine:
         text = sequence.text.stream
         completion = output.outputs[0]
         events: list[Event] = []
-        if not group.started:
+        if not group.started and sequence.index == 0:
             group.started = True
             events.append(self._reader.started(group.prompt_ids, output, group.echo, group.prompt_logprobs))
+            events += group.held
         self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
         group.grow(len(completion.token_ids))

@@ -1,6 +1,6 @@
 """What a generation asks of vLLM: its prompt's ids, the SamplingParams and the splitter of each sequence.
 
-    Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> Prepared
+Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> Prepared
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import ParameterError
+from ..errors import ParameterError, UnsupportedError, raised_by_us
 from ..generation import Conversation, Generation
 from ..media.images import Image
 from ..options import Settings
@@ -74,6 +74,8 @@ class Requests:
         """Tokenizes and checks; raises RequestError."""
         generation = with_truncation(generation, self._context, self._most)
         sampling = generation.sampling
+        if generation.adapter is not None:
+            raise UnsupportedError("adapter: adapters are not supported", "adapter")
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         try:
             request = self._chat.request(conversation) if conversation else None
@@ -114,5 +116,7 @@ class Requests:
         try:
             return self._chat.render(request, images, generation.sampling.truncate, shortened)
         except template_errors() as error:
+            if raised_by_us(error):
+                raise
             field = generation.prompt_field
             raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
