@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,16 @@ from ...demo.model import question
 from ...kit.api.engine import PROMPT_PIECE as PIECE
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Part
-from ...kit.api.errors import ContextError, OptionError, ParameterError, StartError, UnavailableError
+from ...kit.api.errors import (
+    ContextError,
+    OptionError,
+    ParameterError,
+    StartError,
+    UnavailableError,
+    UnsupportedError,
+)
 from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, Event, Failed, Generation, Sampling, Settings, Started
+from ...kit.api.types import Beams, Conversation, Delta, Event, Failed, Generation, Sampling, Settings, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.start import EngineClient, in_process, own_process
 from ...kit.hosts.host import model_directory
@@ -200,6 +208,12 @@ def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
     assert all(token.logprob is not None and len(token.top) == 3 for token in started.prefill[1:])
 
 
+def test_an_adapter_is_refused_by_name(backend: Any) -> None:
+    one = msgspec.structs.replace(generation("Hi"), adapter="poet")
+    with pytest.raises(UnsupportedError, match=r"^adapter: adapters are not supported$"):
+        backend.prepare(1, one)
+
+
 def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
     long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
     with pytest.raises(ContextError, match=r"^inputs: expected a prompt of 1 to 2047 tokens"):
@@ -321,6 +335,74 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     monkeypatch.undo()
     (well,) = run(backend, talk)
     assert not any(isinstance(event, Failed) for event in well)
+
+
+DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
+IN_STEP: dict[str, tuple[str, str, Callable[[Any], object], dict[str, Any]]] = {
+    "detokenizer": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
+    "stop strings": (DETOKENIZER, "take", lambda made: made._sequences["1.0"].text.stream, {"stop": ("zq",)}),
+    "log-probabilities": (OUTPUTS, "read", lambda made: made._sequences["1.0"].text, {"logprobs": 2}),
+    "the prompt": (OUTPUTS, "started", lambda made: made._groups[1].prompt_ids, {"prompt_logprobs": 2}),
+    "beams": (
+        "lmi.model.search.beam:BeamSearch",
+        "advance",
+        lambda made: made._beams._runs[1].beam.search,
+        {"beams": Beams(width=2)},
+    ),
+}
+"""What fails in a step: a class and its method, where it is given this of generation 1; the sampling that needs it."""
+
+
+@pytest.mark.parametrize("place", IN_STEP)
+def test_a_fault_in_a_step_ends_its_generation_alone(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    """The part of the table of faults (docs/robustness.md) that lies in vLLM's steps."""
+    path, method, find, sampling = IN_STEP[place]
+    module, _, kind = path.partition(":")
+    owner = getattr(importlib.import_module(module), kind)
+    whole = getattr(owner, method)
+    neighbour = generation(question("long").prompt, max_tokens=60)
+    (alone,) = run(backend, neighbour)
+    faulty = generation("Count up.", stream=place != "beams", max_tokens=60, ignore_eos=True, **sampling)
+    backend.add(backend.prepare(0, neighbour))
+    backend.add(backend.prepare(1, faulty))
+    found = find(backend)
+
+    def failing(*given: Any) -> Any:
+        if any(one is found for one in given):
+            raise KeyError("a fault")
+        return whole(*given)
+
+    monkeypatch.setattr(owner, method, failing)
+    events: list[list[Event]] = [[], []]
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+    assert text(events[0]) == text(alone)
+    (failed,) = [event for event in events[1] if isinstance(event, Failed)]
+    assert failed is events[1][-1]
+    assert failed.kind == "GenerationError"
+    assert "a fault" in caplog.text
+    assert not backend._llm.has_unfinished_requests()
+    monkeypatch.undo()
+    assert text(run(backend, neighbour)[0]) == text(alone)
+
+
+def test_a_fault_between_two_sequences_starts_leaves_none(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = backend._llm.add_request
+
+    def failing(*, request_id: str, **arguments: Any) -> Any:
+        if request_id == "1.2":
+            raise KeyError("a fault")
+        return add(request_id=request_id, **arguments)
+
+    monkeypatch.setattr(backend._llm, "add_request", failing)
+    with pytest.raises(KeyError):
+        backend.add(backend.prepare(1, generation("Count up.", n=3)))
+    assert not backend.busy
+    assert not backend._groups
+    assert not backend._llm.has_unfinished_requests()
 
 
 @pytest.mark.parametrize("likely", [0, 5])
