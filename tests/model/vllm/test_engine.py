@@ -208,6 +208,48 @@ def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
     assert all(token.logprob is not None and len(token.top) == 3 for token in started.prefill[1:])
 
 
+class Late:
+    """In place of vLLM's step: the outputs of some requests come that many steps later."""
+
+    def __init__(self, step: Callable[[], list[Any]], name: str, steps: int) -> None:
+        self._step = step
+        self._name = name
+        self._held: list[list[Any]] = [[] for _ in range(steps)]
+
+    def __call__(self) -> list[Any]:
+        outputs = self._step()
+        self._held.append([output for output in outputs if output.request_id == self._name])
+        return [output for output in outputs if output.request_id != self._name] + self._held.pop(0)
+
+
+@pytest.mark.parametrize("late", [0, 2, 9])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_prompt_of_several_sequences_is_told_once(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, stream: bool, late: int
+) -> None:
+    """By the first sequence, which computes it without the prefix cache and so may come after the others."""
+    prompt = question("long").prompt
+    asked: dict[str, Any] = {"max_tokens": 9, "temperature": 1.0, "logprobs": 0, "stream": stream}
+    (plain,) = run(backend, generation(prompt, n=3, seed=5, **asked))
+    alone = [run(backend, generation(prompt, prompt_logprobs=2, seed=5 + i, **asked))[0] for i in range(3)]
+    one = generation(prompt, n=3, seed=5, prompt_logprobs=2, **asked)
+    params = backend.prepare(1, one).params
+    assert [each.prompt_logprobs for each in params] == [2, None, None]
+    assert [each.skip_reading_prefix_cache for each in params] == [True, False, False]
+    monkeypatch.setattr(backend._llm, "step", Late(backend._llm.step, "0.0", late))
+    (together,) = run(backend, one)
+    begun, *rest = together
+    assert isinstance(begun, Started)
+    assert not any(isinstance(event, Started) for event in rest)
+    first = alone[0][0]
+    assert isinstance(first, Started)
+    assert begun == msgspec.structs.replace(first, cached_tokens=begun.cached_tokens)
+    finishes = [delta.finish for delta in deltas(together) if delta.finish]
+    assert [finish.last for finish in finishes] == [False, False, True]
+    for index in range(3):
+        assert text(together, index) == text(alone[index]) == text(plain, index)
+
+
 def test_an_adapter_is_refused_by_name(backend: Any) -> None:
     one = msgspec.structs.replace(generation("Hi"), adapter="poet")
     with pytest.raises(UnsupportedError, match=r"^adapter: adapters are not supported$"):
