@@ -8,7 +8,8 @@ in 9 ms, and its first step takes longer than 30 s.
 
 What costs is a text that can be divided in many ways. They are counted, roughly: repetitions within repetitions
 multiply, as in `(a{1,70}){1,70}` and `(a*){1,100}`, unless each time has a character that is nowhere repeated, as the
-line's end in `(- [^\\n]{1,80}\\n){1,20}`, or one of several, as in `([a-z]{1,70}[,;]){1,20}`. That is no proof, but keeps out what costs seconds within a short answer.
+line's end in `(- [^\\n]{1,80}\\n){1,20}`, or one of several, as in `([a-z]{1,70}[,;]){1,20}`. That is no proof, but
+keeps out what costs seconds within a short answer.
 """
 
 from __future__ import annotations

@@ -93,6 +93,13 @@ REGEX: list[tuple[str, str | None]] = [
     ("((a{  1 ,   100  }){1,100})", COUNTS),
 ]
 
+ARITHMETIC = """
+root ::= expr
+expr ::= term (("+" | "-") term)*
+term ::= factor (("*" | "/") factor)*
+factor ::= [0-9]+ | "(" expr ")"
+"""
+
 GRAMMAR: list[tuple[str, str | None]] = [
     ('root ::= "yes" | "no"', None),
     ('root ::= ("a" "b"?){1,30} # (x*)*\n', None),
@@ -104,11 +111,7 @@ GRAMMAR: list[tuple[str, str | None]] = [
     ('root ::= "a" ws* "b"\nws ::= [ \\t\\n]*', None),
     ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\n"', None),
     ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\x0a"', COUNTS),
-    (
-        'root ::= expr\nexpr ::= term (("+" | "-") term)*\nterm ::= factor (("*" | "/") factor)*\n'
-        'factor ::= [0-9]+ | "(" expr ")"',
-        None,
-    ),
+    (ARITHMETIC, None),
     ('root ::= x{1,9}\nx ::= "a"*', COUNTS),
     ('root ::= x{1,9}\nx ::= "a"* "b"', None),
     ('root ::= x{1,9}\nx ::= "a"* "\\\\"', None),
