@@ -411,10 +411,10 @@ def test_a_fault_in_a_step_ends_its_generation_alone(
     backend.add(backend.prepare(1, faulty))
     found = find(backend)
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **named: Any) -> Any:
         if any(one is found for one in given):
             raise KeyError("a fault")
-        return whole(*given)
+        return whole(*given, **named)
 
     monkeypatch.setattr(owner, method, failing)
     events: list[list[Event]] = [[], []]
