@@ -114,6 +114,10 @@ class Exchange:
         # As many as there are now: more may come on the engine's thread meanwhile.
         return b"".join([records.popleft() for _ in range(len(records))])
 
+    def fail(self, error: LmiError) -> None:
+        """Ends one that could not be handed to the engine, or only in part."""
+        self._engine.deliver(partial(self._feed, 0), Failed.of(error))
+
     def expire(self, error: LmiError) -> None:
         """Ends it with an error; on any thread."""
         self._expired = error
@@ -124,10 +128,11 @@ class Exchange:
         try:
             # Before anybody can have the last record.
             self._meter.end(self, aborted=aborted)
-        finally:
-            self.records.extend(records)
-            self.finished = True
-            self._admission.release(self)
+        except Exception:
+            log.exception("request %s could not be counted", self.request_id)
+        self.records.extend(records)
+        self.finished = True
+        self._admission.release(self)
 
     def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
@@ -150,10 +155,7 @@ class Exchange:
     def _break_off(self, prompt: int, error: LmiError) -> None:
         """Ends it, whatever fails."""
         if not self.finished:
-            try:
-                self._end(self._failure_records(prompt, error))
-            except Exception:
-                log.exception("request %s could not be counted", self.request_id)
+            self._end(self._failure_records(prompt, error))
         self._engine.abort(self._tickets)
 
     def _take(self, prompt: int, event: Event, noted: bool) -> None:

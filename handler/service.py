@@ -11,8 +11,9 @@ from functools import partial
 from typing import TypeVar
 
 from ..formatters import Dialect, Request, Response, receive, refusal
+from ..formatters.base import encode
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import LmiError, TooLargeError, UnavailableError
+from ..model.errors import GenerationError, LmiError, TooLargeError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
@@ -85,8 +86,24 @@ class Service:
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
-        Nor for user code: a request that it applies to is always an exchange, whatever becomes of it.
+        Nor for user code: a request that it applies to is always an exchange, whatever becomes of it. Raises nothing
+        that one request can cause: hosts open several together.
         """
+        try:
+            return self._open_unguarded(request, on_news)
+        except Exception as error:
+            log.exception("request %s could not be opened", request.request_id)
+            return self._refuse_plainly(request, GenerationError(f"the request failed: {type(error).__name__}"))
+
+    def _refuse_plainly(self, request: Request, error: LmiError) -> Response:
+        """In the dialect's form, unless it is the dialect that is at fault."""
+        try:
+            return refusal(error, request, self.settings)
+        except Exception:
+            log.exception("request %s: its dialect failed to render the error", request.request_id)
+            return Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)
+
+    def _open_unguarded(self, request: Request, on_news: Callable[[Exchange], None] | None) -> Exchange | Response:
         meter = self.metrics.open(request)
         opened = self._open(request, on_news, meter)
         if isinstance(opened, Response):
@@ -94,7 +111,11 @@ class Service:
             return opened
         self.metrics.count_opened()
         self.admission.admit(opened)
-        opened.begin()
+        try:
+            opened.begin()
+        except Exception as error:
+            log.exception("request %s could not be submitted to the engine", request.request_id)
+            opened.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
         return opened
 
     def refusal(self, request: Request) -> LmiError | None:

@@ -61,6 +61,7 @@ __all__ = [
     "did_you_mean",
     "error_of_kind",
     "one_line",
+    "raised_by_us",
 ]
 
 MAX_SHOWN_CHARACTERS = 120
@@ -76,6 +77,20 @@ def one_line(text: str) -> str:
     if joined.isprintable():
         return joined
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in joined)
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether a line of ours raised it, and not a library's that was called from there.
+
+    Such as a call that a library does not take, or an attribute that it does not have: no fault of the request's.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(f"{OURS}.")
+
+
+OURS = __name__.partition(".")[0]
 
 
 def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:

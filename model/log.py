@@ -30,6 +30,7 @@ from .vllm_messages import CORE_FAILED
 
 __all__ = [
     "JsonFormatter",
+    "RequestIds",
     "cause",
     "content_is_shown",
     "current",
@@ -145,3 +146,20 @@ class JsonFormatter(logging.Formatter):
 
 
 _ABOUT = re.compile(r"request ([^\s:]\S*?):? ")
+
+
+class RequestIds:
+    """Ids of the requests that came last, by the numbers of their generations."""
+
+    def __init__(self, size: int = 10_000) -> None:
+        self._ids: dict[int, str] = {}
+        self._size = size
+
+    def add(self, number: int, request_id: str) -> None:
+        """Remembers a generation, and forgets the oldest."""
+        self._ids[number] = request_id
+        if len(self._ids) > self._size:
+            del self._ids[next(iter(self._ids))]
+
+    def __getitem__(self, number: int) -> str:
+        return self._ids.get(number) or "-"

@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import struct
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 
 from ...formatters import Request, Response
-from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
 
 __all__ = ["TRACKING_ID", "AsyncBatcher", "message_of_response"]
-
-log = logging.getLogger(__name__)
 
 TRACKING_ID = "request_tracking_id"
 """The property by which Java knows whose a frame is (AsyncRequestManager)."""
@@ -82,11 +78,8 @@ class _Sender:
                 if frame is NOTHING:
                     break
                 outputs += self.output(frame)
-        except Exception as error:
-            log.exception("request %s: its response could not be sent", self.exchange.request_id)
-            self.exchange.abort()
-            failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
-            outputs += self.output(Frame(last=True, failure=failure))
+        except Exception as error:  # noqa: BLE001 - logged there
+            outputs += self.output(frame_of_fault(self.exchange, error))
         return outputs
 
 
@@ -116,13 +109,7 @@ class AsyncBatcher:
         can cause: djl_python would swallow it and leave the client hanging.
         """
         sender = _Sender(tracking_id)
-        try:
-            opened = self._service.open(request, lambda _: self._fresh.append(sender))
-        except Exception as error:
-            log.exception("request %s could not be started", request.request_id)
-            failure = GenerationError(f"the request could not be started: {type(error).__name__}")
-            yield b"".join(sender.output(Frame(last=True, failure=failure)))
-            return
+        opened = self._service.open(request, lambda _: self._fresh.append(sender))
         if isinstance(opened, Response):
             yield message_of_response(opened, tracking_id)
             return

@@ -8,12 +8,13 @@ The requests of a batch run side by side in the engine, each with its own parame
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...formatters import Request, Response, refusal
-from ...model.errors import UnsupportedError
+from ...model.errors import GenerationError, UnsupportedError
 from ...model.options import Settings
 from ..exchange import Exchange
 from ..headers import headers_of
@@ -21,6 +22,8 @@ from ..service import Service
 from .slices import FIELD, SLICE, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,13 @@ class PlainBatch:
         if isinstance(opened, Response):
             return _whole_of_response(opened)
         wakeup.wait(lambda: bool(opened.records) or opened.finished)
-        if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
-            return _whole_of_exchange(opened)
-        reply = opened.call.reply
-        return Chunks(_records(opened, wakeup), reply.status, headers_of(reply))
+        try:
+            if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
+                return _whole_of_exchange(opened)
+            reply = opened.call.reply
+            return Chunks(_records(opened, wakeup), reply.status, headers_of(reply))
+        except Exception as error:  # noqa: BLE001 - logged there
+            return self._whole_of_fault(opened, request, error)
 
     def answers(self, requests: Sequence[Request]) -> list[Whole]:
         """The answers to a batch, in order, once the last of them is complete."""
@@ -68,12 +74,22 @@ class PlainBatch:
         opened = [self._service.open(request, wakeup.notify) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
         wakeup.wait(lambda: all(exchange.finished for exchange in running))
-        return [
-            _whole_of_response(entry)
-            if isinstance(entry, Response)
-            else _within(_whole_of_exchange(entry), request, self._service.settings)
-            for request, entry in zip(requests, opened, strict=True)
-        ]
+        return [self._whole(entry, request) for request, entry in zip(requests, opened, strict=True)]
+
+    def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
+        """A request's part of the batch's answer. Raises nothing: the others' answers are complete."""
+        if isinstance(entry, Response):
+            return _whole_of_response(entry)
+        try:
+            return _within(_whole_of_exchange(entry), request, self._service.settings)
+        except Exception as error:  # noqa: BLE001 - logged there
+            return self._whole_of_fault(entry, request, error)
+
+    def _whole_of_fault(self, exchange: Exchange, request: Request, error: Exception) -> Whole:
+        log.error("request %s: its response could not be sent", request.request_id, exc_info=error)
+        exchange.abort()
+        failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
+        return _whole_of_response(refusal(failure, request, self._service.settings))
 
 
 class _Wakeup:

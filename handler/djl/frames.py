@@ -8,6 +8,7 @@ Request.addResponse).
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,14 @@ import msgspec
 
 from ...formatters import Response
 from ...formatters.base import JSON
-from ...model.errors import LmiError
+from ...model.errors import GenerationError, LmiError
 from ..exchange import Exchange
 from ..headers import headers_of
 from .slices import SLICE, next_slice
 
-__all__ = ["NOTHING", "Frame", "frame_of_exchange", "frame_of_response"]
+__all__ = ["NOTHING", "Frame", "frame_of_exchange", "frame_of_fault", "frame_of_response"]
+
+log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
 
@@ -101,6 +104,13 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     if merge and records:
         data = b"".join((data, *_fitting(records, SLICE - len(data))))
     return Frame(data, finished and not records and (first or not data), headers)
+
+
+def frame_of_fault(exchange: Exchange, error: Exception) -> Frame:
+    """The last frame of a request whose next one could not be made; the others' go on."""
+    log.error("request %s: its response could not be sent", exchange.request_id, exc_info=error)
+    exchange.abort()
+    return Frame(last=True, failure=GenerationError(f"the response could not be sent: {type(error).__name__}"))
 
 
 def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:

@@ -79,7 +79,12 @@ class Reporter:
 
     def _run(self) -> None:
         while not self._ended.wait(self._interval):
-            if (reported := self.report()) is None:
+            try:
+                reported = self.report()
+            except Exception:
+                log.exception("the metrics could not be reported")
+                continue
+            if reported is None:
                 continue
             line, metrics = reported
             log.info("%s", line)

@@ -20,7 +20,7 @@ from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_response
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
 
 __all__ = ["RollingBatch"]
 
@@ -53,7 +53,10 @@ class _Open:
         """What there is to send now."""
         if self.exchange is None:
             return self.frame
-        frame = frame_of_exchange(self.exchange, first=not self.begun, merge=merge)
+        try:
+            frame = frame_of_exchange(self.exchange, first=not self.begun, merge=merge)
+        except Exception as error:  # noqa: BLE001 - logged there
+            return frame_of_fault(self.exchange, error)
         if frame is not NOTHING:
             self.begun = True
         return frame
@@ -106,11 +109,7 @@ class RollingBatch:
                 self._condition.wait_for(lambda: any(entry.first_is_ready for entry in self._open), waiting)
 
     def _begin(self, request: Request) -> _Open:
-        try:
-            opened = self._service.open(request)
-        except Exception as error:
-            log.exception("request %s could not be started", request.request_id)
-            return _Open(frame=Frame(last=True, failure=GenerationError(f"the request could not be started: {error}")))
+        opened = self._service.open(request)
         return _Open(frame=frame_of_response(opened)) if isinstance(opened, Response) else _Open(opened)
 
     def _reset(self, running: int) -> None:

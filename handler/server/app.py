@@ -82,7 +82,11 @@ class StreamResponse(HttpResponse):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             if sending in done:
-                sending.result()
+                try:
+                    sending.result()
+                except Exception:
+                    log.exception("request %s: its response could not be sent", self._stream.exchange.request_id)
+                    raise
 
     async def _send_all(self, send: Send) -> None:
         stream = self._stream

@@ -11,6 +11,7 @@ thread alone writes `inter_token`; the rest is written once a request, under the
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from bisect import bisect_left
 from collections import Counter
@@ -24,6 +25,8 @@ from ...model.events import Delta, EngineEvent, Finish, FinishReason, Started
 from .request_log import MAX_BODY_CHARACTERS, EndedRequest, RequestLog
 
 __all__ = ["Histogram", "Metrics", "Outcome", "RequestStats"]
+
+log = logging.getLogger(__name__)
 
 Outcome = Literal["ok", "refused", "failed", "aborted"]
 """ok: answered. refused: the client's doing (RequestError). failed: ours. aborted: by the client, or by the host."""
@@ -108,7 +111,10 @@ class Metrics:
 
     def batch(self, requests: Sequence[Request]) -> None:
         """Takes note of what the host has put into one dynamic batch."""
-        self._log.batch(requests)
+        try:
+            self._log.batch(requests)
+        except Exception:
+            log.exception("a batch could not be logged")
 
     def refused(self, request: Request, answer: Response) -> None:
         """Takes note of a request that was answered without being opened."""

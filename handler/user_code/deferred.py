@@ -18,7 +18,6 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
@@ -146,8 +145,7 @@ class Deferred(Exchange):
             super().begin()
         except Exception as error:
             log.exception("request %s: it could not be submitted to the engine", self.request_id)
-            failed = Failed.of(UserCodeError(f"the request could not be submitted to the engine: {error}"))
-            self._engine.deliver(partial(self._feed, 0), failed)
+            self.fail(UserCodeError(f"the request could not be submitted to the engine: {error}"))
         if self.finished:
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()

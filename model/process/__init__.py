@@ -4,6 +4,7 @@
     client.py -- messages.py over child.py --> engine_main.py --> a Backend (model/engine.py)
 
 client.py            the Engine that hosts know; starts the process again when it dies
+dispatch.py          hands its events to the requests that wait for them
 child.py, group.py   the process itself, and all that it has started
 messages.py          what the two say to each other
 engine_main.py       the engine's process: takes requests in, steps the backend, hands events out

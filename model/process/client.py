@@ -20,12 +20,13 @@ from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
 from ..errors import GenerationError, LmiError, StartError, UnavailableError, error_of_kind
-from ..events import Delta, EngineEvent, Failed
+from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
 from .child import EngineChild
-from .messages import Add, BadMessage, EngineFailed, Ready, Release, Stats, Step
+from .dispatch import Dispatcher
+from .messages import ENCODE_ERRORS, Add, BadMessage, EngineFailed, Ready, Release, Stats, Step, readable_step
 
 __all__ = ["EngineClient"]
 
@@ -54,9 +55,7 @@ class EngineClient:
         self._pauses = pauses
         self._tries = tries
         self._numbers = count(1)
-        self._listeners: list[Listener] = []
-        self._dispatch_lock = threading.Lock()
-        """Held while sinks and listeners are called: once a step."""
+        self._dispatcher = Dispatcher()
         self._lock = threading.Lock()
         self._child: EngineChild | None = None
         self._starting_child: EngineChild | None = None
@@ -96,7 +95,7 @@ class EngineClient:
 
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
-        self._listeners.append(listener)
+        self._dispatcher.listeners.append(listener)
 
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
@@ -165,7 +164,7 @@ class EngineClient:
             # The receiving thread sees the same end and fails every sink, this one too unless it was faster.
             if child.sinks.pop(number, None) is not None:
                 raise UnavailableError("the engine has just ended and is being rebuilt") from None
-        except (TypeError, ValueError, OverflowError) as error:
+        except ENCODE_ERRORS as error:
             child.sinks.pop(number, None)
             raise GenerationError(f"the request could not be submitted to the engine: {error}") from error
         if self._child is not child and child.sinks.pop(number, None) is not None:
@@ -194,20 +193,12 @@ class EngineClient:
         child = self._child
         if child is None:
             return
-        failed = Failed.of(error)
-        with self._dispatch_lock:
-            running = [(ticket, sink) for ticket in tickets if (sink := child.sinks.pop(ticket, None)) is not None]
-            for _, sink in running:
-                self._give(sink, failed)
-            if running:
-                self._notify()
-        if running:
-            child.abort(tuple(ticket for ticket, _ in running))
+        if ended := self._dispatcher.fail(child, tickets, Failed.of(error)):
+            child.abort(ended)
 
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted."""
-        with self._dispatch_lock:
-            sink(event)
+        self._dispatcher.deliver(sink, event)
 
     def close(self) -> None:
         """Ends the engine; running requests get an error."""
@@ -226,52 +217,23 @@ class EngineClient:
             while (message := child.channel.receive()) is not None:
                 child.messages_received += 1
                 if isinstance(message, Step):
-                    with self._dispatch_lock:
-                        self._dispatch(message, child)
-                        if message.events:
-                            self._notify()
+                    self._dispatcher.step(message, child)
                 elif isinstance(message, Stats):
                     child.stats = message.stats
                 elif isinstance(message, EngineFailed):
                     child.cause = UnavailableError(message.message)
                     break
                 elif isinstance(message, BadMessage):
-                    # Whose events were in it nobody knows.
-                    child.cause = UnavailableError(f"what the engine's process sent cannot be decoded: {message.error}")
-                    break
+                    log.error("what the engine's process sent cannot be decoded: %s", message.error)
+                    if (readable := readable_step(message)) is None:
+                        child.cause = UnavailableError("what the engine's process sent cannot be decoded")
+                        break
+                    step, failed = readable
+                    self._dispatcher.step(step, child)
+                    child.abort(tuple(failed))
         except Exception:
             log.exception("reading from the engine's process failed")
         self._handle_exit(child)
-
-    def _dispatch(self, step: Step, child: EngineChild) -> None:
-        sinks = child.sinks
-        for number, event in step.events:
-            sink = sinks.get(number)
-            if sink is None:
-                continue
-            if isinstance(event, Failed):
-                sinks.pop(number, None)
-            elif isinstance(event, Delta) and event.finish and event.finish.last:
-                sinks.pop(number, None)
-                child.served = True
-            if not self._give(sink, event) and sinks.pop(number, None) is not None:
-                child.abort((number,))
-
-    def _give(self, sink: Sink, event: EngineEvent) -> bool:
-        """Gives a sink an event; whether it took it. A sink is one request's, and what is wrong with it no other's."""
-        try:
-            sink(event)
-        except Exception:
-            log.exception("an event could not be delivered")
-            return False
-        return True
-
-    def _notify(self) -> None:
-        for listener in self._listeners:
-            try:
-                listener()
-            except Exception:  # noqa: PERF203 - the next one is to be called all the same
-                log.exception("a listener failed")
 
     def _handle_exit(self, child: EngineChild) -> None:
         """The engine died: fails every request in flight, then rebuilds."""
@@ -285,12 +247,7 @@ class EngineClient:
         self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
-        failed = Failed.of(UnavailableError(cause.message))
-        with self._dispatch_lock:
-            for number in list(child.sinks):
-                if (sink := child.sinks.pop(number, None)) is not None:
-                    self._give(sink, failed)
-            self._notify()
+        self._dispatcher.fail(child, list(child.sinks), Failed.of(UnavailableError(cause.message)))
         child.end()
         if child.served or time.monotonic() - self._ready_since > STEADY_AFTER_S:
             self._recent_deaths = 0

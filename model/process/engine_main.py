@@ -26,14 +26,28 @@ from ..engine import Backend, EngineStats, load_backend
 from ..errors import GenerationError, LmiError, OverloadedError, RequestError, StartError
 from ..events import EngineEvent, Failed, Rendered
 from ..heap import freeze
-from ..log import cause, show_content
+from ..log import RequestIds, cause, show_content
 from ..log_filters import configure, withhold
 from ..options.image_rules import ImageRules
 from ..options.model_dir import check_model
 from .crash_report import crash_at_once, crash_at_once_too
 from .exit import closing, end_now, end_with_host, terminated, watch_host
 from .exit_report import report_exit_to, shutting_down
-from .messages import Abort, Add, BadMessage, Channel, EngineFailed, Ready, Release, Start, Stats, Step, ToEngine
+from .messages import (
+    ENCODE_ERRORS,
+    Abort,
+    Add,
+    BadMessage,
+    Channel,
+    EngineFailed,
+    Ready,
+    Release,
+    Start,
+    Stats,
+    Step,
+    ToEngine,
+    sendable,
+)
 from .prepare import RequestPreparer
 from .start_errors import start_error
 from .token_budget import TokenBudget
@@ -78,6 +92,7 @@ class EngineProcess:
         self._request_ids = RequestIds()
         self._stats_sent = 0.0
         """When stats were last sent; 0: the last ones said that the engine is idle."""
+        self._stats_failed = False
 
     def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it has failed."""
@@ -93,7 +108,7 @@ class EngineProcess:
             while self._events:
                 events.append(self._events.popleft())
             if events or ((now := time.monotonic()) - last_sent > HEARTBEAT_S and self._alive(now)):
-                self._channel.send(Step(events))
+                self._send(events)
                 last_sent = time.monotonic()
             busy = backend.busy
             if busy or self._stats_sent:
@@ -101,6 +116,26 @@ class EngineProcess:
             if not busy and not events:
                 self._wake.wait(idle)
                 self._wake.clear()
+
+    def _send(self, events: list[tuple[int, EngineEvent]]) -> None:
+        """Sends what a step brought. A generation whose event cannot be encoded fails alone."""
+        try:
+            self._channel.send(Step(events))
+        except ENCODE_ERRORS:
+            events, failed = sendable(events)
+            for number, error in failed.items():
+                log.error(
+                    "request %s: generation %d: its output cannot be sent",
+                    self._request_ids[number], number, exc_info=error,
+                )  # fmt: skip
+            self._end(tuple(failed))
+            self._channel.send(Step(events))
+
+    def _end(self, numbers: tuple[int, ...]) -> None:
+        """Ends generations without a further event."""
+        self._backend.abort(numbers)
+        if self._token_budget is not None:
+            self._token_budget.drop(numbers)
 
     def _alive(self, now: float) -> bool:
         """Whether requests are still being received: a prompt whose preparation never ends blocks all later ones."""
@@ -113,7 +148,17 @@ class EngineProcess:
         if busy and now - self._stats_sent < STATS_INTERVAL_S:
             return
         self._stats_sent = now if busy else 0.0
-        self._channel.send(Stats(self._backend.stats() if busy else EngineStats()))
+        self._channel.send(Stats(self._stats() if busy else EngineStats()))
+
+    def _stats(self) -> EngineStats:
+        """How busy the engine is, where it can tell; no request depends on it."""
+        try:
+            return self._backend.stats()
+        except Exception:
+            if not self._stats_failed:
+                log.exception("how busy the engine is cannot be told; further failures are not logged")
+            self._stats_failed = True
+            return EngineStats()
 
     def _update_backend(self) -> None:
         """Adds to the backend, and aborts, what has been received since the last step."""
@@ -130,10 +175,7 @@ class EngineProcess:
             except Exception as error:  # noqa: BLE001 - logged there
                 self._refuse(number, error)
         for _ in range(aborts):
-            numbers = self._aborts.popleft()
-            self._backend.abort(numbers)
-            if self._token_budget is not None:
-                self._token_budget.drop(numbers)
+            self._end(self._aborts.popleft())
 
     def _add(self, number: int, prepared: Any) -> None:
         if self._token_budget is None:
@@ -184,7 +226,7 @@ class EngineProcess:
             self._events.append((number, Rendered(prompt)))
         self._wake.set()
 
-    def _refuse(self, number: int, error: Exception) -> None:
+    def _refuse(self, number: int, error: BaseException) -> None:
         if not isinstance(error, RequestError | OverloadedError):
             request_id = self._request_ids[number]
             log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
@@ -192,23 +234,6 @@ class EngineProcess:
             error = GenerationError(f"the engine refused the request: {error}")
         self._events.append((number, Failed.of(error)))
         self._wake.set()
-
-
-class RequestIds:
-    """Ids of the requests that came last, by the numbers of their generations."""
-
-    def __init__(self, size: int = 10_000) -> None:
-        self._ids: dict[int, str] = {}
-        self._size = size
-
-    def add(self, number: int, request_id: str) -> None:
-        """Remembers a generation, and forgets the oldest."""
-        self._ids[number] = request_id
-        if len(self._ids) > self._size:
-            del self._ids[next(iter(self._ids))]
-
-    def __getitem__(self, number: int) -> str:
-        return self._ids.get(number) or "-"
 
 
 def main() -> None:

@@ -17,11 +17,13 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
-from ..events import EngineEvent
+from ..errors import GenerationError
+from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
 
 __all__ = [
+    "ENCODE_ERRORS",
     "Abort",
     "Add",
     "BadMessage",
@@ -34,6 +36,8 @@ __all__ = [
     "Stats",
     "Step",
     "ToEngine",
+    "readable_step",
+    "sendable",
 ]
 
 
@@ -73,6 +77,7 @@ class BadMessage(NamedTuple):
     number: int | None
     """Of the generation that it was to start."""
     error: msgspec.DecodeError
+    body: bytes
 
 
 class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
@@ -103,7 +108,20 @@ class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
 
 FromEngine = Ready | EngineFailed | Step | Stats
 
+
+class _RawStep(msgspec.Struct, array_like=True, frozen=True, tag="step"):
+    """A Step whose events are not decoded yet."""
+
+    events: list[tuple[int, msgspec.Raw]]
+
+
+_RAW_STEP = msgspec.msgpack.Decoder(_RawStep)
+_EVENT: msgspec.msgpack.Decoder[EngineEvent] = msgspec.msgpack.Decoder(EngineEvent)
+
 Received = TypeVar("Received")
+
+ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
+"""What encoding a message raises: a value of another type, a number of more than 64 bits, half a surrogate pair."""
 
 _LENGTH = struct.Struct(">I")
 _BUFFER = 1 << 18
@@ -196,7 +214,7 @@ class Channel(Generic[Received]):
         try:
             return self._decoder.decode(body)
         except msgspec.DecodeError as error:
-            return BadMessage(_number(body), error)
+            return BadMessage(_number(body), error, body)
 
     def close(self) -> None:
         """Closes this end; a `receive` that is waiting returns None."""
@@ -205,6 +223,45 @@ class Channel(Generic[Received]):
         with contextlib.suppress(OSError, ValueError):
             self._file.close()
         self._sock.close()
+
+
+def readable_step(message: BadMessage) -> tuple[Step, list[int]] | None:
+    """A step in which some events cannot be decoded, with failures in their places, and the generations that these end.
+
+    None where it is no step, or one of which nobody knows whose its events are.
+    """
+    try:
+        raw = _RAW_STEP.decode(message.body)
+    except msgspec.DecodeError:
+        return None
+    events: list[tuple[int, EngineEvent]] = []
+    failed: list[int] = []
+    for number, event in raw.events:
+        try:
+            events.append((number, _EVENT.decode(event)))
+        except msgspec.DecodeError as error:  # noqa: PERF203 - each event by itself
+            events.append((number, _unsendable(error)))
+            failed.append(number)
+    return Step(events), failed
+
+
+def sendable(events: Sequence[tuple[int, EngineEvent]]) -> tuple[list[tuple[int, EngineEvent]], dict[int, Exception]]:
+    """Events of which some cannot be encoded, with failures in their places, and why the generations that these end
+    failed."""
+    result: list[tuple[int, EngineEvent]] = []
+    failed: dict[int, Exception] = {}
+    for number, event in events:
+        try:
+            msgspec.msgpack.encode(event)
+            result.append((number, event))
+        except ENCODE_ERRORS as error:  # noqa: PERF203 - each event by itself
+            result.append((number, _unsendable(error)))
+            failed[number] = error
+    return result, failed
+
+
+def _unsendable(error: Exception) -> Failed:
+    return Failed.of(GenerationError(f"the engine's output could not be sent: {error}"))
 
 
 def _number(body: bytes) -> int | None:

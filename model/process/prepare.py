@@ -57,7 +57,7 @@ class RequestPreparer:
         backend: Backend,
         rules: ImageRules,
         ready: Callable[[int, Any, str | None], None],
-        refuse: Callable[[int, Exception], None],
+        refuse: Callable[[int, BaseException], None],
     ) -> None:
         self._backend = backend
         self._rules = rules
@@ -78,7 +78,7 @@ class RequestPreparer:
                 self._ready(number, prepared, self._prompt_text(generation, prepared))
                 return
             self._admit(parts)
-        except Exception as error:  # noqa: BLE001 - becomes the generation's error
+        except BaseException as error:  # noqa: BLE001 - becomes the generation's error; libraries in Rust panic with one
             self._refuse(number, error)
             return
         pending = _Pending(number, generation, parts, self._rules)
@@ -116,7 +116,7 @@ class RequestPreparer:
             return
         try:
             step(pending, *arguments)
-        except Exception as error:  # noqa: BLE001 - becomes the generation's error
+        except BaseException as error:  # noqa: BLE001 - as in `take`
             with self._lock:
                 pending_still = self._pending.pop(pending.number, None) is not None
                 pending.ended.set()

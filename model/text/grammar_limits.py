@@ -8,7 +8,8 @@ in 9 ms, and its first step takes longer than 30 s.
 
 What costs is a text that can be divided in many ways. They are counted, roughly: repetitions within repetitions
 multiply, as in `(a{1,70}){1,70}` and `(a*){1,100}`, unless each time has a character that is nowhere repeated, as the
-line's end in `(- [^\\n]{1,80}\\n){1,20}`. That is no proof, but keeps out what costs seconds within a short answer.
+line's end in `(- [^\\n]{1,80}\\n){1,20}`, or one of several, as in `([a-z]{1,70}[,;]){1,20}`. That is no proof, but
+keeps out what costs seconds within a short answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ GRAMMAR = re.compile(
 
 # Sets of ASCII characters are integers, a bit for each.
 ALL = (1 << 128) - 1
+LETTERS = re.compile(r"\\.|[^\\]", re.DOTALL)
 RANGES = re.compile(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", re.DOTALL)
 
 
@@ -71,19 +73,23 @@ class _Part:
     """What each text of it has; rather too few."""
     repeated: int = 0
     """What may be in its repetitions."""
+    one_of: int = 0
+    """Of these each text has one at least; none where that is not known."""
 
     def take(self, other: _Part) -> None:
         """Goes on with another part."""
         self.ways = max(self.ways, other.ways)
         self.characters |= other.characters
         self.marks |= other.marks
+        self.one_of = self.one_of or other.one_of
         self.repeated |= other.repeated
 
     def times(self, least: int, most: int | None) -> _Part:
         """The part, so many times; raises ValueError where that can be divided in too many ways."""
         if most is not None and most <= 1:
-            return _Part(self.ways, self.characters, self.marks if least else 0, self.repeated)
-        if self.marks & ~self.repeated:
+            marks, one_of = (self.marks, self.one_of) if least else (0, 0)
+            return _Part(self.ways, self.characters, marks, self.repeated, one_of)
+        if self.marks & ~self.repeated or (self.one_of and not self.one_of & self.repeated):
             ways = most or UNBOUNDED
         elif (
             ways := self.ways * (most or (UNBOUNDED if self.ways == 1 else UNBOUNDED_AROUND))
@@ -186,8 +192,9 @@ def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, _Part]) -> _Pa
         whole, *others = groups.pop()
         for branch in others:
             marks = whole.marks & branch.marks
+            one_of = whole.one_of | branch.one_of if whole.one_of and branch.one_of else 0
             whole.take(branch)
-            whole.marks = marks
+            whole.marks, whole.one_of = marks, one_of
         return whole
 
     for token in tokens.finditer(text):
@@ -219,12 +226,21 @@ def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, _Part]) -> _Pa
 def _item(said: str) -> _Part:
     """A character, a class or a literal."""
     if said[0] == '"':
-        plain = _bits(re.sub(r"\\.", "", said[1:-1], flags=re.DOTALL))
-        return _Part(1, ALL if "\\" in said else plain, plain)
+        letters = [_bits(one) if len(one) == 1 else _escaped(one[1]) for one in LETTERS.findall(said[1:-1])]
+        known = [bits for bits in letters if bits.bit_count() == 1]
+        return _Part(1, _union(letters), _union(known), one_of=next(iter(known), 0))
     if said[0] == "[" and len(said) > 1:
-        return _Part(1, _class(said[1:].removesuffix("]")))
+        bits = _class(said[1:].removesuffix("]"))
+        return _Part(1, bits, one_of=bits if said.isascii() and said[1] != "^" else 0)
     characters = ALL if said == "." else _bits(said) if len(said) == 1 else _escaped(said[1])
-    return _Part(1, characters, characters if characters.bit_count() == 1 else 0)
+    return _Part(1, characters, characters if characters.bit_count() == 1 else 0, one_of=characters)
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for bits in sets:
+        union |= bits
+    return union
 
 
 def _class(inner: str) -> int:

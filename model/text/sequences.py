@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ..events import Event
 from ..generation import Generation
 from .outputs import OutputReader
 from .response_limit import too_long, weight
@@ -28,6 +29,8 @@ class Group(Generic[Running]):
     request_id: str = "-"
     running: set[Running] = field(default_factory=set["Running"])
     started: bool = False
+    held: list[Event] = field(default_factory=list["Event"])
+    """What other sequences have brought before the first one, which alone tells of the prompt (vLLM's)."""
     weight: int = 0
     """What each token counts for `size`."""
     longest: int = 0

@@ -3,8 +3,10 @@
 
 engine.py                  generation: a Backend (model/engine.py); embedding.py: models that embed
 start.py, options.py       vLLM's arguments and its start
-prompt.py, chat.py, images.py, structured.py     a request's prompt, conversation, pictures, grammar
+requests.py                a request, made ready: what the following files make of it
+prompt.py, chat.py, images.py, structured.py     its prompt, conversation, pictures, grammar
 sampling.py, typical.py    its parameters
+trial.py                   a token at start, which shows that this vLLM's API is the one that we know
 beam.py                    steps the beam search of model/search
 internals.py               vLLM's private parts, all of them: each is checked when the engine starts
 """

@@ -2,8 +2,8 @@
 
     BeamRun.search.live --start--> requests --outputs of vLLM's steps--> read --all there--> search.advance, and so on
 
-The prefix cache makes such a request cheap: of its prompt only the last block is computed again. Searches and ordinary
-requests share vLLM's steps, and none waits for another.
+The prefix cache makes such a request cheap: of its prompt only the last block is computed again. Without it searches
+are refused. Searches and ordinary requests share vLLM's steps, and none waits for another.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class BeamRuns:
         self._vocabulary: int = llm.model_config.get_vocab_size()
         most = llm.model_config.max_logprobs
         self._most: int = self._vocabulary if most < 0 else most
+        self._prefixes_cached: bool = llm.vllm_config.cache_config.enable_prefix_caching
         self._runs: dict[int, VllmRun] = {}
         self._owners: dict[str, VllmRun] = {}
 
@@ -66,7 +67,15 @@ class BeamRuns:
         max_tokens: int,
         splitters: Sequence[Splitter | None],
     ) -> VllmRun:
-        """A search that is ready to start; raises UnsupportedError where vLLM may not tell enough log-probabilities."""
+        """A search that is ready to start; raises UnsupportedError where vLLM may not tell enough log-probabilities, or
+        would compute the whole prompt again for each token of each beam.
+        """
+        if not self._prefixes_cached:
+            raise UnsupportedError(
+                f"{beams.field}: beam search needs prefix caching, which this engine runs without "
+                "(option.enable_prefix_caching)",
+                beams.field,
+            )
         run = self._texts.begin(number, generation, sampling, beams, prompt_ids, max_tokens, splitters)
         if 2 * beams.width > self._most:
             raise UnsupportedError(

@@ -23,6 +23,7 @@ from ..options import Settings
 from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
 from .internals import part, tokenize_params
 from .start import client_errors, start_vllm
+from .trial import try_out
 
 if TYPE_CHECKING:
     from vllm import PoolingParams
@@ -71,6 +72,7 @@ class VllmEmbedding:
         self._running: dict[str, str] = {}
         """The ids of requests by the names that vLLM knows them by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
+        try_out(self, embedding=Embedding())
 
     @property
     def info(self) -> EngineInfo:
@@ -90,6 +92,8 @@ class VllmEmbedding:
         wanted = generation.embedding
         if wanted is None:
             raise UnsupportedError("this model makes embeddings and generates no text")
+        if generation.adapter is not None:
+            raise UnsupportedError("adapter: adapters are not supported", "adapter")
         params = PoolingParams(
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )
@@ -147,13 +151,13 @@ class VllmEmbedding:
             number = int(name)
             try:
                 vector = vector_of(output)
+                started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
             except Exception as error:
                 if not isinstance(error, LmiError):
                     log.exception("request %s: generation %d failed", request_id, number)
                     error = GenerationError(f"the vector could not be read: {error}")
                 events.append((number, Failed.of(error)))
                 continue
-            started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
             events += [(number, started), (number, Delta(0, "", finish=Finish("eos"), vector=vector))]
         return events
 

@@ -10,34 +10,32 @@ too; so a stop string ends one of them without touching the others.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, LmiError, ParameterError, RequestError, StartError
+from ..errors import GenerationError, LmiError, ParameterError, RequestError
 from ..events import Delta, Event, Failed, Finish, Token
-from ..generation import Conversation, Generation, Sampling
+from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
 from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split
-from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
-from ..text.response_limit import check_size, may_reach
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
-from .beam import BeamRuns, VllmRun
+from .beam import BeamRuns
 from .chat import ChatRenderer
-from .internals import VERSIONS, engine_request, keep_chosen_only
-from .prompt import PromptRenderer, refused
-from .sampling import LIMITS, sampling_params
+from .internals import engine_request, keep_chosen_only
+from .prompt import refused
+from .requests import Prepared, Requests
+from .sampling import LIMITS
 from .start import client_errors, eos_ids, start_vllm
-from .structured import structured_outputs, template_errors
+from .trial import try_out
 from .typical import Typical
 
 if TYPE_CHECKING:
@@ -46,24 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """A generation, ready to be added."""
-
-    number: int
-    generation: Generation
-    prompt: Any
-    prompt_ids: list[int]
-    tokens: int
-    params: list[SamplingParams]
-    splitters: list[Splitter | None]
-    skip_special_tokens: bool
-    guided_at_once: bool
-    guide_field: str | None
-    """The client's field that asked for guided decoding."""
-    beams: VllmRun | None = None
 
 
 @dataclass(slots=True)
@@ -84,33 +64,25 @@ class VllmEngine:
     limits: ClassVar[Mapping[str, str]] = LIMITS
 
     def __init__(self, settings: Settings) -> None:
-        self._typical = Typical(settings)
-        self._most = settings.limits.max_prompt_tokens
+        typical = Typical(settings)
         self._longest = settings.limits.max_answer_bytes
-        self._llm, self._stats = start_vllm(settings, self._typical)
-        self._prompts = PromptRenderer(self._llm, self._most)
+        self._llm, self._stats = start_vllm(settings, typical)
         import vllm
 
         self._client_errors = client_errors()
-        self._model_config = self._llm.model_config
-        self._guides: str = self._llm.vllm_config.structured_outputs_config.backend
-        self._vocabulary: int = self._model_config.get_vocab_size()
+        model_config, tokenizer = self._llm.model_config, self._llm.get_tokenizer()
         self._by_priority = self._llm.vllm_config.scheduler_config.policy == "priority"
         self._connected = self._llm.vllm_config.kv_transfer_config is not None
-        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
-        most = getattr(self._llm.get_tokenizer(), "max_token_id", 0)
-        self._prompt_vocabulary = max(self._vocabulary, most + 1)
-        self._defaults: dict[str, Any] = dict(self._model_config.get_diff_sampling_param())
-        tokenizer = self._llm.get_tokenizer()
-        self._chat = ChatRenderer(self._llm, settings)
-        text_side, ends = Tokenizer(tokenizer), eos_ids(self._model_config, tokenizer)
+        text_side, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(self._llm, BeamTexts(self._reader, text_side, ends))
+        self._chat = ChatRenderer(self._llm, settings)
+        self._requests = Requests(self._llm, settings, self._chat, self._beams, typical)
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, Group[str]] = {}
-        context, images = self._model_config.max_model_len, self._chat.images.limit
+        context, images = model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
-        self._try_out()
+        try_out(self)
 
     @property
     def info(self) -> EngineInfo:
@@ -122,86 +94,19 @@ class VllmEngine:
         """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
         return bool(self._sequences) or self._beams.busy
 
-    def _try_out(self) -> None:
-        """Runs a token through prepare, add and step, so that a vLLM whose API differs is told at start.
-
-        Raises StartError.
-        """
-        sampling = Sampling(max_tokens=1)
-        events: list[tuple[int, Event]] = []
-        try:
-            with contextlib.suppress(RequestError):
-                # There may be no chat template, or one that wants other messages.
-                talk = Conversation(messages=({"role": "user", "content": "Hi"},))
-                self.prepare(0, Generation(request_id="start", prompt=talk, sampling=sampling))
-            self.add(self.prepare(0, Generation(request_id="start", prompt=(0,), sampling=sampling)))
-            while self.busy:
-                events += self.step()
-            for _, event in events:
-                if isinstance(event, Failed):
-                    raise event.error
-        except Exception as error:
-            raise StartError(
-                f"vLLM {self._info.version} does not generate a token: {type(error).__name__}: {error}; "
-                f"vLLM {VERSIONS} is supported"
-            ) from error
-
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
-        generation = with_truncation(generation, self._info.context, self._most)
-        sampling = generation.sampling
-        conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
-        try:
-            request = self._chat.request(conversation) if conversation else None
-            if request:
-                shortened = self._prompts.shortening(generation, images)
-                prompt = self._rendered(request, images, generation, shortened)
-            else:
-                prompt = self._prompts.render(generation)
-            ids: list[int] = list(prompt["prompt_token_ids"])
-            max_tokens = max_new_tokens_for(generation, len(ids), self._info.context, self._most)
-            check_size(generation, len(ids), self._longest)
-            if isinstance(generation.prompt, tuple):
-                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
-            guided, guide_field = structured_outputs(sampling.structured_output, conversation, request, self._guides)
-            extra = self._typical.arguments(sampling)
-            params = sampling_params(
-                generation, self._defaults, max_tokens, guided, extra,
-                vocabulary=self._vocabulary, connected=self._connected,
-                bounded=may_reach(generation, max_tokens, self._longest),
-            )  # fmt: skip
-        except self._client_errors as error:
-            raise refused(error) from error
-        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
-        # Some parsers need the special tokens in the text that they take apart.
-        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        at_once = guided is not None and self._chat.guided_at_once(ids)
-        beams = None
-        if sampling.beams is not None:
-            shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
-            beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
-        width = sampling.beams.width if sampling.beams is not None else len(params)
-        tokens = (len(ids) + max_tokens) * width
-        return _Prepared(number, generation, prompt, ids, tokens, params, splitters, skip, at_once, guide_field, beams)
+        return self._requests.prepare(number, generation, images)
 
-    def _rendered(
-        self, request: Any, images: Sequence[Image], generation: Generation, shortened: Callable[[str], str] | None
-    ) -> Any:
-        try:
-            return self._chat.render(request, images, generation.sampling.truncate, shortened)
-        except template_errors() as error:
-            field = generation.prompt_field
-            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
-
-    def tokens(self, prepared: _Prepared) -> int:
+    def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""
         return prepared.tokens
 
-    def prompt_text(self, prepared: _Prepared) -> str:
+    def prompt_text(self, prepared: Prepared) -> str:
         """What was tokenized, special tokens included; where that were token ids, what they stand for."""
         return prepared.prompt.get("prompt") or self._reader.prompt_text(prepared.prompt_ids)
 
-    def add(self, prepared: _Prepared) -> None:
+    def add(self, prepared: Prepared) -> None:
         """Starts the sequences; raises RequestError, having started none."""
         if prepared.beams is not None:
             try:
@@ -209,26 +114,33 @@ class VllmEngine:
             except self._client_errors as error:
                 raise refused(error) from error
             return
-        generation = prepared.generation
-        group: Group[str] = Group.of(prepared.number, prepared.prompt_ids, generation, self._reader, self._longest)
+        self._groups[prepared.number] = Group.of(
+            prepared.number, prepared.prompt_ids, prepared.generation, self._reader, self._longest
+        )
+        try:
+            self._add_sequences(prepared)
+        except Exception:
+            self.abort([prepared.number])
+            raise
+
+    def _add_sequences(self, prepared: Prepared) -> None:
+        generation, group = prepared.generation, self._groups[prepared.number]
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         for index, (params, splitter) in enumerate(zip(prepared.params, prepared.splitters, strict=True)):
             name = f"{prepared.number}.{index}"
+            keep_tokens = generation.tokens or splitter is not None
+            text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
             try:
                 prompt = self._input(name, prepared, params)
                 added: str = self._llm.add_request(
                     request_id=name, prompt=prompt, params=params, priority=self._priority(generation)
                 )
             except self._client_errors as error:
-                self._drop(group)
                 raise refused(error, prepared.guide_field) from error
+            group.running.add(name)
+            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
             if sampling.logprobs == 0:
                 keep_chosen_only(self._llm, added)
-            group.running.add(name)
-            keep_tokens = generation.tokens or splitter is not None
-            text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-            self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
-        self._groups[prepared.number] = group
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
@@ -248,7 +160,11 @@ class VllmEngine:
                 continue
             number = sequence.group.number
             try:
-                events += [(number, event) for event in self._advance(sequence, output, stopped)]
+                new = self._advance(sequence, output, stopped)
+                if sequence.group.started:
+                    events += [(number, event) for event in new]
+                else:
+                    sequence.group.held += new
             except Exception as error:
                 if not isinstance(error, RequestError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
@@ -268,7 +184,7 @@ class VllmEngine:
         """Ends vLLM's own processes."""
         self._llm.engine_core.shutdown()
 
-    def _input(self, name: str, prepared: _Prepared, params: SamplingParams) -> Any:
+    def _input(self, name: str, prepared: Prepared, params: SamplingParams) -> Any:
         """What vLLM is given: the prompt, or its own request where vLLM must know that no reasoning comes."""
         if not prepared.guided_at_once:
             return prepared.prompt
@@ -283,9 +199,10 @@ class VllmEngine:
         text = sequence.text.stream
         completion = output.outputs[0]
         events: list[Event] = []
-        if not group.started:
+        if not group.started and sequence.index == 0:
             group.started = True
             events.append(self._reader.started(group.prompt_ids, output, group.echo, group.prompt_logprobs))
+            events += group.held
         self._reader.read(sequence.text, completion)
         reason = completion.finish_reason
         group.grow(len(completion.token_ids))

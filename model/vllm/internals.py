@@ -53,8 +53,6 @@ RUN_V2_PROCESSORS = "vllm.v1.worker.gpu.sample.logits_processor"
 PARTS = (
     # Where the core runs, which model runner there is.
     "vllm.envs:VLLM_ENABLE_V1_MULTIPROCESSING",
-    "vllm.envs:VLLM_USE_V2_MODEL_RUNNER",
-    "vllm.config:VllmConfig.use_v2_model_runner",
     # Options.
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
     "vllm.utils.cpu_resource_utils:get_memory_node_info",
@@ -147,14 +145,17 @@ def core_has_own_process() -> bool:
     return bool(part("vllm.envs:VLLM_ENABLE_V1_MULTIPROCESSING"))
 
 
-def uses_v2_runner(config: Any) -> bool:
-    """Whether vLLM runs a VllmConfig's model by its model runner V2."""
-    return bool(config.use_v2_model_runner)
+def uses_v2_runner(config: Any) -> bool | None:
+    """Whether vLLM runs a VllmConfig's model by its model runner V2; None: this version does not say."""
+    given = getattr(config, "use_v2_model_runner", None)
+    return None if given is None else bool(given)
 
 
 def v2_is_forced() -> bool:
     """Whether vLLM's environment insists on model runner V2."""
-    return bool(part("vllm.envs:VLLM_USE_V2_MODEL_RUNNER"))
+    import vllm.envs
+
+    return bool(getattr(vllm.envs, "VLLM_USE_V2_MODEL_RUNNER", False))
 
 
 def v2_takes_processors() -> bool:

@@ -22,7 +22,7 @@ LIMITS: Mapping[str, str] = {
     "prompt_logprobs": "up to `option.max_logprobs`, 20",
     "spaces_between_special_tokens": "with tokenizers that put spaces there",
     "typical_p": "where `option.enable_typical_p` allows it",
-    "beams": "up to half of `option.max_logprobs`, 10",
+    "beams": "up to half of `option.max_logprobs`, 10; with prefix caching",
     "kv_transfer_params": "with a connector (`option.kv_transfer_config`)",
 }
 """What vLLM honours with a reservation (model/engine.py, limits)."""
@@ -50,12 +50,12 @@ def sampling_params(
     connected: bool,
     bounded: bool,
 ) -> list[SamplingParams]:
-    """SamplingParams for each of the n sequences; raises ParameterError, and what vLLM raises for what it refuses.
+    """SamplingParams for each of the n sequences, the first of which tells the prompt's log-probabilities.
 
-    `defaults` are the model's own, `extra` is for our logits processors. `connected`: whether vLLM has a connector that
-    reads kv_transfer_params; without one it would ignore them, and what no connector has checked need not reach vLLM
-    at all. `bounded`: whether the answer may become longer than it may be, which is seen only if it is told of token by
-    token.
+    Raises ParameterError, and what vLLM raises for what it refuses. `defaults` are the model's own, `extra` is for our
+    logits processors. `connected`: whether vLLM has a connector that reads kv_transfer_params; without one it would
+    ignore them, and what no connector has checked need not reach vLLM at all. `bounded`: whether the answer may become
+    longer than it may be, which is seen only if it is told of token by token.
     """
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -71,7 +71,6 @@ def sampling_params(
         "stop_token_ids": list(sampling.stop_token_ids),
         "ignore_eos": sampling.ignore_eos,
         "logprobs": sampling.logprobs,
-        "prompt_logprobs": sampling.prompt_logprobs,
         "logit_bias": sampling.logit_bias,
         "bad_words": list(sampling.bad_words),
         "detokenize": False,
@@ -89,4 +88,9 @@ def sampling_params(
     if extra:
         arguments["extra_args"] = extra
     seeds = [None if sampling.seed is None else nth_seed(sampling.seed, index) for index in range(sampling.n)]
-    return [SamplingParams(**arguments, seed=seed) for seed in seeds]
+    first, *others = seeds
+    # The prompt is the same for all of them, and where its log-probabilities are told it is computed without the cache.
+    return [
+        SamplingParams(**arguments, seed=first, prompt_logprobs=sampling.prompt_logprobs),
+        *(SamplingParams(**arguments, seed=seed) for seed in others),
+    ]

@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError, one_line
+from ..errors import ParameterError, one_line, raised_by_us
 from ..generation import Conversation, StructuredOutput
 from ..text.grammar_limits import check_grammar, check_regex, check_schema
 from .internals import part
@@ -104,14 +104,16 @@ def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
     except ValueError as error:
         raise ParameterError(f"{field}: it cannot be compiled: {error}", field) from None
     _bounded(field, made)
+    if backend != "xgrammar":
+        return
+    validate = part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")
     try:
-        if backend != "xgrammar":
-            return
-        validate = part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")
         # It writes what it makes of a grammar into what it is given.
         checked = copy.copy(made)
         validate(SamplingParams(structured_outputs=checked))
     except Exception as error:
+        if raised_by_us(error):
+            raise
         reason = PLACE.sub("", one_line(str(error.__cause__ or error)))[:300]
         raise ParameterError(f"{field}: it cannot be compiled: {reason}", field) from error
     if made.grammar is not None and checked.grammar != made.grammar:

@@ -59,7 +59,10 @@ class Typical:
             return
         second = uses_v2_runner(config)
         self.refusal = ""
-        if second and not v2_takes_processors():
+        if second is None:
+            # Processors for the wrong runner would end its core.
+            self.refusal = "this version of vLLM does not say which model runner it has"
+        elif second and not v2_takes_processors():
             self.refusal = "vLLM's model runner V2 takes no logits processors in this version"
             if config.speculative_config is None and not v2_is_forced():
                 self.refusal += "; option.enable_typical_p=true goes back to V1"
@@ -68,7 +71,7 @@ class Typical:
         if self.refusal and self._wanted == "true":
             message = f"option.enable_typical_p: expected false or auto, got 'true': {self.refusal}"
             raise OptionError(message, "enable_typical_p")
-        if self._wanted == "auto" and not second and config.scheduler_config.async_scheduling:
+        if self._wanted == "auto" and not self.refusal and not second and config.scheduler_config.async_scheduling:
             self.refusal = "it slows down vLLM's asynchronous scheduling; option.enable_typical_p=true allows it"
         given = config.model_config.logits_processors or []
         if not self.refusal and _FIRST not in given:

@@ -152,7 +152,7 @@ async def _pumped(path: TokenPath, tasks: Sequence[asyncio.Future[None]]) -> Non
 
 
 def _on_a_loop(path: TokenPath, serve: Callable[[], Any]) -> float:
-    listeners = list(path.engine._listeners)
+    listeners = list(path.engine._dispatcher.listeners)
     import uvloop
 
     try:
@@ -161,7 +161,7 @@ def _on_a_loop(path: TokenPath, serve: Callable[[], Any]) -> float:
         uvloop.run(serve())
     finally:
         gc.enable()
-        path.engine._listeners[:] = listeners
+        path.engine._dispatcher.listeners[:] = listeners
     return path.costs["loop"]
 
 

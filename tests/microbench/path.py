@@ -74,8 +74,7 @@ class _Engine(EngineClient):
 
     def hand_out(self, step: Step) -> None:
         """What the engine's thread does with a step."""
-        self._dispatch(step, self.link)
-        self._notify()
+        self._dispatcher.step(step, self.link)
 
     def close(self) -> None:
         """Ends the socket pair."""

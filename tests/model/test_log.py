@@ -89,3 +89,10 @@ def test_json_lines() -> None:
     assert "request_id" not in third
     assert fourth["request_id"] == "a-3"
     assert "KeyError" in fourth["exception"]
+
+
+def test_ids_of_old_requests_are_forgotten() -> None:
+    ids = logs.RequestIds(size=2)
+    for number in (1, 2, 3):
+        ids.add(number, f"r-{number}")
+    assert [ids[number] for number in (1, 2, 3)] == ["-", "r-2", "r-3"]

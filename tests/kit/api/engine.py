@@ -14,7 +14,7 @@ from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Release, Stats, ToEngine
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
-from lmi.model.search.best_of import ranked
+from lmi.model.search.best_of import Ranking, ranked
 from lmi.model.text.parsers import Part
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.prompt_limits import max_new_tokens_for
@@ -27,7 +27,8 @@ from lmi.model.vllm.internals import v2_takes_processors
 
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
-    "EngineClient", "FromEngine", "MediaError", "Part", "Release", "RequestPreparer", "Row", "Stats", "Target", "Tidy",
+    "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats",
+    "Target", "Tidy",
     "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "image_parts", "limits",
     "max_new_tokens_for", "may_reach", "public_address", "ranked", "show_content", "v2_takes_processors",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.package import package as package_model
+from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
@@ -14,6 +15,7 @@ from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.server import app
 from lmi.handler.server.access import Access
 from lmi.handler.server.app import application
 from lmi.handler.server.wakeups import AsyncService
@@ -32,6 +34,7 @@ from .options import make_settings
 __all__ = [
     "ATTRIBUTES_HEADER",
     "NO_FRAME",
+    "READ_HEADERS",
     "Access",
     "AsyncBatcher",
     "AsyncService",
@@ -60,6 +63,10 @@ __all__ = [
     "started_service",
     "text_of",
 ]  # fmt: skip
+
+
+READ_HEADERS = (frames, dynamic_batch, app)
+"""The modules of hosts that ask a response for its headers (handler/headers.py, headers_of)."""
 
 
 def started_service(engine: Engine, directory: Path | None = None, /, **options: str) -> Service:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from lmi.model.engine import EngineInfo, EngineStats, Listener, Sink
 from lmi.model.errors import LmiError, UnavailableError
-from lmi.model.events import Delta, EngineEvent, Failed
+from lmi.model.events import Delta, EngineEvent, Failed, Finish, Started, Token
 from lmi.model.generation import Generation
+from lmi.model.process.dispatch import Dispatcher
+from lmi.model.process.messages import Step
 
 
 class ScriptedEngine:
@@ -77,3 +82,56 @@ class ScriptedEngine:
                 sink(event)
         for listener in self._listeners:
             listener()
+
+
+class TalkingEngine(ScriptedEngine):
+    """Says "a" and "b" to each generation, a token a step, on a thread of its own; `close` ends it.
+
+    Begins once it is given the prompt `awaited`. What a step brings is handed out as the client of a real engine does.
+    """
+
+    def __init__(self, awaited: str) -> None:
+        super().__init__()
+        self._awaited = awaited
+        self._begun = threading.Event()
+        self._closed = threading.Event()
+        self._dispatcher = Dispatcher()
+        self._listeners = self._dispatcher.listeners
+        self._child: Any = SimpleNamespace(sinks=self.sinks, served=False, abort=lambda numbers: None)
+        self._steps: dict[int, int] = {}
+        self._thread = threading.Thread(target=self._talk, daemon=True)
+
+    def start(self) -> EngineInfo:
+        self._thread.start()
+        return super().start()
+
+    def submit(self, generation: Generation, sink: Sink) -> int:
+        ticket = super().submit(generation, sink)
+        if generation.prompt == self._awaited:
+            self._begun.set()
+        return ticket
+
+    def fail(self, tickets: Sequence[int], error: LmiError) -> None:
+        self._dispatcher.fail(self._child, tickets, Failed.of(error))
+
+    def deliver(self, sink: Sink, event: EngineEvent) -> None:
+        self._dispatcher.deliver(sink, event)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._begun.set()
+        self._thread.join(30)
+        super().close()
+
+    def _talk(self) -> None:
+        self._begun.wait()
+        while not self._closed.wait(0.001):
+            self._dispatcher.step(Step([(ticket, self._next(ticket)) for ticket in list(self.sinks)]), self._child)
+
+    def _next(self, ticket: int) -> EngineEvent:
+        step = self._steps[ticket] = self._steps.get(ticket, 0) + 1
+        if step == 1:
+            return Started(1)
+        finish = Finish("eos", generated_tokens=2, cumulative_logprob=-1.0) if step == 3 else None
+        text = "ab"[step - 2]
+        return Delta(0, text, (Token(step, text, -0.5),), finish)

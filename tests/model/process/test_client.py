@@ -66,7 +66,7 @@ class Ending(EngineClient):
         super().deliver(sink, event)
 
     def end(self) -> None:
-        with self._dispatch_lock:
+        with self._dispatcher.lock:
             self.telling.set()
             self.first(Failed.of(UnavailableError("gone")))
 

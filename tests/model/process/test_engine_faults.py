@@ -1,6 +1,7 @@
 """What the host's side does when the engine's process fails, tried with an engine that fails as it is told to.
 
-The process, the channel and the rebuild are the real ones; tests/robustness/test_engine_death.py has the real engine
+The process, the channel and the rebuild are the real ones. What fails for one request alone:
+tests/model/process/test_fault_isolation.py; tests/robustness/test_engine_death.py has the real engine
 too.
 """
 
@@ -22,9 +23,9 @@ import pytest
 
 from lmi.model.process.client import REBUILD_PAUSES_S, EngineClient
 
-from ...kit.api.errors import GenerationError, MemoryShortError, StartError, UnavailableError
+from ...kit.api.errors import MemoryShortError, StartError, UnavailableError
 from ...kit.api.options import typed_settings
-from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
+from ...kit.api.types import Delta, EngineEvent, Failed, Generation
 from ...kit.paths import ENGINE_FAULTS
 
 LONG = 60.0
@@ -105,60 +106,6 @@ def refusal(engine: EngineClient) -> str:
     with pytest.raises(UnavailableError) as caught:
         Asked(engine, "hello")
     return caught.value.message
-
-
-@pytest.mark.parametrize("place", ["prepare", "add"])
-def test_no_memory_for_one_request_is_its_own_failure(make: Make, place: str) -> None:
-    engine = make()
-    engine.start()
-    first = engine.process_id
-    other = Asked(engine, "endless")
-    other.begun()
-    failed = Asked(engine, f"no memory in {place}").end()
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, GenerationError)
-    other.begun()
-    assert answered(engine)
-    assert engine.process_id == first
-
-
-def test_a_request_that_cannot_be_decoded_fails_alone(make: Make) -> None:
-    """msgspec checks what it decodes, not what is constructed."""
-    engine = make()
-    engine.start()
-    other = Asked(engine, "endless")
-    other.begun()
-    wrong: Any = 5.0
-    events: queue.Queue[EngineEvent] = queue.Queue()
-    engine.submit(Generation(request_id="r", prompt="hello", sampling=Sampling(top_k=wrong)), events.put)
-    failed = events.get(timeout=LONG)
-    assert isinstance(failed, Failed)
-    assert "Expected `int | null`, got `float`" in failed.message
-    other.begun()
-    assert answered(engine)
-
-
-@pytest.mark.parametrize("at", ["sink", "listener"])
-def test_what_fails_on_the_engines_thread_harms_no_other_request(
-    make: Make, caplog: pytest.LogCaptureFixture, at: str
-) -> None:
-    engine = make()
-    engine.start()
-
-    def failing(*_: EngineEvent) -> None:
-        raise KeyError("a fault")
-
-    if at == "listener":
-        engine.listen(failing)
-    other = Asked(engine, "endless")
-    other.begun()
-    engine.submit(Generation(request_id="r", prompt="endless"), failing if at == "sink" else lambda _: None)
-    eventually(lambda: "a fault" in caplog.text)
-    other.begun()
-    assert answered(engine)
-    assert engine.deaths == 0
-    # A sink that fails gets nothing more.
-    eventually(lambda: engine.running == (1 if at == "sink" else 2))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from lmi.model.process.engine_main import EngineProcess, RequestIds
+from lmi.model.process.engine_main import EngineProcess
 
 from ...kit.api.engine import Abort, Add, Channel, FromEngine, Release, Stats, ToEngine
 from ...kit.api.errors import ParameterError
@@ -70,13 +70,6 @@ def test_what_fails_before_it_starts_is_logged_with_its_request(caplog: pytest.L
         "request r-7: generation 7 failed before it started",
         "request -: generation 8 failed before it started",
     ]
-
-
-def test_ids_of_old_requests_are_forgotten() -> None:
-    ids = RequestIds(size=2)
-    for number in (1, 2, 3):
-        ids.add(number, f"r-{number}")
-    assert [ids[number] for number in (1, 2, 3)] == ["-", "r-2", "r-3"]
 
 
 def told(channel: Channel[FromEngine], count: int) -> list[EngineStats]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from ...demo.model import question
 from ...kit.api.errors import GenerationError, ParameterError, UnsupportedError
 from ...kit.api.options import make_settings
-from ...kit.api.types import Beams, Event, Failed, Generation, Sampling, Started
+from ...kit.api.types import Beams, EngineEvent, Failed, Generation, Sampling, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.beams import PROMPT, Reference, answers, generation, same
-from ...kit.engines.start import in_process
+from ...kit.engines.start import in_process, own_process
 from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
@@ -170,7 +171,7 @@ def test_searches_and_others_side_by_side(backend: Any) -> None:
     alone = [run(backend, one)[0] for one in generations]
     for number, one in enumerate(generations):
         backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
+    events: list[list[EngineEvent]] = [[] for _ in generations]
     steps = 0
     while backend.busy:
         steps += 1
@@ -236,6 +237,26 @@ def test_too_many_beams_for_the_engine(vllm: Any) -> None:
         "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )
     assert caught.value.param == "parameters.num_beams"
+
+
+def test_without_prefix_caching_it_is_refused(model_dir: Path) -> None:
+    """Each token of each beam would compute the whole prompt again."""
+    engine = own_process(make_settings(model_dir, backend="vllm", enable_prefix_caching="false"))
+    events: queue.Queue[EngineEvent] = queue.Queue()
+    try:
+        engine.start()
+        engine.submit(generation(beams=Beams(width=2, field="parameters.num_beams")), events.put)
+        failed = events.get(timeout=60)
+        assert isinstance(failed, Failed)
+        assert (failed.kind, failed.param) == ("UnsupportedError", "parameters.num_beams")
+        assert failed.message == (
+            "parameters.num_beams: beam search needs prefix caching, which this engine runs without "
+            "(option.enable_prefix_caching)"
+        )
+        engine.submit(generation(max_tokens=1), events.put)
+        assert isinstance(events.get(timeout=60), Started)
+    finally:
+        engine.close()
 
 
 def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:

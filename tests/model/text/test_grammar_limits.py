@@ -72,6 +72,13 @@ REGEX: list[tuple[str, str | None]] = [
         r"(([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9\-]*[a-zA-Z0-9])\.)*([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9\-]*[A-Za-z0-9])",
         None,
     ),
+    ("([a-z]{1,70}[,;]){1,70}", None),
+    ("([a-z]{1,70}[,;a]){1,70}", COUNTS),
+    ("([a-z]{1,70}(,|;)){1,70}", None),
+    ("([a-z]{1,70}(,|;|)){1,70}", COUNTS),
+    ("([a-z]{1,70}[,é]){1,70}", COUNTS),
+    ("([a-z]{1,70}[^a-z]){1,70}", COUNTS),
+    ("([a-z]{1,70}[,;]?){1,70}", COUNTS),
     ("(a?){20}", None),
     ("(a|b*)+", None),
     ("(a|)+", None),
@@ -86,6 +93,13 @@ REGEX: list[tuple[str, str | None]] = [
     ("((a{  1 ,   100  }){1,100})", COUNTS),
 ]
 
+ARITHMETIC = """
+root ::= expr
+expr ::= term (("+" | "-") term)*
+term ::= factor (("*" | "/") factor)*
+factor ::= [0-9]+ | "(" expr ")"
+"""
+
 GRAMMAR: list[tuple[str, str | None]] = [
     ('root ::= "yes" | "no"', None),
     ('root ::= ("a" "b"?){1,30} # (x*)*\n', None),
@@ -95,9 +109,13 @@ GRAMMAR: list[tuple[str, str | None]] = [
     ('y ::= "a"{1,100}\nx ::= y{1,100}\nroot ::= x', COUNTS),
     ('root ::= x*\nx ::= "a"*', None),
     ('root ::= "a" ws* "b"\nws ::= [ \\t\\n]*', None),
+    ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\n"', None),
+    ('root ::= line{1,50}\nline ::= "- " [^\\n]{1,200} "\\x0a"', COUNTS),
+    (ARITHMETIC, None),
     ('root ::= x{1,9}\nx ::= "a"*', COUNTS),
     ('root ::= x{1,9}\nx ::= "a"* "b"', None),
-    ('root ::= x{1,9}\nx ::= "a"* "\\\\""', COUNTS),
+    ('root ::= x{1,9}\nx ::= "a"* "\\\\"', None),
+    ('root ::= x{1,9}\nx ::= [\\\\]* "\\\\"', COUNTS),
     ("\n".join(f"x{n} ::= x{n + 1}" for n in range(300)), DEEP),
     ('root ::= x+\nx ::= y y\ny ::= ""', None),
     ('root ::= root "a" | "b"', None),

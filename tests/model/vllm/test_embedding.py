@@ -14,7 +14,7 @@ import pytest
 
 from ...kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Embedding, Event, Finish, Generation, Started
+from ...kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
 from ...kit.engines.start import in_process
 from ...kit.hosts.host import model_directory
 from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
@@ -250,3 +250,32 @@ def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
 
     with pytest.raises(GenerationError, match=message):
         vector_of(SimpleNamespace(outputs=SimpleNamespace(data=torch.tensor(numbers))))
+
+
+def test_a_fault_in_a_step_ends_its_request_alone(
+    model: Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The part of the table of faults (docs/robustness.md) that lies in the steps of embeddings."""
+    step = model.backend._llm.step
+
+    def changed() -> Any:
+        outputs = step()
+        for output in outputs:
+            if output.request_id == "1":
+                output.prompt_token_ids = None
+        return outputs
+
+    monkeypatch.setattr(model.backend._llm, "step", changed)
+    (failed,), neighbour = run(model.backend, TEXTS[0], TEXTS[1])
+    assert isinstance(failed, Failed)
+    assert failed.message.startswith("the vector could not be read: object of type 'NoneType'")
+    assert isinstance(neighbour[-1], Delta)
+    assert "generation 1 failed" in caplog.text
+    monkeypatch.undo()
+    assert len(vectors(model.backend, TEXTS[0])) == 1
+
+
+def test_an_adapter_is_refused_by_name(model: Model) -> None:
+    asked = Generation(request_id="r", prompt="Hi", embedding=Embedding(), adapter="poet")
+    with pytest.raises(UnsupportedError, match=r"^adapter: adapters are not supported$"):
+        model.backend.prepare(1, asked)

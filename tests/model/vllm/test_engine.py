@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,16 @@ from ...demo.model import question
 from ...kit.api.engine import PROMPT_PIECE as PIECE
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Part
-from ...kit.api.errors import ContextError, OptionError, ParameterError, StartError, UnavailableError
+from ...kit.api.errors import (
+    ContextError,
+    OptionError,
+    ParameterError,
+    StartError,
+    UnavailableError,
+    UnsupportedError,
+)
 from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, EngineEvent, Failed, Generation, Sampling, Settings, Started
+from ...kit.api.types import Beams, Conversation, Delta, EngineEvent, Failed, Generation, Sampling, Settings, Started
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.start import EngineClient, in_process, own_process
 from ...kit.hosts.host import model_directory
@@ -200,6 +208,54 @@ def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
     assert all(token.logprob is not None and len(token.top) == 3 for token in started.prefill[1:])
 
 
+class Late:
+    """In place of vLLM's step: the outputs of some requests come that many steps later."""
+
+    def __init__(self, step: Callable[[], list[Any]], name: str, steps: int) -> None:
+        self._step = step
+        self._name = name
+        self._held: list[list[Any]] = [[] for _ in range(steps)]
+
+    def __call__(self) -> list[Any]:
+        outputs = self._step()
+        self._held.append([output for output in outputs if output.request_id == self._name])
+        return [output for output in outputs if output.request_id != self._name] + self._held.pop(0)
+
+
+@pytest.mark.parametrize("late", [0, 2, 9])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_prompt_of_several_sequences_is_told_once(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, stream: bool, late: int
+) -> None:
+    """By the first sequence, which computes it without the prefix cache and so may come after the others."""
+    prompt = question("long").prompt
+    asked: dict[str, Any] = {"max_tokens": 9, "temperature": 1.0, "logprobs": 0, "stream": stream}
+    (plain,) = run(backend, generation(prompt, n=3, seed=5, **asked))
+    alone = [run(backend, generation(prompt, prompt_logprobs=2, seed=5 + i, **asked))[0] for i in range(3)]
+    one = generation(prompt, n=3, seed=5, prompt_logprobs=2, **asked)
+    params = backend.prepare(1, one).params
+    assert [each.prompt_logprobs for each in params] == [2, None, None]
+    assert [each.skip_reading_prefix_cache for each in params] == [True, False, False]
+    monkeypatch.setattr(backend._llm, "step", Late(backend._llm.step, "0.0", late))
+    (together,) = run(backend, one)
+    begun, *rest = together
+    assert isinstance(begun, Started)
+    assert not any(isinstance(event, Started) for event in rest)
+    first = alone[0][0]
+    assert isinstance(first, Started)
+    assert begun == msgspec.structs.replace(first, cached_tokens=begun.cached_tokens)
+    finishes = [delta.finish for delta in deltas(together) if delta.finish]
+    assert [finish.last for finish in finishes] == [False, False, True]
+    for index in range(3):
+        assert text(together, index) == text(alone[index]) == text(plain, index)
+
+
+def test_an_adapter_is_refused_by_name(backend: Any) -> None:
+    one = msgspec.structs.replace(generation("Hi"), adapter="poet")
+    with pytest.raises(UnsupportedError, match=r"^adapter: adapters are not supported$"):
+        backend.prepare(1, one)
+
+
 def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
     long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
     with pytest.raises(ContextError, match=r"^inputs: expected a prompt of 1 to 2047 tokens"):
@@ -323,6 +379,74 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert not any(isinstance(event, Failed) for event in well)
 
 
+DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
+IN_STEP: dict[str, tuple[str, str, Callable[[Any], object], dict[str, Any]]] = {
+    "detokenizer": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
+    "stop strings": (DETOKENIZER, "take", lambda made: made._sequences["1.0"].text.stream, {"stop": ("zq",)}),
+    "log-probabilities": (OUTPUTS, "read", lambda made: made._sequences["1.0"].text, {"logprobs": 2}),
+    "the prompt": (OUTPUTS, "started", lambda made: made._groups[1].prompt_ids, {"prompt_logprobs": 2}),
+    "beams": (
+        "lmi.model.search.beam:BeamSearch",
+        "advance",
+        lambda made: made._beams._runs[1].beam.search,
+        {"beams": Beams(width=2)},
+    ),
+}
+"""What fails in a step: a class and its method, where it is given this of generation 1; the sampling that needs it."""
+
+
+@pytest.mark.parametrize("place", IN_STEP)
+def test_a_fault_in_a_step_ends_its_generation_alone(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    """The part of the table of faults (docs/robustness.md) that lies in vLLM's steps."""
+    path, method, find, sampling = IN_STEP[place]
+    module, _, kind = path.partition(":")
+    owner = getattr(importlib.import_module(module), kind)
+    whole = getattr(owner, method)
+    neighbour = generation(question("long").prompt, max_tokens=60)
+    (alone,) = run(backend, neighbour)
+    faulty = generation("Count up.", stream=place != "beams", max_tokens=60, ignore_eos=True, **sampling)
+    backend.add(backend.prepare(0, neighbour))
+    backend.add(backend.prepare(1, faulty))
+    found = find(backend)
+
+    def failing(*given: Any, **named: Any) -> Any:
+        if any(one is found for one in given):
+            raise KeyError("a fault")
+        return whole(*given, **named)
+
+    monkeypatch.setattr(owner, method, failing)
+    events: list[list[EngineEvent]] = [[], []]
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+    assert text(events[0]) == text(alone)
+    (failed,) = [event for event in events[1] if isinstance(event, Failed)]
+    assert failed is events[1][-1]
+    assert failed.kind == "GenerationError"
+    assert "a fault" in caplog.text
+    assert not backend._llm.has_unfinished_requests()
+    monkeypatch.undo()
+    assert text(run(backend, neighbour)[0]) == text(alone)
+
+
+def test_a_fault_between_two_sequences_starts_leaves_none(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = backend._llm.add_request
+
+    def failing(*, request_id: str, **arguments: Any) -> Any:
+        if request_id == "1.2":
+            raise KeyError("a fault")
+        return add(request_id=request_id, **arguments)
+
+    monkeypatch.setattr(backend._llm, "add_request", failing)
+    with pytest.raises(KeyError):
+        backend.add(backend.prepare(1, generation("Count up.", n=3)))
+    assert not backend.busy
+    assert not backend._groups
+    assert not backend._llm.has_unfinished_requests()
+
+
 @pytest.mark.parametrize("likely", [0, 5])
 def test_an_answer_that_becomes_too_long_ends_on_its_way(
     backend: Any, monkeypatch: pytest.MonkeyPatch, likely: int
@@ -333,11 +457,13 @@ def test_an_answer_that_becomes_too_long_ends_on_its_way(
     most = n * tokens * (1 + likely) * TOKEN
     other = generation(question("plain").prompt, max_tokens=40)
     (alone,) = run(backend, other)
-    monkeypatch.setattr(backend, "_longest", most)
+    for holder in (backend, backend._requests):
+        monkeypatch.setattr(holder, "_longest", most)
     whole, beside = run(backend, one, other)
     assert [len(delta.tokens) for delta in deltas(whole)] == [tokens] * n
     assert text(beside) == text(alone)
-    monkeypatch.setattr(backend, "_longest", most // 2)
+    for holder in (backend, backend._requests):
+        monkeypatch.setattr(holder, "_longest", most // 2)
     broken, beside = run(backend, one, other)
     (failed,) = broken[-1:]
     assert isinstance(failed, Failed)

@@ -111,6 +111,18 @@ def test_a_second_runner_that_takes_no_processors(
         decided("true", config(second=True, asynchronous=True, speculative=speculative))
 
 
+def test_a_version_that_does_not_say_which_runner_it_has() -> None:
+    """It starts; typical_p is refused, for a processor of the wrong kind would end its core."""
+    made = config(asynchronous=True)
+    del made.use_v2_model_runner
+    typical = decided("auto", made)
+    assert typical.refusal == "this version of vLLM does not say which model runner it has"
+    assert made.model_config.logits_processors is None
+    assert decided("false", made).refusal == "option.enable_typical_p is false"
+    with pytest.raises(OptionError, match="does not say which model runner"):
+        decided("true", made)
+
+
 def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """From 0.32 on, beside asynchronous scheduling and speculative decoding."""
     monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: True)

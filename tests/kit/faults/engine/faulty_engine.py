@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lmi.model.engine import EngineInfo, EngineStats
 from lmi.model.errors import MemoryShortError
@@ -19,6 +20,15 @@ from lmi.model.media.images import Image
 from lmi.model.options import Settings
 
 FOREVER = 3600.0
+
+STEPS = {"many tokens": 50, "fault in stats": 300}
+"""Before the answer to these prompts; how busy the engine is is asked for once a second."""
+WRONG = {"cannot be encoded": object(), "cannot be decoded": 5}
+"""What comes in place of text, by prompt, again and again until it is aborted."""
+
+
+class Panic(BaseException):
+    """What a library in Rust raises where it panics (PyO3's PanicException)."""
 
 
 def next_start() -> str:
@@ -47,6 +57,7 @@ class FaultyEngine:
             time.sleep(float(argument))
         self.info = EngineInfo(engine="faulty", version="1", context=1000)
         self._running: dict[int, str] = {}
+        self._steps: dict[int, int] = {}
 
     @property
     def busy(self) -> bool:
@@ -54,7 +65,9 @@ class FaultyEngine:
         return bool(self._running)
 
     def stats(self) -> EngineStats:
-        """How busy it is."""
+        """How busy it is; fails where a prompt says so."""
+        if "fault in stats" in self._running.values():
+            raise RuntimeError("a fault in stats")
         return EngineStats(running=len(self._running))
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> tuple[int, str]:
@@ -65,6 +78,8 @@ class FaultyEngine:
             raise MemoryError
         if prompt.startswith("fault in prepare"):
             raise RuntimeError(prompt)
+        if prompt == "panic in prepare":
+            raise Panic("a panic")
         if prompt == "stuck in prepare":
             time.sleep(FOREVER)
         if prompt == "slow prepare":
@@ -80,6 +95,8 @@ class FaultyEngine:
         number, prompt = prepared
         if prompt == "no memory in add":
             raise MemoryError("no room for it")
+        if prompt == "fault in add":
+            raise RuntimeError("a fault in add")
         self._running[number] = prompt
 
     def abort(self, numbers: Sequence[int]) -> None:
@@ -99,6 +116,14 @@ class FaultyEngine:
             if prompt == "crash in step":
                 os.kill(os.getpid(), signal.SIGSEGV)
             if prompt == "many steps that bring nothing":
+                continue
+            if prompt in WRONG:
+                wrong: Any = WRONG[prompt]
+                events.append((number, Delta(0, wrong)))
+                continue
+            if (step := self._steps.get(number, 0)) < STEPS.get(prompt, 0):
+                self._steps[number] = step + 1
+                events.append((number, Delta(0, f"{step} ")))
                 continue
             if prompt == "endless":
                 events.append((number, Delta(0, "more ", (Token(1, "more ", -1.0),))))

@@ -1,0 +1,83 @@
+"""Hands the engine's events to those who wait for them: sinks, each of which is one request's, and listeners.
+
+    Step --step--> sink(event), sink(event), ...; listener(), listener()
+
+Never on two threads at once: what a sink feeds is one request's, and listeners count what a step brings.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from ..engine import Listener, Sink
+from ..errors import GenerationError
+from ..events import Delta, EngineEvent, Failed
+from .child import EngineChild
+from .messages import Step
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """The listeners of one engine; its sinks are in the EngineChild that they run in."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        self.lock = threading.Lock()
+        """Held while sinks and listeners are called: once a step."""
+
+    def step(self, step: Step, child: EngineChild) -> None:
+        """Hands out what a step brought."""
+        with self.lock:
+            sinks = child.sinks
+            for number, event in step.events:
+                sink = sinks.get(number)
+                if sink is None:
+                    continue
+                if isinstance(event, Failed):
+                    sinks.pop(number, None)
+                elif isinstance(event, Delta) and event.finish and event.finish.last:
+                    sinks.pop(number, None)
+                    child.served = True
+                if not self._give(sink, event) and sinks.pop(number, None) is not None:
+                    child.abort((number,))
+            if step.events:
+                self._notify()
+
+    def fail(self, child: EngineChild, numbers: Sequence[int], failed: Failed) -> tuple[int, ...]:
+        """Ends generations with `failed`; those that were still running."""
+        with self.lock:
+            running = [(number, sink) for number in numbers if (sink := child.sinks.pop(number, None)) is not None]
+            for _, sink in running:
+                self._give(sink, failed)
+            self._notify()
+        return tuple(number for number, _ in running)
+
+    def deliver(self, sink: Sink, event: EngineEvent) -> None:
+        """Delivers `event` to a sink whose generation was not submitted."""
+        with self.lock:
+            sink(event)
+
+    def _give(self, sink: Sink, event: EngineEvent) -> bool:
+        """Gives a sink an event; whether it took it. One that did not, which is its request's fault alone, is told of
+        its end."""
+        try:
+            sink(event)
+        except Exception as error:
+            log.exception("an event could not be delivered")
+            if not isinstance(event, Failed):
+                message = f"the response could not be delivered: {type(error).__name__}"
+                self._give(sink, Failed.of(GenerationError(message)))
+            return False
+        return True
+
+    def _notify(self) -> None:
+        for listener in self.listeners:
+            try:
+                listener()
+            except Exception:  # noqa: PERF203 - the next one is to be called all the same
+                log.exception("a listener failed")

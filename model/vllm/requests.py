@@ -1,0 +1,122 @@
+"""What a generation asks of vLLM: its prompt's ids, the SamplingParams and the splitter of each sequence.
+
+Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> Prepared
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import ParameterError, UnsupportedError, raised_by_us
+from ..generation import Conversation, Generation
+from ..media.images import Image
+from ..options import Settings
+from ..text.parsers import Splitter
+from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
+from ..text.response_limit import check_size, may_reach
+from .beam import BeamRuns, VllmRun
+from .chat import ChatRenderer
+from .prompt import PromptRenderer, refused
+from .sampling import sampling_params
+from .start import client_errors
+from .structured import structured_outputs, template_errors
+from .typical import Typical
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+
+__all__ = ["Prepared", "Requests"]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A generation, ready to be added."""
+
+    number: int
+    generation: Generation
+    prompt: Any
+    prompt_ids: list[int]
+    tokens: int
+    params: list[SamplingParams]
+    splitters: list[Splitter | None]
+    skip_special_tokens: bool
+    guided_at_once: bool
+    guide_field: str | None
+    """The client's field that asked for guided decoding."""
+    beams: VllmRun | None = None
+
+
+class Requests:
+    """Prepares generations for one model, beside the engine's steps."""
+
+    def __init__(self, llm: Any, settings: Settings, chat: ChatRenderer, beams: BeamRuns, typical: Typical) -> None:
+        config = llm.model_config
+        self._chat = chat
+        self._beams = beams
+        self._typical = typical
+        self._most = settings.limits.max_prompt_tokens
+        self._longest = settings.limits.max_answer_bytes
+        self._prompts = PromptRenderer(llm, self._most)
+        self._context: int = config.max_model_len
+        self._client_errors = client_errors()
+        self._guides: str = llm.vllm_config.structured_outputs_config.backend
+        self._connected = llm.vllm_config.kv_transfer_config is not None
+        self._vocabulary: int = config.get_vocab_size()
+        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
+        self._prompt_vocabulary = max(self._vocabulary, getattr(llm.get_tokenizer(), "max_token_id", 0) + 1)
+        self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+        """Tokenizes and checks; raises RequestError."""
+        generation = with_truncation(generation, self._context, self._most)
+        sampling = generation.sampling
+        if generation.adapter is not None:
+            raise UnsupportedError("adapter: adapters are not supported", "adapter")
+        conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
+        try:
+            request = self._chat.request(conversation) if conversation else None
+            if request:
+                shortened = self._prompts.shortening(generation, images)
+                prompt = self._rendered(request, images, generation, shortened)
+            else:
+                prompt = self._prompts.render(generation)
+            ids: list[int] = list(prompt["prompt_token_ids"])
+            max_tokens = max_new_tokens_for(generation, len(ids), self._context, self._most)
+            check_size(generation, len(ids), self._longest)
+            if isinstance(generation.prompt, tuple):
+                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
+            guided, guide_field = structured_outputs(sampling.structured_output, conversation, request, self._guides)
+            extra = self._typical.arguments(sampling)
+            params = sampling_params(
+                generation, self._defaults, max_tokens, guided, extra,
+                vocabulary=self._vocabulary, connected=self._connected,
+                bounded=may_reach(generation, max_tokens, self._longest),
+            )  # fmt: skip
+        except self._client_errors as error:
+            raise refused(error) from error
+        splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
+        # Some parsers need the special tokens in the text that they take apart.
+        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
+        at_once = guided is not None and self._chat.guided_at_once(ids)
+        beams = None
+        if sampling.beams is not None:
+            shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
+            beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
+        width = sampling.beams.width if sampling.beams is not None else len(params)
+        tokens = (len(ids) + max_tokens) * width
+        return Prepared(number, generation, prompt, ids, tokens, params, splitters, skip, at_once, guide_field, beams)
+
+    def _rendered(
+        self, request: Any, images: Sequence[Image], generation: Generation, shortened: Callable[[str], str] | None
+    ) -> Any:
+        try:
+            return self._chat.render(request, images, generation.sampling.truncate, shortened)
+        except template_errors() as error:
+            if raised_by_us(error):
+                raise
+            field = generation.prompt_field
+            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error

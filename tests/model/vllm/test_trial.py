@@ -1,0 +1,119 @@
+"""A vLLM whose API differs is told at start, with the name of what failed, and never as a client's mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ...kit.api.errors import ParameterError, StartError
+from ...kit.api.options import make_settings
+from ...kit.api.types import Conversation, Generation, Sampling, StructuredOutput
+from ...kit.engines.start import in_process, own_process
+from ...kit.hosts.host import model_directory
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_directory(demo_model, tmp_path_factory.mktemp("trial") / "model", {})
+
+
+def _render_text(self: Any, prompts: Any, tokenize_params: Any) -> Any:
+    return self, prompts, tokenize_params.max_length
+
+
+def _render_conversation(self: Any, conversations: Any, *, params: Any) -> Any:
+    return self, conversations, params
+
+
+def _add(self: Any, request_id: str, prompt: Any, sampling_params: Any) -> str:
+    del self, prompt, sampling_params
+    return request_id
+
+
+def _step(self: Any) -> Any:
+    del self
+    return [SimpleNamespace(request_id="0.0", completions=[])]
+
+
+RENDERER = "vllm.renderers.base:BaseRenderer"
+ENGINE = "vllm.v1.engine.llm_engine:LLMEngine"
+
+CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
+    "prepare": (RENDERER, "render_cmpl", _render_text, "'TokenizeParams' object has no attribute|max_length"),
+    "a conversation": (RENDERER, "render_chat", _render_conversation, "TypeError: _render_conversation"),
+    "add": (ENGINE, "add_request", _add, "TypeError: _add.. got an unexpected keyword argument 'params'"),
+    "step": (ENGINE, "step", _step, "'types.SimpleNamespace' object has no attribute 'outputs'"),
+}
+"""A class of vLLM's, its method, one with another signature or result in its place, what the start says."""
+
+
+@pytest.mark.parametrize("place", CHANGES)
+def test_in_the_backends_process(model_dir: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    import importlib
+
+    owner, name, other, said = CHANGES[place]
+    module, _, kind = owner.partition(":")
+    monkeypatch.setattr(getattr(importlib.import_module(module), kind), name, other)
+    with pytest.raises(StartError, match=rf"^vLLM \S+ does not process a token: .*({said}).* is supported$"):
+        in_process(make_settings(model_dir))
+
+
+CHANGED = """
+def engine(settings):
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    def add_request(self, request_id, prompt, sampling_params):
+        return request_id
+
+    LLMEngine.add_request = add_request
+    from lmi.model.vllm.engine import VllmEngine
+
+    return VllmEngine(settings)
+"""
+
+
+def test_in_a_process_of_its_own(demo_model: Path, tmp_path: Path) -> None:
+    directory = model_directory(demo_model, tmp_path / "model", {})
+    (directory / "changed_vllm.py").write_text(CHANGED)
+    engine = own_process(make_settings(directory, backend="changed_vllm:engine"))
+    try:
+        with pytest.raises(StartError, match=r"does not process a token: TypeError: .*unexpected keyword argument"):
+            engine.start()
+    finally:
+        engine.close()
+
+
+TALK = Conversation(messages=({"role": "user", "content": "Hi"},))
+
+
+def asked(prompt: Any, **sampling: Any) -> Generation:
+    return Generation(request_id="r", prompt=prompt, sampling=Sampling(**sampling))
+
+
+def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that vLLM does not take, or an attribute that it does not have, is our fault; a template's is not."""
+    backend = in_process(make_settings(model_dir, chat_template="{{ messages[0].content.nothing.at.all }}"))
+    try:
+        with pytest.raises(ParameterError, match="nothing"):
+            backend.prepare(1, asked(TALK))
+        with monkeypatch.context() as patch:
+            patch.setattr(backend._chat, "_llm", SimpleNamespace(get_tokenizer=backend._llm.get_tokenizer))
+            with pytest.raises(AttributeError, match="has no attribute 'renderer'"):
+                backend._requests._rendered(backend._chat.request(TALK), (), asked(TALK), None)
+        guided = asked("Hi", structured_output=StructuredOutput(regex="a"))
+        backend.prepare(1, guided)
+        with monkeypatch.context() as patch:
+            patch.setattr("vllm.v1.structured_output.backend_xgrammar.validate_xgrammar_grammar", lambda: None)
+            with pytest.raises(TypeError, match="positional argument"):
+                backend.prepare(1, guided)
+        broken = asked("Hi", structured_output=StructuredOutput(json_schema='{"type": "string", "format": []}'))
+        with pytest.raises(ParameterError, match="cannot be compiled"):
+            backend.prepare(1, broken)
+    finally:
+        backend.close()
