@@ -44,7 +44,7 @@ from ...model.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ..headers import ATTRIBUTES_HEADER, AUTHENTICATE, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import AUTHENTICATE, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
@@ -173,7 +173,7 @@ class LocalServer:
             body=b"",
             headers=dict(http.headers),
             query=dict(http.query_params),
-            attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
+            attributes=attributes_of(http.headers.items()),
             path=_path(http.scope["path"]),
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,
