@@ -4,6 +4,7 @@ worker.py          what `handle` passes Java's calls to: options first, then req
 rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it
+call_limit.py      how long a dynamic batch may take, before Java kills the worker
 frames.py, slices.py     an answer's records as what Java takes, no field too long
 last_chunk.py      the end of a dynamic batch's stream, so that Java's reader keeps its place
 start_failure.py   a first start that fails in async mode, of which Java must not hear

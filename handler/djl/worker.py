@@ -30,9 +30,10 @@ from ...model.errors import LmiError, OptionError, StartError, UnavailableError
 from ...model.heap import freeze
 from ...model.log_filters import configure
 from ...model.options import Settings, settings_of
-from ..headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
+from ..headers import attributes_of, request_id_of
 from ..service import Service
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
+from .call_limit import NextCall, call_limit, start_limit
 from .dynamic_batch import Chunks, PlainBatch, Whole
 from .frames import Frame
 from .host_watch import end_with_parent
@@ -56,8 +57,11 @@ class Worker:
     def __init__(self) -> None:
         self._service: Service | None = None
         self._rolling: RollingBatch | None = None
+        self._plain: PlainBatch | None = None
         self._async: AsyncBatcher | None = None
         self._failure: StartError | None = None
+        self._starting: asyncio.Task[None] | None = None
+        """A start that Java no longer waits for."""
 
     @property
     def running(self) -> int:
@@ -74,7 +78,9 @@ class Worker:
         if self._service is None:
             raise StartError("the model has not been initialized")
         if self._service.settings.dynamic_batch:
-            return self._answer_batch(PlainBatch(self._service), inputs)
+            if self._plain is None:
+                self._plain = PlainBatch(self._service, call_limit(self._service.settings.host, os.environ))
+            return self._answer_batch(self._plain, inputs)
         if self._rolling is None:
             self._rolling = RollingBatch(self._service)
         properties = inputs.get_properties()
@@ -85,13 +91,13 @@ class Worker:
         # A batch of one comes as its request is, and a client's header or query parameter may have any name.
         keys = inputs.content.get_keys()
         if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
-            return output_of_response(batch.answer(request_of(inputs)))
+            return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
         return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
         if inputs.is_empty():
-            # The host's own tasks on this loop go on meanwhile.
-            return await asyncio.to_thread(self._start_async, inputs)
+            await self._start_in_time(inputs)
+            return None
         tracking_id = str(inputs.get_property(TRACKING_ID))
         if self._service is None:
             error = UnavailableError(f"the model did not start: {self._failure}")
@@ -110,11 +116,28 @@ class Worker:
             return None
         return Output().error(error.message, code=error.status, message=error.message)
 
-    def _start_async(self, inputs: Input) -> None:
+    async def _start_in_time(self, inputs: Input) -> None:
+        """Starts the engine, which Java is not to give up waiting for. Its own tasks on this loop go on meanwhile."""
+        host = os.getppid()
+        limit = start_limit(inputs.get_properties(), os.environ)
+        starting = asyncio.create_task(asyncio.to_thread(self._start_async, inputs, host))
+        done, _ = await asyncio.wait({starting}, timeout=limit)
+        if done:
+            starting.result()
+            return
+        message = f"the model was not loaded within {limit:g} seconds (DJL Serving's option.model_loading_timeout)"
+        self._failure = StartError(message)
+        if listens(host):
+            log.error("%s: requests are refused until it is", message)
+            self._starting = starting
+        else:
+            log.error("start failed: %s", message)
+            await asyncio.to_thread(end_host, host)
+
+    def _start_async(self, inputs: Input, host: int) -> None:
         """Starts the engine; of a failure Java must not be told (start_failure.py)."""
         if self._service is not None:
             return
-        host = os.getppid()
         configure(own_process=False)
         end_with_parent()
         self._failure = self._load(inputs)
@@ -142,7 +165,7 @@ class Worker:
             formatters = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.
             properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in formatters}
-            settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
+            settings = settings_of(properties, model_dir=properties.get("model_dir", "."), environment=os.environ)
             service = Service(settings, host_formatters=formatters)
             service.start()
         except StartError as refused:
@@ -227,14 +250,14 @@ def requests_of_dynamic_batch(inputs: Input) -> list[Request]:
     ]
 
 
-def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) -> Request:
+def _request(body: bytes, properties: Mapping[str, Any], query: dict[str, str]) -> Request:
     headers = {name.lower(): value for name, value in properties.items()}
     return Request(
         body=body,
         headers=headers,
         query=query,
-        # The front end turns the custom attributes into properties, and newer ones drop the header itself.
-        attributes={**properties, **attributes_of(headers.get(ATTRIBUTES_HEADER, ""))},
+        # djl_python adds numbers and functions of its own.
+        attributes=attributes_of((name, value) for name, value in properties.items() if isinstance(value, str)),
         request_id=request_id_of(properties.get(REQUEST_ID)),
     )
 
@@ -282,14 +305,20 @@ def output_of_batch(frames: list[Frame]) -> Output:
 class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types
     """An Output with stream content."""
 
+    def __init__(self, next_call: NextCall) -> None:
+        """`next_call`: what may come meanwhile."""
+        super().__init__()
+        self._next_call = next_call
+
     def send(self, cl_socket: Any) -> None:
         """Returns once the stream has ended."""
+        self._next_call.watch(cl_socket)
         super().send(LastChunkApart(cl_socket))
 
 
-def output_of_response(answer: Whole | Chunks) -> Output:
+def output_of_response(answer: Whole | Chunks, next_call: NextCall | None = None) -> Output:
     """An answer on its own (a dynamic batch of one)."""
-    output = StreamedOutput()
+    output = StreamedOutput(next_call or NextCall())
     output.set_code(answer.status)
     output.properties.update(answer.headers)
     if isinstance(answer, Whole):
