@@ -1,6 +1,7 @@
-"""Behind DJL Serving. worker.py alone, and user_code/djl_formatters.py, use DJL's Python package.
+"""Behind DJL Serving. worker.py and convert.py alone, and user_code/djl_formatters.py, use DJL's Python package.
 
-worker.py          what `handle` passes Java's calls to: options first, then requests; its Input and Output
+worker.py          what `handle` passes Java's calls to: options first, then requests
+convert.py         its Input to requests, frames and answers to its Output
 rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it
