@@ -65,7 +65,7 @@ def comma_error(request: Request) -> PayloadError | None:
     for name, value in request.attributes.items():
         if ("," in value or "," in name) and (found := COMMA_BEFORE.search(f"{name}={value}")):
             known = found[1].lower()
-            return PayloadError(f"custom attributes: expected a semicolon before {known}=, got a comma", known)
+            return PayloadError(f"custom attributes: expected a semicolon before {known}, got a comma", known)
     return None
 
 

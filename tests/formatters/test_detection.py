@@ -214,7 +214,7 @@ def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: S
     assert caught.value.message == found
 
 
-COMMA = "custom attributes: expected a semicolon before {}=, got a comma"
+COMMA = "custom attributes: expected a semicolon before {}, got a comma"
 
 
 @pytest.mark.parametrize(
