@@ -74,7 +74,8 @@ class Request:
     """By lower-case name."""
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The pairs of X-Amzn-SageMaker-Custom-Attributes, as far as the host passes them on."""
+    """Headers, and the pairs of X-Amzn-SageMaker-Custom-Attributes, by name and by lower-case name: behind DJL Serving
+    one cannot be told from the other."""
     path: str = "/invocations"
     method: str = "POST"
     request_id: str = ""

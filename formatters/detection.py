@@ -10,7 +10,9 @@ dialect's own form.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from ..model.errors import (
@@ -24,6 +26,7 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
+from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
@@ -53,7 +56,20 @@ def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequen
     for candidate in known:
         if name == candidate.NAME:
             return candidate
-    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known))
+    separated = " (custom attributes are separated by semicolons)" if "," in name else ""
+    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known) + separated)
+
+
+def comma_error(request: Request) -> PayloadError | None:
+    """The error of custom attributes with a comma before one that has a meaning here, which would be overlooked."""
+    for name, value in request.attributes.items():
+        if ("," in value or "," in name) and (found := COMMA_BEFORE.search(f"{name}={value}")):
+            known = found[1].lower()
+            return PayloadError(f"custom attributes: expected a semicolon before {known}, got a comma", known)
+    return None
+
+
+COMMA_BEFORE = re.compile(rf",\s*(dialect|{EXTRAS}|{DEPLOYMENT})\s*=", re.IGNORECASE)
 
 
 def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
@@ -169,6 +185,11 @@ def receive(
         dialect = explicit_dialect(request, settings, user_dialects) or dialect
         _check_query(request, user_dialects)
         payload = hooks.read(request)
+        mistaken = comma_error(request)
+        if mistaken is not None:
+            with suppress(PayloadError):
+                dialect = detect(payload, request, settings, user_dialects)
+            raise mistaken
         dialect = detect(payload, request, settings, user_dialects)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable
 
 from ..formatters import Response
 from ..formatters.base import ResponseEncoder
@@ -27,13 +28,23 @@ def request_id_of(given: str | None) -> str:
     return given if given and _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
 
 
-def attributes_of(header: str) -> dict[str, str]:
-    """The `k=v` pairs of a custom attributes header; what is no pair is left out.
+def attributes_of(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A request's attributes: its headers, and the pairs `k=v;k=v` of its custom attributes, by name and by lower-case
+    name. What comes later goes first.
 
-    Commas separate them, as clients write them, or semicolons, at which DJL Serving's newer front end splits.
+    That is what DJL Serving makes of headers (RequestParser.parseRequest, 0.36): properties, of which no handler can
+    tell any more how they came. What is no pair is left out.
     """
-    pairs = (pair.partition("=") for pair in header.replace(";", ",").split(","))
-    return {name.strip(): value.strip() for name, separator, value in pairs if separator}
+    attributes: dict[str, str] = {}
+    for header, text in headers:
+        if header.lower() == ATTRIBUTES_HEADER:
+            pairs = (pair.partition("=") for pair in text.split(";"))
+            found = {name.strip(): value.strip() for name, separator, value in pairs if separator}
+        else:
+            found = {header: text}
+        attributes |= found
+        attributes |= {name.lower(): value for name, value in found.items()}
+    return attributes
 
 
 def headers_of(reply: ResponseEncoder | Response) -> dict[str, str]:

@@ -1,9 +1,11 @@
-"""Behind DJL Serving. worker.py alone, and user_code/djl_formatters.py, use DJL's Python package.
+"""Behind DJL Serving. worker.py and convert.py alone, and user_code/djl_formatters.py, use DJL's Python package.
 
-worker.py          what `handle` passes Java's calls to: options first, then requests; its Input and Output
+worker.py          what `handle` passes Java's calls to: options first, then requests
+convert.py         its Input to requests, frames and answers to its Output
 rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it
+call_limit.py      how long a dynamic batch may take, before Java kills the worker
 frames.py, slices.py     an answer's records as what Java takes, no field too long
 last_chunk.py      the end of a dynamic batch's stream, so that Java's reader keeps its place
 start_failure.py   a first start that fails in async mode, of which Java must not hear

@@ -3,22 +3,25 @@
     [request, request, ...]  -->  answers  -->  [Whole, Whole, ...]     one for each, when all are there
     request                  -->  answer   -->  Whole | Chunks          alone in its batch: streamed if it asks for that
 
-The requests of a batch run side by side in the engine, each with its own parameters and in its own dialect.
+The requests of a batch run side by side in the engine, each with its own parameters and in its own dialect. What has
+not ended when Java's patience does (call_limit.py) is ended with an error; a stream before that, if a next call waits.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...formatters import Request, Response, refusal
-from ...model.errors import GenerationError, UnsupportedError
+from ...model.errors import GenerationError, TimeLimitError, UnsupportedError
 from ...model.options import Settings
 from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
+from .call_limit import NextCall
 from .slices import FIELD, SLICE, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
@@ -48,38 +51,49 @@ class Chunks:
 class PlainBatch:
     """Runs batches, one after another as the host calls."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, limit: float = threading.TIMEOUT_MAX) -> None:
+        """`limit`: seconds that a call may take."""
+        self.next_call = NextCall()
         self._service = service
+        self._limit = limit
 
     def answer(self, request: Request) -> Whole | Chunks:
         """The answer to a request that is alone in its batch."""
+        deadline = self.next_call.take() + self._limit
         wakeup = _Wakeup()
         self._service.metrics.batch([request])
         opened = self._service.open(request, wakeup.notify)
         if isinstance(opened, Response):
             return _whole_of_response(opened)
-        wakeup.wait(lambda: bool(opened.records) or opened.finished)
+        if not wakeup.wait(lambda: bool(opened.records) or opened.finished, deadline):
+            self._expire([opened], wakeup)
+        if not opened.records and not opened.finished:
+            return self._refused_late(opened, request)
         try:
             if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
                 return _whole_of_exchange(opened)
             reply = opened.call.reply
-            return Chunks(_records(opened, wakeup), reply.status, headers_of(reply))
+            return Chunks(self._records(opened, wakeup, deadline), reply.status, headers_of(reply))
         except Exception as error:  # noqa: BLE001 - logged there
             return self._whole_of_fault(opened, request, error)
 
     def answers(self, requests: Sequence[Request]) -> list[Whole]:
         """The answers to a batch, in order, once the last of them is complete."""
+        deadline = self.next_call.take() + self._limit
         wakeup = _Wakeup()
         self._service.metrics.batch(requests)
         opened = [self._service.open(request, wakeup.notify) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
-        wakeup.wait(lambda: all(exchange.finished for exchange in running))
+        if not wakeup.wait(lambda: all(exchange.finished for exchange in running), deadline):
+            self._expire(running, wakeup)
         return [self._whole(entry, request) for request, entry in zip(requests, opened, strict=True)]
 
     def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
         """A request's part of the batch's answer. Raises nothing: the others' answers are complete."""
         if isinstance(entry, Response):
             return _whole_of_response(entry)
+        if not entry.finished:
+            return self._refused_late(entry, request)
         try:
             return _within(_whole_of_exchange(entry), request, self._service.settings)
         except Exception as error:  # noqa: BLE001 - logged there
@@ -90,6 +104,51 @@ class PlainBatch:
         exchange.abort()
         failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
         return _whole_of_response(refusal(failure, request, self._service.settings))
+
+    def _expire(self, exchanges: Sequence[Exchange], wakeup: _Wakeup) -> None:
+        """Ends what runs, with an error; returns when it has ended, or has not within a moment."""
+        for exchange in exchanges:
+            if not exchange.finished:
+                exchange.expire(self._late_error())
+        wakeup.wait(lambda: all(exchange.finished for exchange in exchanges), time.monotonic() + EXPIRY_TIMEOUT_S)
+
+    def _late_error(self) -> TimeLimitError:
+        why = "nine tenths of DJL Serving's predict_timeout"
+        if self.next_call.since is not None:
+            why += "; while another request waits, a stream has half of that"
+        return TimeLimitError(f"the request took longer than {self._limit:g} seconds, {why}")
+
+    def _refused_late(self, exchange: Exchange, request: Request) -> Whole:
+        """The answer of one that cannot be ended, as a thread of user code that hangs."""
+        exchange.abort()
+        return _whole_of_response(refusal(self._late_error(), request, self._service.settings))
+
+    def _records(self, exchange: Exchange, wakeup: _Wakeup, deadline: float) -> Iterator[bytes]:
+        expired = False
+        try:
+            while True:
+                finished = exchange.finished
+                while exchange.records:
+                    yield next_slice(exchange.records)
+                if finished or expired:
+                    return
+                self.next_call.look()
+                if (waiting_since := self.next_call.since) is not None:
+                    # Half of its time is the stream's, the other half its own.
+                    deadline = min(deadline, waiting_since + self._limit / 2)
+                if expired := time.monotonic() >= deadline:
+                    self._expire([exchange], wakeup)
+                else:
+                    until = min(deadline, time.monotonic() + LOOK_INTERVAL_S)
+                    wakeup.wait(lambda: bool(exchange.records) or exchange.finished, until)
+        finally:
+            exchange.abort()
+
+
+EXPIRY_TIMEOUT_S = 0.5
+"""How long what has been ended has to end."""
+LOOK_INTERVAL_S = 0.5
+"""Seconds between two looks for a next call while a stream stands still."""
 
 
 class _Wakeup:
@@ -102,22 +161,10 @@ class _Wakeup:
         with self._condition:
             self._condition.notify()
 
-    def wait(self, ready: Callable[[], bool]) -> None:
+    def wait(self, ready: Callable[[], bool], deadline: float) -> bool:
+        """Whether it is `ready` by then (time.monotonic)."""
         with self._condition:
-            self._condition.wait_for(ready)
-
-
-def _records(exchange: Exchange, wakeup: _Wakeup) -> Iterator[bytes]:
-    try:
-        while True:
-            finished = exchange.finished
-            while exchange.records:
-                yield next_slice(exchange.records)
-            if finished:
-                return
-            wakeup.wait(lambda: bool(exchange.records) or exchange.finished)
-    finally:
-        exchange.abort()
+            return self._condition.wait_for(ready, min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
 
 
 def _within(whole: Whole, request: Request, settings: Settings) -> Whole:

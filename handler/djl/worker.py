@@ -1,5 +1,4 @@
-"""The only module but user_code/djl_formatters.py that uses djl_python: its Input becomes requests, frames become its
-Output.
+"""What DJL calls: options first, then requests.
 
     handle(Input) --empty--------------> start the engine
                   --in an event loop---> AsyncBatcher.messages
@@ -25,18 +24,24 @@ from typing import Any
 from djl_python import Input, Output
 
 from ...formatters import Request, refusal
-from ...formatters.base import JSON
 from ...model.errors import LmiError, OptionError, StartError, UnavailableError
 from ...model.heap import freeze
 from ...model.log_filters import configure
 from ...model.options import Settings, settings_of
-from ..headers import ATTRIBUTES_HEADER, attributes_of, request_id_of
 from ..service import Service
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
-from .dynamic_batch import Chunks, PlainBatch, Whole
-from .frames import Frame
+from .call_limit import call_limit, start_limit
+from .convert import (
+    RawOutput,
+    output_of_batch,
+    output_of_response,
+    output_of_responses,
+    request_of,
+    requests_of_batch,
+    requests_of_dynamic_batch,
+)
+from .dynamic_batch import PlainBatch
 from .host_watch import end_with_parent
-from .last_chunk import LastChunkApart
 from .metrics_log import Reporter
 from .rolling_batch import RollingBatch
 from .start_failure import end_host, listens
@@ -45,7 +50,6 @@ __all__ = ["Worker", "worker"]
 
 log = logging.getLogger(__name__)
 
-REQUEST_ID = "requestId"
 START_PAUSES_S = (5.0, 10.0, 30.0, 60.0)
 """Seconds before each further start where the first one failed in async mode; the last one repeats."""
 
@@ -56,8 +60,11 @@ class Worker:
     def __init__(self) -> None:
         self._service: Service | None = None
         self._rolling: RollingBatch | None = None
+        self._plain: PlainBatch | None = None
         self._async: AsyncBatcher | None = None
         self._failure: StartError | None = None
+        self._starting: asyncio.Task[None] | None = None
+        """A start that Java no longer waits for."""
 
     @property
     def running(self) -> int:
@@ -74,7 +81,9 @@ class Worker:
         if self._service is None:
             raise StartError("the model has not been initialized")
         if self._service.settings.dynamic_batch:
-            return self._answer_batch(PlainBatch(self._service), inputs)
+            if self._plain is None:
+                self._plain = PlainBatch(self._service, call_limit(self._service.settings.host, os.environ))
+            return self._answer_batch(self._plain, inputs)
         if self._rolling is None:
             self._rolling = RollingBatch(self._service)
         properties = inputs.get_properties()
@@ -85,13 +94,13 @@ class Worker:
         # A batch of one comes as its request is, and a client's header or query parameter may have any name.
         keys = inputs.content.get_keys()
         if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
-            return output_of_response(batch.answer(request_of(inputs)))
+            return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
         return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
         if inputs.is_empty():
-            # The host's own tasks on this loop go on meanwhile.
-            return await asyncio.to_thread(self._start_async, inputs)
+            await self._start_in_time(inputs)
+            return None
         tracking_id = str(inputs.get_property(TRACKING_ID))
         if self._service is None:
             error = UnavailableError(f"the model did not start: {self._failure}")
@@ -110,11 +119,28 @@ class Worker:
             return None
         return Output().error(error.message, code=error.status, message=error.message)
 
-    def _start_async(self, inputs: Input) -> None:
+    async def _start_in_time(self, inputs: Input) -> None:
+        """Starts the engine, which Java is not to give up waiting for. Its own tasks on this loop go on meanwhile."""
+        host = os.getppid()
+        limit = start_limit(inputs.get_properties(), os.environ)
+        starting = asyncio.create_task(asyncio.to_thread(self._start_async, inputs, host))
+        done, _ = await asyncio.wait({starting}, timeout=limit)
+        if done:
+            starting.result()
+            return
+        message = f"the model was not loaded within {limit:g} seconds (DJL Serving's option.model_loading_timeout)"
+        self._failure = StartError(message)
+        if listens(host):
+            log.error("%s: requests are refused until it is", message)
+            self._starting = starting
+        else:
+            log.error("start failed: %s", message)
+            await asyncio.to_thread(end_host, host)
+
+    def _start_async(self, inputs: Input, host: int) -> None:
         """Starts the engine; of a failure Java must not be told (start_failure.py)."""
         if self._service is not None:
             return
-        host = os.getppid()
         configure(own_process=False)
         end_with_parent()
         self._failure = self._load(inputs)
@@ -142,7 +168,7 @@ class Worker:
             formatters = _formatters(inputs.get_properties())
             # djl_python adds some of its own arguments, as numbers.
             properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in formatters}
-            settings = settings_of(properties, model_dir=properties.get("model_dir", "."))
+            settings = settings_of(properties, model_dir=properties.get("model_dir", "."), environment=os.environ)
             service = Service(settings, host_formatters=formatters)
             service.start()
         except StartError as refused:
@@ -178,84 +204,6 @@ def worker() -> Worker:
     return Worker()
 
 
-def request_of(inputs: Input) -> Request:
-    """A request on its own: the body is the content item `data` or the first one, the others are query parameters."""
-    keys = inputs.content.get_keys()
-    values = inputs.content.get_values()
-    at = keys.index("data") if "data" in keys else 0
-    query = {
-        key: bytes(value).decode(errors="replace")
-        for position, (key, value) in enumerate(zip(keys, values, strict=True))
-        if position != at and key is not None
-    }
-    return _request(bytes(values[at]), inputs.get_properties(), query)
-
-
-def requests_of_batch(inputs: Input) -> list[Request | None]:
-    """The items of a rolling batch in Java's order; None for one that runs already: it has no properties, no data."""
-    properties: dict[int, dict[str, str]] = {}
-    for key, value in inputs.get_properties().items():
-        prefix, dot, name = key.partition(".")
-        if dot and prefix.startswith("batch_"):
-            properties.setdefault(int(prefix[6:]), {})[name] = value
-    items: list[Request | None] = []
-    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
-        if not key.endswith(".data"):
-            continue
-        own = properties.get(len(items))
-        items.append(None if own is None and not value else _request(bytes(value), own or {}, {}))
-    return items
-
-
-def requests_of_dynamic_batch(inputs: Input) -> list[Request]:
-    """The items of a dynamic batch: content and properties of item 7 are named `batch_007.<name>`."""
-    size = int(inputs.get_properties()["batch_size"])
-    properties: list[dict[str, str]] = [{} for _ in range(size)]
-    contents: list[dict[str, bytes]] = [{} for _ in range(size)]
-    for key, value in inputs.get_properties().items():
-        if key != "batch_size" and key.startswith("batch_"):
-            properties[int(key[6:9])][key[10:]] = value
-    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
-        contents[int(key[6:9])].setdefault(key[10:], bytes(value))
-    return [
-        _request(
-            content.pop("data", b""),
-            own,
-            {name: value.decode(errors="replace") for name, value in content.items()},
-        )
-        for own, content in zip(properties, contents, strict=True)
-    ]
-
-
-def _request(body: bytes, properties: Mapping[str, str], query: dict[str, str]) -> Request:
-    headers = {name.lower(): value for name, value in properties.items()}
-    return Request(
-        body=body,
-        headers=headers,
-        query=query,
-        # The front end turns the custom attributes into properties, and newer ones drop the header itself.
-        attributes={**properties, **attributes_of(headers.get(ATTRIBUTES_HEADER, ""))},
-        request_id=request_id_of(properties.get(REQUEST_ID)),
-    )
-
-
-class RawOutput:
-    """A message of AsyncBatcher's, with what djl_python's async engine asks of an Output."""
-
-    def __init__(self, message: bytes, sent: Callable[[], None]) -> None:
-        """`sent` is called once it has been written."""
-        self._message = message
-        self._sent = sent
-
-    def add_property(self, name: str, value: str) -> None:
-        """Nothing: the message is whole, each frame in it with its request's id."""
-
-    def send(self, cl_socket: Any) -> None:
-        """On djl_python's sending thread."""
-        cl_socket.sendall(self._message)
-        self._sent()
-
-
 async def _outputs(batcher: AsyncBatcher, request: Request, tracking_id: str) -> AsyncIterator[RawOutput]:
     """What djl_python is to send, about this request and others."""
     async for message in batcher.messages(request, tracking_id):
@@ -266,50 +214,3 @@ async def _refused(request: Request, error: LmiError, tracking_id: str) -> Async
     """A request that comes while there is no service. Its options may be what is wrong: it is told by the defaults."""
     response = refusal(error, request, Settings(model_dir="", model_id="", model_name=""))
     yield RawOutput(message_of_response(response, tracking_id), lambda: None)
-
-
-def output_of_batch(frames: list[Frame]) -> Output:
-    """All frames of a step (rolling batch)."""
-    output = Output()
-    add = output.content.add
-    for index, frame in enumerate(frames):
-        add(value=frame.encode())
-        for name, value in frame.headers.items():
-            output.properties[f"batch_{index}_{name}"] = value
-    return output
-
-
-class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types
-    """An Output with stream content."""
-
-    def send(self, cl_socket: Any) -> None:
-        """Returns once the stream has ended."""
-        super().send(LastChunkApart(cl_socket))
-
-
-def output_of_response(answer: Whole | Chunks) -> Output:
-    """An answer on its own (a dynamic batch of one)."""
-    output = StreamedOutput()
-    output.set_code(answer.status)
-    output.properties.update(answer.headers)
-    if isinstance(answer, Whole):
-        output.content.add(value=answer.body)
-    else:
-        output.add_stream_content(answer.records, output_formatter=None)
-    return output
-
-
-def output_of_responses(answers: list[Whole]) -> Output:
-    """The answers of a dynamic batch. They share status and headers: errors among them show in their bodies.
-
-    What is wrong with all of them alike, such as an engine that is down, has its own status.
-    """
-    first = answers[0]
-    if first.status >= 300 and all(answer == first for answer in answers):
-        return output_of_response(first)
-    output = Output()
-    types = {answer.headers["Content-Type"] for answer in answers}
-    output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON
-    for index, answer in enumerate(answers):
-        output.content.add(key=f"batch_{index}.data", value=answer.body)
-    return output

@@ -43,7 +43,7 @@ from ...model.errors import (
     TooLargeError,
     UnavailableError,
 )
-from ..headers import ATTRIBUTES_HEADER, REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
+from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .access import Access
@@ -179,7 +179,7 @@ class LocalServer:
             body=b"",
             headers=dict(http.headers),
             query=dict(http.query_params),
-            attributes=attributes_of(http.headers.get(ATTRIBUTES_HEADER, "")),
+            attributes=attributes_of(http.headers.items()),
             path=_path(http.scope["path"]),
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,

@@ -51,6 +51,12 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
     if settings.async_mode:
         if given.rolling_batch not in {"auto", "disable"}:
             reader.fault("async_mode", f"expected option.rolling_batch=disable with it, got {given.rolling_batch!r}")
+        if dynamic:
+            # Where rolling_batch is auto, DJL Serving turns async mode on, and its batches of several then all fail.
+            reader.fault(
+                "async_mode",
+                "expected batch_size=1 with it; for dynamic batches set option.rolling_batch=disable, no async_mode",
+            )
         return "disable"
     if given.rolling_batch == "disable" or (dynamic and given.rolling_batch == "auto"):
         if dynamic and given.enable_streaming != "false":

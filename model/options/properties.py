@@ -3,7 +3,7 @@
     text --natural lines--> logical lines (continued by a backslash at the end) --> key, separator, value --> unescape
 
 The rules of the file are those of `java.util.Properties.load`; those of the environment are DJL Serving's in ModelInfo
-(`OPTION_*`), ModelStore (`HF_MODEL_ID`) and LmiConfigRecommender (the degrees).
+(`OPTION_*`, `ARGS_*`), ModelStore (`HF_MODEL_ID`) and LmiConfigRecommender (the degrees).
 """
 
 from __future__ import annotations
@@ -72,23 +72,33 @@ def _entries(model_dir: Path) -> dict[str, str]:
     return read_properties(path.read_bytes().decode("latin-1")) if path.is_file() else {}
 
 
-def unprefixed_names(model_dir: Path) -> set[str]:
-    """The names that stand in serving.properties without `option.` only."""
+def unprefixed_names(model_dir: Path, environment: Mapping[str, str]) -> set[str]:
+    """The names that are given without `option.` only: in serving.properties, or as `ARGS_*` in the environment."""
     entries = _entries(model_dir)
-    return {name for name in entries if not name.startswith("option.") and f"option.{name}" not in entries}
+    names = {name for name in entries if not name.startswith("option.")} | _variables("ARGS_", environment).keys()
+    options = {name.removeprefix("option.") for name in entries if name.startswith("option.")}
+    return names - options - _variables("OPTION_", environment).keys()
+
+
+def _variables(prefix: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of that prefix by the names that they mean (ModelInfo.loadServingProperties, 0.36)."""
+    found: dict[str, str] = {}
+    for variable, text in environment.items():
+        if variable.startswith(prefix) and text:
+            name = variable.removeprefix(prefix)
+            # Names in mixed case are taken as they are: OPTION_entryPoint.
+            found[name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name] = text
+    return found
 
 
 def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """What DJL's init call would deliver: names without `option.`; the file takes precedence over the environment."""
     entries = _entries(model_dir)
-    properties = {name: text for name, text in entries.items() if not name.startswith("option.")}
+    properties = _variables("ARGS_", environment)
+    properties |= {name: text for name, text in entries.items() if not name.startswith("option.")}
+    for name, text in _variables("OPTION_", environment).items():
+        properties["entryPoint" if name == "entrypoint" else name] = text
     properties |= {name.removeprefix("option."): text for name, text in entries.items() if name.startswith("option.")}
-    for variable, text in environment.items():
-        if variable.startswith("OPTION_") and text:
-            name = variable.removeprefix("OPTION_")
-            # Names in mixed case are taken as they are: OPTION_entryPoint.
-            name = name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name
-            properties.setdefault("entryPoint" if name == "entrypoint" else name, text)
     # In the container HF_MODEL_ID makes a model directory of its own: here it is for one without a model.
     if environment.get("HF_MODEL_ID") and not (model_dir / "config.json").is_file() and not properties.get("model_id"):
         properties["model_id"] = environment["HF_MODEL_ID"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -23,11 +24,15 @@ log = logging.getLogger(__name__)
 
 TRANSFORMERS_BATCH = 32
 """The transformers engine's default of max_rolling_batch_size."""
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
-def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
+def settings_of(
+    properties: Mapping[str, str], *, model_dir: str, environment: Mapping[str, str] = NO_ENVIRONMENT
+) -> Settings:
     """The settings that `properties` mean, given without `option.`, as DJL's init call delivers them.
 
+    `environment` only tells which of them DJL Serving has taken from variables `ARGS_*`.
     Raises OptionError, naming every option that is wrong, what was given and what was expected. Logs `Settings.notes`.
     """
     reader = OptionReader()
@@ -85,7 +90,7 @@ def settings_of(properties: Mapping[str, str], *, model_dir: str) -> Settings:
         tool_call_parser=None if given.enable_auto_tool_choice is False else settings.tool_call_parser,
         device_id=None if device < 0 else device,
         engine_arguments=arguments,
-        unprefixed=tuple(sorted(unprefixed_names(Path(directory)) & arguments.keys())),
+        unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
         host=reader.host,
         notes=tuple(reader.notes),
     )
@@ -103,4 +108,4 @@ def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides:
         for other in option.names if option else (name,):
             properties.pop(other, None)
         properties[name] = text
-    return settings_of(properties, model_dir=str(model_dir))
+    return settings_of(properties, model_dir=str(model_dir), environment=environment)

@@ -185,8 +185,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's own arguments by its own names, values as they were given: what was set, and model, dtype and
     max_num_seqs always. tensor_parallel_size is missing for `max`."""
     unprefixed: tuple[str, ...] = ()
-    """Those of `engine_arguments` that stand in serving.properties without `option.`: DJL delivers such keys too, and a
-    user may keep keys of their own there, so that the engine's side ignores the ones that it does not know."""
+    """Those of `engine_arguments` that stand in serving.properties without `option.`, or in the environment as
+    `ARGS_*`: DJL delivers such keys too, which may be meant for others, so that the engine's side ignores the ones that
+    it does not know."""
     host: dict[str, str] = {}
     """DJL Serving's own options, as they were given."""
     notes: tuple[str, ...] = ()

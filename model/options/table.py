@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
     _djl("max_output_size", "Largest response, in bytes."),
     _djl("use_passive_workers", "For MPI mode."),
     _djl("modelName", "Prefix of the model's file names.", "modeName"),
-    _djl("translatorFactory", "For other engines.", "application", "optimization", "default_accept"),
+    _djl("translatorFactory", "For other engines.", "translator", "application", "optimization", "default_accept"),
     _djl("mapLocation", "For other engines.", "extraFiles"),
     # What the host tells the worker, and no user writes.
     _djl("model_dir", "", "device_id", "cluster_size", "is_peft_model", "failed"),

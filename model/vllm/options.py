@@ -66,7 +66,9 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             # For the other engine, should it be chosen.
             continue
         elif name in settings.unprefixed:
-            log.warning("unknown option in serving.properties ignored: %s", name)
+            log.warning(
+                "unknown key without option. ignored (serving.properties, or ARGS_* in the environment): %s", name
+            )
         else:
             faults.append((option, _unknown(option, known)))
     pooler = arguments.get("pooler_config")

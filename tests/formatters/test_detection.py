@@ -214,6 +214,46 @@ def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: S
     assert caught.value.message == found
 
 
+COMMA = "custom attributes: expected a semicolon before {}, got a comma"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "known"),
+    [
+        ({"trace": "abc,dialect=minimal"}, "dialect"),
+        ({"trace": "abc, Dialect = minimal"}, "dialect"),
+        ({"abc,dialect": "minimal"}, "dialect"),
+        ({"a": "b,c=d,extra-parameters=drop"}, "extra-parameters"),
+        ({"a": "b,azureml-model-deployment=c"}, "azureml-model-deployment"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("body", "status"), [({"messages": []}, 400), ({"inputs": "a"}, 424), ({"nothing": 1}, 424)], ids=str
+)
+def test_a_comma_before_an_attribute_that_would_be_overlooked(
+    attributes: dict[str, str], known: str, body: dict[str, Any], status: int
+) -> None:
+    """In the form of the dialect that the body tells."""
+    answer = receive(Request(json.dumps(body).encode(), attributes=attributes), SETTINGS)
+    assert isinstance(answer, Response)
+    assert answer.status == status
+    assert COMMA.format(known) in answer.body.decode()
+    # What the attribute would have chosen is not what refuses.
+    assert answer.dialect == ("openai" if "messages" in body else "lmi")
+
+
+@pytest.mark.parametrize("value", ["abc,def=g", "a,b", "mydialect=c", "a;dialects=b", ",dialect"])
+def test_commas_that_mean_nothing_are_left_alone(value: str) -> None:
+    received = receive(Request(b'{"inputs": "a"}', attributes={"trace": value, "accept": "a/b,c/d"}), SETTINGS)
+    assert isinstance(received, ParsedRequest)
+
+
+def test_a_dialect_with_a_comma_is_told_what_separates() -> None:
+    answer = receive(Request(b'{"inputs": "a"}', attributes={"dialect": "minimal,trace=abc"}), SETTINGS)
+    assert isinstance(answer, Response)
+    assert "(custom attributes are separated by semicolons), got 'minimal,trace=abc'" in answer.body.decode()
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_paths_of_one_dialect(path: str) -> None:
     assert detect({"inputs": "a"}, Request(b"", path=path), SETTINGS) is openai

@@ -186,7 +186,9 @@ def hostile_request(data: bytes) -> tuple[Request, Settings]:
     method = source.pick(("POST", "GET")) if odd else "POST"
     headers = {"content-type": source.pick(TYPES) if odd else "application/json"}
     headers |= {ATTRIBUTES_HEADER: attributes, **(source.pick(HEADERS) if odd else {})}
-    return Request(content, headers, query, attributes_of(attributes), path, method, "fuzz"), settings
+    return Request(
+        content, headers, query, attributes_of([(ATTRIBUTES_HEADER, attributes)]), path, method, "fuzz"
+    ), settings
 
 
 def raw_request(data: bytes) -> tuple[Request, Settings]:
@@ -194,4 +196,6 @@ def raw_request(data: bytes) -> tuple[Request, Settings]:
     source = Source(data)
     path, attributes, settings = source.pick(PATHS), source.pick(ATTRIBUTES), _settings(source, None)
     query = source.pick(QUERIES)
-    return Request(source.rest(), {}, query, attributes_of(attributes), path, request_id="fuzz"), settings
+    return Request(
+        source.rest(), {}, query, attributes_of([(ATTRIBUTES_HEADER, attributes)]), path, request_id="fuzz"
+    ), settings

@@ -56,7 +56,7 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     use_djl_python()
     from djl_python import Input
 
-    from lmi.handler.djl.worker import output_of_batch, requests_of_batch
+    from lmi.handler.djl.convert import output_of_batch, requests_of_batch
 
     sink = Null()
     built = 0

@@ -46,6 +46,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             directory,
             tmp_path / "log",
             mode=mode,
+            timeout=90,
             properties={"retry_threshold": "10", **properties},
             environment={"PYTHONPATH": str(ENGINE_FAULTS), "LMI_TEST_STARTS": str(tmp_path / STARTS)},
         )
@@ -61,7 +62,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.parametrize(
     ("properties", "starts", "cause"),
     [
-        ({"option.max_model_length": "5"}, "", "option.max_model_length: there is no such option"),
+        ({"option.max_rolling_batch_sizes": "5"}, "", "option.max_rolling_batch_sizes: there is no such option"),
         ({}, "fail no such luck", "no such luck"),
         ({}, "short of everything", "of everything"),
     ],
@@ -83,6 +84,31 @@ def test_a_first_start_ends_the_host_with_the_cause(
         assert "ending the host" in log
     else:
         assert "the host did not start" in str(caught.value)
+
+
+def test_async_a_first_start_that_takes_too_long_ends_the_host(start: Start, tmp_path: Path) -> None:
+    """Java would give up waiting, and lock itself out."""
+    (tmp_path / STARTS).write_text("sleep 60")
+    begun = time.monotonic()
+    with pytest.raises(HostError, match="ended with"):
+        start("async", **{"option.model_loading_timeout": "10"})
+    assert time.monotonic() - begun < 40
+    assert "the model was not loaded within 8 seconds" in (tmp_path / "log").read_text()
+
+
+def test_async_a_later_start_that_takes_too_long_goes_on(start: Start, tmp_path: Path) -> None:
+    host = start("async", **{"option.model_loading_timeout": "10"})
+    (tmp_path / STARTS).write_text("sleep 15\n")
+    worker = host.worker_pid
+    psutil.Process(worker).kill()
+    seen: list[str] = []
+    deadline = time.monotonic() + 60
+    while (response := ask(host)).status_code != 200:
+        assert time.monotonic() < deadline, response.text
+        seen.append(response.text)
+        time.sleep(0.2)
+    assert [text for text in seen if "the model did not start: the model was not loaded within 8 seconds" in text]
+    assert host.log_text().count("Start process") == 2
 
 
 def ask(host: DjlHost) -> httpx.Response:

@@ -8,6 +8,7 @@ starts at once. The last test has vLLM.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -99,15 +100,19 @@ async def test_async_a_worker_that_is_killed_is_started_again(start: Start) -> N
     worker = psutil.Process(host.worker_pid)
     old = family(worker)
     async with client(host) as http:
-        _, streaming = await running(http)
+        streams, streaming = await running(http)
         waiting = asyncio.create_task(http.post({"inputs": "endless"}))
         await asyncio.sleep(0.2)
         worker.kill()
         killed = time.monotonic()
         whole = await waiting
         assert (whole.status_code, whole.json()["message"]) == (500, "Inference Engine Failure")
-        # A stream that has begun just ends: there is no line that tells of it.
-        await asyncio.gather(*streaming, return_exceptions=True)
+        # A stream that has begun ends with what is no record of it.
+        await asyncio.gather(*streaming)
+        for streamed in streams:
+            *records, last = streamed.lines
+            assert all("token" in json.loads(line) for line in records)
+            assert (json.loads(last)["code"], json.loads(last)["message"]) == (500, "Inference Engine Failure")
         assert time.monotonic() - killed < 2
         refused = await until_answered(http)
         # A worker takes a second at least to start, and a request comes every twentieth.

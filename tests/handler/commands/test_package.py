@@ -119,7 +119,9 @@ def test_every_module_is_importable_where_only_the_archive_is(tmp_path: Path, ba
     assert {f"lmi.{layer}" for layer in LAYERS} <= modules
     code = "import importlib\nfor name in {}: importlib.import_module(name); print(name)".format
     # Only in DJL's worker is there a djl_python.
-    standing = sorted(modules - {"lmi.handler.djl.worker", "lmi.handler.user_code.djl_formatters"})
+    standing = sorted(
+        modules - {"lmi.handler.djl.worker", "lmi.handler.djl.convert", "lmi.handler.user_code.djl_formatters"}
+    )
     assert run(bare_python, code(standing), unpacked) == standing
 
 

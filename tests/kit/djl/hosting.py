@@ -162,6 +162,7 @@ class DjlHost:
             "PYTHON_EXECUTABLE": str(python),
             "PYTHONUNBUFFERED": "1",
             "OPT_OUT_TRACKING": "true",
+            "SERVING_FEATURES": "vllm",  # as in the LMI container: what option.rolling_batch=auto becomes
             "DJL_CACHE_DIR": str(CACHE / "djl"),
             "ENGINE_CACHE_DIR": str(CACHE / "djl"),
             **(environment or {}),

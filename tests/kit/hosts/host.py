@@ -160,11 +160,13 @@ def djl_host(
         "async": {"option.rolling_batch": "disable", "option.async_mode": "true"},
         "dynamic": {"option.rolling_batch": "disable", "batch_size": "8", "max_batch_delay": "200"},
     }
+    # Where nobody says how many, DJL Serving says 32 in async mode; many tests have more at once.
+    size = {"OPTION_MAX_ROLLING_BATCH_SIZE": "256"} if mode == "async" else {}
     return (other.OtherHost if other.COMMAND else DjlHost)(
         model_dir,
         python=python,
         log=log,
-        environment={**worker_environment(), **(environment or {})},
+        environment={**worker_environment(), **size, **(environment or {})},
         properties={**modes[mode], **(properties or {})},
         timeout=timeout,
         temporary=temporary,

@@ -209,7 +209,7 @@ def test_stateful_sessions_pass_silently(value: str) -> None:
 
 
 def test_async_mode_excludes_rolling_batch() -> None:
-    taken = settings(async_mode="true", rolling_batch="disable", batch_size="4")
+    taken = settings(async_mode="true", rolling_batch="disable")
     assert (taken.rolling_batch, taken.async_mode) == ("disable", True)
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
 
@@ -267,6 +267,14 @@ def test_options_of_the_transformers_engine() -> None:
 )
 def test_dynamic_batches(given: dict[str, str], dynamic: bool) -> None:
     assert settings(**given).dynamic_batch is dynamic
+
+
+def test_async_mode_excludes_dynamic_batches() -> None:
+    """DJL Serving's predictor asks for an output a request of a batch, async mode gives one for all: 400 for each."""
+    given = {"rolling_batch": "disable", "async_mode": "true"}
+    assert "option.async_mode: expected batch_size=1 with it" in refused(**given, batch_size="8")
+    assert "set option.rolling_batch=disable, no async_mode" in refused(**given, max_dynamic_batch_size="8")
+    assert settings(**given, batch_size="1").async_mode
 
 
 def test_dynamic_batches_exclude_rolling_batch() -> None:
@@ -373,25 +381,6 @@ def test_notes_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == list(taken.notes)
     assert len(taken.notes) == 1
     assert "runs on vLLM" in taken.notes[0]
-
-
-# What Java's ModelInfo, PyModel, PyProcess, RollingBatch, LmiUtils and LmiConfigRecommender read or set, and what the
-# init call adds.
-HOST = [
-    "engine", "entryPoint", "handler", "pythonExecutable", "env", "predict_timeout", "model_loading_timeout",
-    "parallel_loading", "enable_venv", "use_passive_workers", "retry_threshold", "minWorkers", "maxWorkers",
-    "gpu.minWorkers", "gpu.maxWorkers", "cpu.minWorkers", "cpu.maxWorkers", "job_queue_size", "max_batch_delay",
-    "max_idle_time", "load_on_devices", "required_memory_mb", "reserved_memory_mb", "gpu.required_memory_mb",
-    "gpu.reserved_memory_mb", "log_request_metric", "metrics_aggregation", "metric_dimension", "modelName",
-    "optimization", "is_peft_model", "model_dir", "max_output_size", "default_accept", "translatorFactory",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HOST)
-def test_the_hosts_own_are_never_unknown(name: str) -> None:
-    taken = settings(**{name: "1"})
-    assert taken.host == ({name: "1"} if name != "env" else {})
-    assert taken.engine_arguments == settings().engine_arguments
 
 
 # What the real host's init call delivered of a model directory with these options and one bare key of the user's own.

@@ -4,10 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Locale;
-import java.util.Map;
 import java.util.Properties;
-import java.util.regex.Pattern;
 
 /**
  * DJL's own Python engine with one worker, behind a front end that behaves as DJL Serving's.
@@ -22,18 +19,16 @@ import java.util.regex.Pattern;
  */
 public final class Host {
 
-    /** What follows OPTION_ becomes lower case only if it is all capitals; OPTION_pythonExecutable keeps its case. */
-    private static final Pattern CAPITALS = Pattern.compile("[A-Z_\\d]+");
-
     private Host() {}
 
     public static void main(String[] args) throws Exception {
         Path modelDir = Path.of(args[0]).toAbsolutePath();
-        Properties properties = servingProperties(modelDir, System.getenv());
+        Properties properties = servingProperties(modelDir);
         for (int i = 1; i < args.length; ++i) {
             String[] pair = args[i].split("=", 2);
             properties.setProperty(pair[0], pair[1]);
         }
+        Added.to(properties, modelDir, System.getenv());
         Runtime.getRuntime().addShutdownHook(new Thread(Host::killDescendants));
         daemon("stdin", Host::exitWithStandardInput);
         try {
@@ -42,7 +37,7 @@ public final class Host {
                 Adapters.keepFolder(modelDir, worker);
             }
             worker.start();
-            Front front = new Front(worker, Settings.integer(properties, "chunked_read_timeout", 60));
+            Front front = new Front(worker, Settings.integer(properties, "chunked_read_timeout", 120));
             System.out.println("HOST READY port=" + front.listen());
         } catch (Exception e) {
             e.printStackTrace();
@@ -58,8 +53,7 @@ public final class Host {
         return thread;
     }
 
-    /** serving.properties of the model directory, then the environment for what it does not set. */
-    private static Properties servingProperties(Path modelDir, Map<String, String> environment) throws IOException {
+    private static Properties servingProperties(Path modelDir) throws IOException {
         Properties properties = new Properties();
         Path file = modelDir.resolve("serving.properties");
         if (Files.isRegularFile(file)) {
@@ -67,22 +61,7 @@ public final class Host {
                 properties.load(in);
             }
         }
-        environment.forEach(
-                (variable, value) -> {
-                    if (variable.startsWith("OPTION_") && !value.isEmpty()) {
-                        properties.putIfAbsent(key(variable.substring("OPTION_".length())), value);
-                    }
-                });
         return properties;
-    }
-
-    private static String key(String name) {
-        String option = CAPITALS.matcher(name).matches() ? name.toLowerCase(Locale.ROOT) : name;
-        return switch (option) {
-            case "engine" -> "engine";
-            case "entrypoint" -> "option.entryPoint";
-            default -> "option." + option;
-        };
     }
 
     /** The Python worker and what it started. */

@@ -83,13 +83,7 @@ final class Worker {
                 criteria.optArgument(key, value);
             }
         }
-        batchSize =
-                Settings.integer(
-                        properties, "batch_size", Settings.integer(properties, "max_dynamic_batch_size", 1));
-        // As DJL Serving 0.36's ModelInfo.load does; the Python engine hands it to the worker with the options.
-        if (batchSize > 1 && !properties.containsKey("batchifier")) {
-            criteria.optArgument("batchifier", "stack");
-        }
+        batchSize = Settings.integer(properties, "batch_size", 1);
         model = criteria.build().loadModel();
         queue = new ArrayBlockingQueue<>(Settings.integer(properties, "job_queue_size", 1000));
         maxBatchDelay = Settings.integer(properties, "max_batch_delay", 100);

@@ -1,0 +1,101 @@
+"""A dynamic batch answers before Java's patience ends, which would end the worker (PyProcess.predictStandard)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.handler.djl.dynamic_batch import Chunks, PlainBatch, Whole
+
+from ...kit.api.types import Delta, Finish, Request, Started, Token
+from ...kit.user_code.service import ScriptedService
+
+END = Finish("eos", generated_tokens=1)
+LATE = "the request took longer than 0.3 seconds"
+LIMIT = 0.3
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> ScriptedService:
+    return ScriptedService(tmp_path, {}, {"rolling_batch": "disable", "enable_streaming": "true"})
+
+
+def request(stream: bool = False) -> Request:
+    return Request(json.dumps({"inputs": "Hi", "stream": stream}).encode(), attributes={"dialect": "lmi"})
+
+
+def test_a_batch_that_takes_too_long_is_answered(made: ScriptedService) -> None:
+    """Those that have ended have their answers."""
+    made.engine.submit_then = []
+    batch = PlainBatch(made.service, LIMIT)
+    answers: list[Whole] = []
+    thread = threading.Thread(target=lambda: answers.extend(batch.answers([request(), request()])))
+    thread.start()
+    deadline = time.monotonic() + 10
+    while len(made.engine.sinks) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    made.engine.say(1, Started(1), Delta(0, "there", finish=END))
+    thread.join(10)
+    assert not thread.is_alive()
+    late, good = answers
+    assert json.loads(good.body) == {"generated_text": "there"}
+    assert LATE in late.body.decode()
+    assert not made.engine.sinks
+    assert made.service.admission.open == 0
+
+
+def test_all_of_a_batch_have_the_status_of_the_error(made: ScriptedService) -> None:
+    late = PlainBatch(made.service, LIMIT).answers([request(), request()])
+    assert {answer.status for answer in late} == {424}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_that_does_not_begin_is_answered(made: ScriptedService, stream: bool) -> None:
+    answer = PlainBatch(made.service, LIMIT).answer(request(stream))
+    assert isinstance(answer, Whole)
+    assert answer.status == 424
+    assert LATE in answer.body.decode()
+
+
+def lines(chunks: Chunks) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in b"".join(chunks.records).splitlines()]
+
+
+def test_a_stream_that_goes_on_ends_with_an_error(made: ScriptedService) -> None:
+    made.engine.submit_then = [Started(1), Delta(0, "a", (Token(1, "a"),))]
+    answer = PlainBatch(made.service, LIMIT).answer(request(stream=True))
+    assert isinstance(answer, Chunks)
+    begun = time.monotonic()
+    told = lines(answer)
+    assert time.monotonic() - begun < 5
+    assert LATE in json.dumps(told[-1])
+    assert "another request" not in json.dumps(told[-1])
+
+
+def test_a_stream_leaves_half_of_the_time_to_a_call_that_waits(made: ScriptedService) -> None:
+    """And that one's time has run since it came."""
+    made.engine.submit_then = [Started(1), Delta(0, "a", (Token(1, "a"),))]
+    batch = PlainBatch(made.service, 4.0)
+    answer = batch.answer(request(stream=True))
+    assert isinstance(answer, Chunks)
+    java, worker = socket.socketpair()
+    with java, worker:
+        batch.next_call.watch(worker)
+        java.send(b"the next call")
+        begun = time.monotonic()
+        told = lines(answer)
+        assert 1.5 < time.monotonic() - begun < 3.5
+        assert "while another request waits, a stream has half of that" in json.dumps(told[-1])
+        made.engine.submit_then = []
+        late = batch.answer(request())
+        assert time.monotonic() - begun < 5.5
+        assert isinstance(late, Whole)
+        assert late.status == 424
+    assert batch.next_call.since is None

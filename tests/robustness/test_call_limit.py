@@ -1,0 +1,78 @@
+"""Dynamic batches that take longer than DJL's predict_timeout: they get an error, and the worker lives on.
+
+The host is the real DJL engine, the engine one of a few lines that never ends where it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..kit.djl import hosting
+from ..kit.djl.hosting import DjlHost
+from ..kit.hosts.host import client, djl_host
+from ..kit.paths import ENGINE_FAULTS
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.djl,
+    pytest.mark.anyio,
+    pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available())),
+]
+
+TIMEOUT = 5
+ENDLESS = {"inputs": "endless"}
+ANSWER = [{"generated_text": "an answer"}]
+STREAM = {"model": "m", "prompt": "endless", "stream": True}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[DjlHost]:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "serving.properties").write_text(
+        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
+    )
+    for file in ("config.json", "tokenizer.json"):
+        (directory / file).write_text("{}")
+    path = os.pathsep.join([str(ENGINE_FAULTS), os.environ.get("PYTHONPATH", "")]).strip(":")
+    properties = {"option.predict_timeout": str(TIMEOUT), "retry_threshold": "10"}
+    running = djl_host(
+        directory, tmp_path / "log", mode="dynamic", properties=properties, environment={"PYTHONPATH": path}
+    )
+    yield running
+    running.stop()
+
+
+async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: DjlHost) -> None:
+    worker = host.worker_pid
+    async with client(host) as http:
+        begun = time.monotonic()
+        endless, short = await asyncio.gather(http.post(ENDLESS), http.post({"inputs": "hello"}))
+        assert time.monotonic() - begun < TIMEOUT + 1
+        assert "the request took longer than 4.5 seconds" in endless.text
+        assert short.json() == ANSWER
+        alone = await http.post(ENDLESS)
+        assert (alone.status_code, "took longer than 4.5 seconds" in alone.text) == (424, True)
+        assert (await http.post({"inputs": "hello"})).json() == ANSWER
+    assert host.worker_pid == worker
+    assert "Restart python process" not in host.log_text()
+
+
+async def test_a_stream_leaves_time_to_the_next_call(host: DjlHost) -> None:
+    """Java has sent it long before the stream ends, and would end the worker."""
+    worker = host.worker_pid
+    async with client(host) as http:
+        streaming = asyncio.create_task(http.stream(STREAM))
+        await asyncio.sleep(1)
+        second = await http.post({"inputs": "hello"})
+        assert second.json() == ANSWER
+        streamed = await streaming
+        assert streamed.status == 200
+        assert "while another request waits, a stream has half of that" in "".join(streamed.lines)
+    assert host.worker_pid == worker
