@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
+from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.common import fields
@@ -32,7 +32,7 @@ from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
 from lmi.model.options import Settings
 
 __all__ = [
-    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LMI_ALIASES",
+    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
     "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
     "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "forget_logged_names", "lmi", "minimal",
     "openai", "parse", "read_image_part", "read_json", "receive", "refusal", "route_of", "tgi",
