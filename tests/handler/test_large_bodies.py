@@ -13,10 +13,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters.common import json_body
-from lmi.handler import service as service_module
-
-from ..kit.api.dialects import LARGE
+from ..kit.api.dialects import LARGE, decode_nothing, receive
 from ..kit.api.errors import TimeLimitError
 from ..kit.api.handler import Exchange, PlainBatch, RollingBatch, Service, Whole, started_service
 from ..kit.api.types import Delta, Finish, Request, Response, Started
@@ -41,14 +38,13 @@ class Reading:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[tuple[str, str]] = []
         self.go_on = threading.Event()
-        self._receive = service_module.receive
-        monkeypatch.setattr(service_module, "receive", self._read)
+        monkeypatch.setattr("lmi.handler.service.receive", self._read)
 
     def _read(self, request: Request, *arguments: Any) -> Any:
         self.threads.append((request.request_id, threading.current_thread().name))
         if threading.current_thread() is not threading.main_thread():
             assert self.go_on.wait(30)
-        return self._receive(request, *arguments)
+        return receive(request, *arguments)
 
 
 @pytest.fixture
@@ -157,7 +153,7 @@ def test_one_that_waits_too_long(service: Service, reading: Reading, path: str, 
 def test_one_that_is_not_admitted_is_not_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(8):
         opened(service, SMALL_ONE)
-    monkeypatch.setattr(json_body, "_decode", None)
+    decode_nothing(monkeypatch)
     refused = service.open(Request(body_of(LARGE, messages=[])))
     assert isinstance(refused, Response)
     assert (refused.status, [*json.loads(refused.body)]) == (429, ["error", "code"])

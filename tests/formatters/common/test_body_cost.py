@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lmi.model.heap import freeze
-
 from ...kit.api.dialects import receive
+from ...kit.api.engine import freeze
 from ...kit.api.options import make_settings
 from ...kit.api.types import ParsedRequest, Request, Response
 from ...kit.faults.large_bodies import FAULTY, GOOD
@@ -41,8 +40,9 @@ def cost(body: bytes, expected: type[ParsedRequest | Response]) -> float:
     return best
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", FAULTY)
+@pytest.mark.parametrize(
+    ("kind", "size"), [(kind, size) for kind in FAULTY for size in SIZES if size == "16 MiB" or "too many" not in kind]
+)
 def test_a_fault_costs_at_most_twice(kind: str, size: str) -> None:
     made, good = FAULTY[kind]
     limit = 2 * cost(GOOD[good](SIZES[size]), ParsedRequest)

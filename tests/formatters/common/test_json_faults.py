@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmi.formatters.common import body_size
-
-from ...kit.api.dialects import read_json
+from ...kit.api.dialects import look_through_in_pieces, read_json
 from ...kit.api.errors import PayloadError
 
 NAN = math.nan
@@ -79,7 +77,7 @@ def test_other_faults(body: bytes, message: str) -> None:
 @pytest.mark.parametrize("before", range(5))
 def test_a_byte_is_counted_from_the_beginning(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
     """Wherever the pieces begin that the body is looked through in."""
-    monkeypatch.setattr(body_size, "PIECE", 3)
+    look_through_in_pieces(monkeypatch, 3)
     good = b'{"a": "' + "日本é".encode() * 4 + b"a" * before
     for bad in (b"\xff", b"\xe6\x97x", b"\xc3\xc3"):
         body = good + bad + b'"}'
