@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timing
 
 SETTINGS = make_settings()
 SIZES = {"256 KiB": (1 << 18) + 1, "1 MiB": 1 << 20, "16 MiB": 16 << 20}
-ROUNDS = 7
+ROUNDS = 5
 
 
 @pytest.fixture(scope="module", autouse=True)
