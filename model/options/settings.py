@@ -54,8 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Tokens of all running sequences together: their prompts and what they may generate. Requests beyond are "
         "refused at once (429).", ge=1,
     )] = None
-    max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 24 << 20
-    """While it is decoded nothing else runs in the worker: a tenth of a second at most (docs/robustness.md)."""
+    max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 16 << 20
+    """While it is decoded nothing else runs in the worker: less than a tenth of a second (docs/robustness.md)."""
     max_unsent_bytes: Annotated[int, Option(
         "Bytes of one response that may wait for a slow client; beyond them the request is ended.", ge=1,
     )] = 8 << 20
