@@ -73,7 +73,8 @@ class ParrotEngine:
         else:
             check_prompt(field, len(prompt), CONTEXT)
             asked = self._tokenizer.decode(list(prompt))
-        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode(text).ids))
+        # As transformers calls it; `encode` would keep the steps waiting.
+        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids))
         question = self._answers.get(asked)
         ids = self._tokenizer.encode(question.answer if question else FALLBACK, add_special_tokens=False).ids
         if (question and question.endless) or generation.sampling.ignore_eos:
