@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 
 from ..model.former_names import former_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
+from .common.body_size import LARGE
 from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal, route_of
 from .table import DIALECTS, fallback
 
 __all__ = [
     "DIALECTS",
+    "LARGE",
     "Dialect",
     "Hooks",
     "ParsedRequest",

@@ -28,6 +28,7 @@ from ..model.errors import (
 from ..model.options import Settings
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
+from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
 
@@ -210,14 +211,16 @@ def receive(
 def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
 
-    Only of our dialects: a request that is not admitted does not reach user code.
+    Only of our dialects: a request that is not admitted does not reach user code. A large body is not read for it: its
+    dialect is told by the path and the attributes, or is the fallback.
     """
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
         dialect = explicit_dialect(request, settings) or dialect
-        payload = read_json(request.body)
-        dialect = detect(payload, request, settings)
+        if len(request.body) <= LARGE:
+            payload = read_json(request.body)
+            dialect = detect(payload, request, settings)
     except (RequestError, RecursionError):
         # It is refused anyway; what else is wrong with it only decides the form.
         pass

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import Dialect, Request, Response, receive, refusal
+from ..formatters import LARGE, Dialect, Request, Response, receive, refusal
 from ..formatters.base import encode
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import GenerationError, LmiError, TooLargeError, UnavailableError
@@ -22,8 +22,9 @@ from .exchange import Exchange
 from .sweeper import Watch
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
-from .user_code.deferred import Deferred
+from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
+from .user_code.pool import Workers
 
 __all__ = ["Service"]
 
@@ -33,7 +34,11 @@ T = TypeVar("T")
 
 
 class Service:
-    """Opens an exchange for each request."""
+    """Opens an exchange for each request.
+
+    A large body is read on a thread of its own, one after another: the host's thread, which serves all others, competes
+    with one thread at most for the interpreter.
+    """
 
     def __init__(
         self, settings: Settings, engine: Engine | None = None, *, host_formatters: HostFormatters = NO_FORMATTERS
@@ -48,6 +53,7 @@ class Service:
         self.engine.listen(self.metrics.tick)
         self._host_formatters = host_formatters
         self._extensions: Extensions | None = None
+        self._reader = Workers(1, name="lmi-bodies")
         self._listeners: list[Listener] = []
         self._watch: Watch | None = None
 
@@ -130,26 +136,35 @@ class Service:
             # A body that is too long is not read, not even for the dialect.
             told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
             return refusal(refused, told, self.settings)
-        exchange: Exchange
+        name = request.request_id
+        large = len(request.body) > LARGE
         if (extensions := self._extensions) is not None and extensions.applies_to(request):
-            exchange = Deferred(
-                partial(extensions.receive, request),
-                lambda error: refusal(error, request, self.settings),
-                self.engine,
-                self.admission,
-                extensions.workers,
-                meter=meter,
-                request_id=request.request_id,
-                on_news=on_news,
-                notify=self._notify,
-            )
+            prepare, workers = extensions.receive, extensions.workers
+        elif large:
+            prepare, workers = self._receive, self._reader
         else:
             call = receive(request, self.settings, self.dialects)
             if isinstance(call, Response):
                 return call
-            name = request.request_id
-            exchange = Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
-        return exchange
+            return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
+        # Kept as long as the exchange; a large body is not read to refuse it.
+        told = replace(request, body=b"") if large else request
+        return Deferred(
+            partial(prepare, request),
+            lambda error: refusal(error, told, self.settings),
+            self.engine,
+            self.admission,
+            workers,
+            meter=meter,
+            request_id=name,
+            on_news=on_news,
+            notify=self._notify,
+        )
+
+    def _receive(self, request: Request) -> Prepared | Response:
+        """What a request asks for that no user code applies to."""
+        call = receive(request, self.settings, self.dialects)
+        return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
 
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have new records.
@@ -177,6 +192,7 @@ class Service:
         self.engine.close()
         if self._extensions is not None:
             self._extensions.workers.close()
+        self._reader.close()
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -32,8 +32,8 @@ Messages are one line: the Java front end turns a line break into a 500.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
 
 __all__ = [
     "ContentFilterError",
@@ -126,10 +126,33 @@ class RequestError(LmiError):
     @classmethod
     def of(cls, param: str, given: object, expected: str) -> RequestError:
         """The error that names the field, what was given and what was expected."""
-        shown = repr(given)
+        return cls(f"{param}: expected {expected}, got {_shown(given)}", param)
+
+
+def _shown(given: object) -> str:
+    """The beginning of its repr. No more of it is made: that of a large body's value takes longer than to read it."""
+    shown = ""
+    for part in _repr_parts(given):
+        shown += part
         if len(shown) > MAX_SHOWN_CHARACTERS:
-            shown = shown[:MAX_SHOWN_CHARACTERS] + "..."
-        return cls(f"{param}: expected {expected}, got {shown}", param)
+            return shown[:MAX_SHOWN_CHARACTERS] + "..."
+    return shown
+
+
+def _repr_parts(value: Any) -> Iterator[str]:
+    """Of what JSON has; together at least as long as what is shown, or the whole."""
+    if not isinstance(value, dict | list):
+        yield repr(value[: MAX_SHOWN_CHARACTERS + 1] if isinstance(value, str) else value)
+        return
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    yield begin
+    for number, member in enumerate(value):
+        yield ", " if number else ""
+        yield from _repr_parts(member)
+        if isinstance(value, dict):
+            yield ": "
+            yield from _repr_parts(value[member])
+    yield end
 
 
 class PayloadError(RequestError):

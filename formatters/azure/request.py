@@ -105,7 +105,7 @@ def _without_extras(payload: Payload, request: Request) -> Payload:
         raise PayloadError.of(EXTRAS, mode, "pass-through, ignore or error")
     for name, value in payload.items():
         if value is not None and name not in FIELDS:
-            shown = one_line(name)[:64]
+            shown = one_line(name[:256])[:64]
             how = f"the header {EXTRAS}: pass-through lets it through, ignore drops it"
             raise PayloadError(f"{shown}: an extra parameter, which this API does not have; {how}", shown)
     return payload

@@ -1,6 +1,7 @@
 """What several dialects share, and none owns.
 
 json_body.py, body_size.py     a body's bytes as values, and how large it may be
+json_faults.py     what is wrong with one that is no JSON
 kinds.py           what a field may be: reads it, and describes itself as a schema and in words
 fields.py          a table's row of a field, unknown names, headers that no dialect serves
 schemas.py         JSON schemas, put together

@@ -88,16 +88,21 @@ def read_rows(
 
 
 MAX_LOGGED_NAMES = 1000
+MAX_NAME_CHARACTERS = 256
 _logged_names: set[str] = set()
 """Unknown names that have been logged; not more, so that no client can fill memory or log."""
 
 
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
     """Ignores a name with one log line a process, or refuses it (wire-decisions: an unknown parameter)."""
-    shown = prefix + one_line(name)[:64]
-    if settings.unknown_parameters == "error":
+    refuses = settings.unknown_parameters == "error"
+    if not refuses and len(_logged_names) >= MAX_LOGGED_NAMES:
+        return
+    # A name may be as long as the body.
+    shown = prefix + one_line(name[:MAX_NAME_CHARACTERS])[:64]
+    if refuses:
         raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)
-    if shown not in _logged_names and len(_logged_names) < MAX_LOGGED_NAMES:
+    if shown not in _logged_names:
         _logged_names.add(shown)
         # The value may be part of a prompt: it is not for the log.
         logger.warning("unknown request field ignored: %s", shown)

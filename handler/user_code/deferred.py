@@ -1,4 +1,4 @@
-"""An exchange that runs user code: neither the engine's thread nor the host's runs it.
+"""An exchange that runs user code, or has a large body to read: neither the engine's thread nor the host's does it.
 
     Service.open --> Deferred, at once
     a worker thread:   prepare --> ParsedRequest --> Engine.submit;   event, event --> feed --> records
@@ -137,6 +137,8 @@ class Deferred(Exchange):
             return
         set_current(self.request_id)
         prepared = self._prepare()
+        # The request is not kept for as long as its answer takes: its body may be large.
+        del self._prepare
         if isinstance(prepared, Response):
             self._respond(prepared)
             return

@@ -61,10 +61,11 @@ class Task:
 class Workers:
     """A bounded pool of daemon threads."""
 
-    def __init__(self, max_threads: int, timeout: float = 60.0) -> None:
-        """`max_threads`: threads that do not hang; `timeout`: seconds that a user function may take."""
+    def __init__(self, max_threads: int, timeout: float = 60.0, name: str = "lmi-user-code") -> None:
+        """`max_threads`: threads that do not hang; `timeout`: seconds that a user function may take; `name`: theirs."""
         self._size = max_threads
         self._timeout = timeout
+        self._name = name
         self._wake = threading.Condition()
         self._queue: deque[Task] = deque()
         self._threads = 0
@@ -213,7 +214,7 @@ class Workers:
         """Starts a thread, if there may be one more."""
         if self._threads < self._max_threads:
             self._threads += 1
-            threading.Thread(target=self._work, name="lmi-user-code", daemon=True).start()
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

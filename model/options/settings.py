@@ -54,8 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Tokens of all running sequences together: their prompts and what they may generate. Requests beyond are "
         "refused at once (429).", ge=1,
     )] = None
-    max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 72 << 20
-    """Room for images of max_image_bytes in base64."""
+    max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 16 << 20
+    """While it is decoded nothing else runs in the worker: less than a tenth of a second (docs/robustness.md)."""
     max_unsent_bytes: Annotated[int, Option(
         "Bytes of one response that may wait for a slow client; beyond them the request is ended.", ge=1,
     )] = 8 << 20

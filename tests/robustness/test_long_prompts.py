@@ -1,4 +1,4 @@
-"""A prompt of twenty megabytes and a body of two million messages behind the real hosts, beside a stream."""
+"""A prompt of sixteen megabytes and a body of half a million messages behind the real hosts, beside a stream."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
 LONG = question("long")
 STREAM: dict[str, Any] = {"inputs": LONG.prompt, "parameters": {"max_new_tokens": 200}, "stream": True}
 HEAVY: dict[str, tuple[dict[str, Any], str]] = {
-    "text": ({"inputs": "a " * 10_000_000}, "inputs: expected a prompt of at most 2047 tokens"),
+    "text": ({"inputs": "a " * 8_000_000}, "inputs: expected a prompt of at most 2047 tokens"),
     "message": (
-        {"messages": [{"role": "user", "content": "a " * 10_000_000}]},
+        {"messages": [{"role": "user", "content": "a " * 8_000_000}]},
         "messages: expected a prompt of at most 2047 tokens",
     ),
-    "messages": ({"messages": [{"role": "user", "content": "a"}] * 600_000}, "the body: expected at most"),
+    "messages": ({"messages": [{"role": "user", "content": "a"}] * 450_000}, "the body: expected at most"),
 }
 
 

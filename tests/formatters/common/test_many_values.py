@@ -105,6 +105,28 @@ def test_the_number_is_that_of_the_values(value: list[Any]) -> None:
                     check_body(body)
 
 
+@given(value=st.lists(VALUE, min_size=1), piece=st.integers(1, 7))
+def test_the_number_is_the_same_in_any_pieces(value: list[Any], piece: int) -> None:
+    """Strings, pairs of backslashes and escaped quotation marks may begin in one piece and end in another."""
+    body = json.dumps(value).encode()
+    count = number_of(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_size, "PIECE", piece)
+        patch.setattr(body_size, "CONTAINERS", count)
+        check_body(body)
+        patch.setattr(body_size, "CONTAINERS", count - 1)
+        if len(body) >= count:
+            with pytest.raises(ParameterError, match=f"objects and arrays, got {count}"):
+                check_body(body)
+
+
+def test_what_is_beyond_the_limit_is_not_looked_through() -> None:
+    """Nor counted: it is told how far."""
+    body = listed(b"[]", 3 * CONTAINERS)
+    with pytest.raises(ParameterError, match=r"objects and arrays, got [0-9]+ in its first 1048576 bytes$"):
+        check_body(body)
+
+
 def chat(count: int) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "a"}] * count}
 

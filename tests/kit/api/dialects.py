@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
+from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
-from lmi.formatters.common import fields
+from lmi.formatters.common import body_size, fields, json_body
 from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
 from lmi.formatters.common.images import read_image_part
 from lmi.formatters.common.json_body import read_json
@@ -32,10 +32,11 @@ from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
 from lmi.model.options import Settings
 
 __all__ = [
-    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LMI_ALIASES",
+    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
     "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
-    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "forget_logged_names", "lmi", "minimal",
-    "openai", "parse", "read_image_part", "read_json", "receive", "refusal", "route_of", "tgi",
+    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "decode_nothing", "forget_logged_names", "lmi",
+    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
+    "refusal", "route_of", "tgi",
 ]  # fmt: skip
 
 
@@ -50,3 +51,13 @@ def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> Parsed
 def forget_logged_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no unknown field had been logged yet, of which each is once."""
     monkeypatch.setattr(fields, "_logged_names", set[str]())
+
+
+def look_through_in_pieces(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Bodies are looked through so many bytes at a time."""
+    monkeypatch.setattr(body_size, "PIECE", size)
+
+
+def decode_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that would be decoded is a fault."""
+    monkeypatch.setattr(json_body, "_decode", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lmi.model.engine import limits
+from lmi.model.heap import freeze
 from lmi.model.log import show_content
 from lmi.model.log_filters import Tidy
 from lmi.model.media.images import Budget, image_parts
@@ -28,7 +29,7 @@ from lmi.model.vllm.internals import v2_takes_processors
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
     "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats",
-    "Target", "Tidy",
-    "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "image_parts", "limits",
+    "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
+    "limits",
     "max_new_tokens_for", "may_reach", "public_address", "ranked", "show_content", "v2_takes_processors",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from lmi.model.events import Delta, Event, Finish, FinishReason, Started, Token
 from lmi.model.generation import Conversation, Generation
 from lmi.model.media.images import Image
 from lmi.model.options import Settings
+from lmi.model.text.prompt_limits import check_prompt, check_text
 from tests.demo.answers import FALLBACK, QUESTIONS
 
 STEP_S = float(os.environ.get("LMI_TEST_STEP_S", "0.002"))
@@ -65,11 +66,16 @@ class ParrotEngine:
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Running:
         """Looks the answer up."""
         del images
-        prompt = generation.prompt
+        prompt, field = generation.prompt, generation.prompt_field
         if isinstance(prompt, Conversation):
             asked = str(prompt.messages[-1].get("content"))
+        elif isinstance(prompt, str):
+            asked = prompt
         else:
-            asked = prompt if isinstance(prompt, str) else self._tokenizer.decode(list(prompt))
+            check_prompt(field, len(prompt), CONTEXT)
+            asked = self._tokenizer.decode(list(prompt))
+        # As transformers calls it; `encode` would keep the steps waiting.
+        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids))
         question = self._answers.get(asked)
         ids = self._tokenizer.encode(question.answer if question else FALLBACK, add_special_tokens=False).ids
         if (question and question.endless) or generation.sampling.ignore_eos:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lmi.model.media import images
 from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
 
 from ...kit.api.dialects import read_image_part
@@ -146,6 +147,17 @@ def test_the_bytes_of_data_urls_are_limited(length: int) -> None:
     assert data_url_bytes(data_url(data), budget(length)) == data
     with pytest.raises(MediaError, match=rf"at most {length - 1} bytes together .*, got {length} or more"):
         data_url_bytes(data_url(data), budget(length - 1))
+
+
+def test_base64_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever one ends; padding in the middle is as wrong as it is in one piece."""
+    monkeypatch.setattr(images, "PIECE", 4)
+    for length in range(1, 14):
+        data = bytes(range(length))
+        assert data_url_bytes(data_url(data), budget()) == data
+    for wrong in ("AA==AAAA", "AAA=AAAA", "AAAAA", "AAAA=AAA", "AA==AA==", "AAAA====", "=", "AAAAA==="):
+        with pytest.raises(MediaError, match="expected base64 after the comma"):
+            data_url_bytes(f"data:image/png;base64,{wrong}", budget())
 
 
 # Headers.

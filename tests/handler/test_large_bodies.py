@@ -1,0 +1,175 @@
+"""A large body is read on a thread of its own: the host's own thread goes on. tests/robustness/test_body_gaps.py shows
+what that is worth."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..kit.api.dialects import LARGE, decode_nothing, receive
+from ..kit.api.errors import TimeLimitError
+from ..kit.api.handler import Exchange, PlainBatch, RollingBatch, Service, Whole, started_service
+from ..kit.api.types import Delta, Finish, Request, Response, Started
+from ..kit.user_code.engine import ScriptedEngine
+
+END = Finish("eos", generated_tokens=1)
+
+
+def body_of(size: int, **fields: Any) -> bytes:
+    return json.dumps({"inputs": "a" * size, **fields}).encode()
+
+
+FAILED = ["generated_text", "details", "error"]
+LARGE_ONE = Request(body_of(LARGE), request_id="large")
+SMALL_ONE = Request(body_of(LARGE - 100), request_id="small")
+FAULTY = Request(body_of(LARGE, parameters={"temperature": float("nan")}))
+
+
+class Reading:
+    """Stops a service's reader at each request until the test lets it go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[tuple[str, str]] = []
+        self.go_on = threading.Event()
+        monkeypatch.setattr("lmi.handler.service.receive", self._read)
+
+    def _read(self, request: Request, *arguments: Any) -> Any:
+        self.threads.append((request.request_id, threading.current_thread().name))
+        if threading.current_thread() is not threading.main_thread():
+            assert self.go_on.wait(30)
+        return receive(request, *arguments)
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
+    made = Reading(monkeypatch)
+    yield made
+    made.go_on.set()
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture
+def service(engine: ScriptedEngine, tmp_path: Path) -> Iterator[Service]:
+    made = started_service(engine, tmp_path, max_queued_requests="0", max_rolling_batch_size="8")
+    yield made
+    made.close()
+
+
+def opened(service: Service, request: Request) -> Exchange:
+    exchange = service.open(request)
+    assert isinstance(exchange, Exchange)
+    return exchange
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.001)
+
+
+def test_who_reads(service: Service, engine: ScriptedEngine, reading: Reading) -> None:
+    """Small bodies are read at once, large ones one after another beside that."""
+    first, second = opened(service, LARGE_ONE), opened(service, replace(LARGE_ONE, request_id="second"))
+    opened(service, SMALL_ONE)
+    eventually(lambda: len(reading.threads) == 2)
+    assert sorted(reading.threads) == [("large", "lmi-bodies"), ("small", "MainThread")]
+    assert len(engine.generations) == 1
+    reading.go_on.set()
+    eventually(lambda: len(engine.generations) == 3)
+    assert reading.threads[2:] == [("second", "lmi-bodies")]
+    for ticket, exchange in ((1, first), (2, second)):
+        engine.say(ticket, Started(1), Delta(0, "yes", finish=END))
+        assert b"".join(exchange.records) == b'{"generated_text":"yes"}'
+    assert service.admission.open == 1
+
+
+def test_a_host_is_told_of_a_refusal(service: Service) -> None:
+    """There is no step of the engine that would wake it."""
+    told: list[Exchange] = []
+    woken = threading.Event()
+    service.listen(woken.set)
+    exchange = service.open(FAULTY, told.append)
+    assert isinstance(exchange, Exchange)
+    assert woken.wait(30)
+    assert told == [exchange]
+    assert exchange.finished
+    error = "parameters.temperature: expected a finite number, got NaN"
+    assert json.loads(exchange.records[0]) == {"error": error, "code": 424}
+
+
+def test_each_host_of_djl_gives_the_same_answers(service: Service, engine: ScriptedEngine) -> None:
+    engine.submit_then = [Started(1), Delta(0, "yes", finish=END)]
+    error = "parameters.temperature: expected a finite number, got NaN"
+    batch = RollingBatch(service, poll_timeout=30)
+    assert batch.step([LARGE_ONE])[0].data == b'{"generated_text":"yes"}'
+    (frame,) = batch.step([FAULTY])
+    assert frame.failure is not None
+    assert (frame.last, frame.code, frame.failure.message) == (True, 424, error)
+    plain = PlainBatch(service)
+    assert [one.status for one in plain.answers([LARGE_ONE, FAULTY])] == [200, 424]
+    whole = plain.answer(FAULTY)
+    assert isinstance(whole, Whole)
+    assert (whole.status, json.loads(whole.body)["error"]) == (424, error)
+
+
+def test_one_that_is_aborted_meanwhile_reaches_no_engine(
+    service: Service, engine: ScriptedEngine, reading: Reading
+) -> None:
+    read, waiting = opened(service, LARGE_ONE), opened(service, LARGE_ONE)
+    eventually(lambda: reading.threads)
+    for exchange in (read, waiting):
+        exchange.abort()
+    reading.go_on.set()
+    last = opened(service, LARGE_ONE)
+    eventually(lambda: last._tickets)
+    assert len(engine.generations) == 1
+    assert service.admission.open == 1
+
+
+@pytest.mark.parametrize(("path", "form"), [("/invocations", FAILED), ("/v1/completions", ["error"])])
+def test_one_that_waits_too_long(service: Service, reading: Reading, path: str, form: list[str]) -> None:
+    """In its path's form: it is not read for that."""
+    opened(service, LARGE_ONE)
+    eventually(lambda: reading.threads)
+    exchange = opened(service, replace(LARGE_ONE, path=path))
+    service.admission.sweep(time.monotonic() + 10_000)
+    assert exchange.finished
+    assert isinstance(exchange.failure, TimeLimitError)
+    assert [*json.loads(exchange.records[0])] == form
+
+
+def test_one_that_is_not_admitted_is_not_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(8):
+        opened(service, SMALL_ONE)
+    decode_nothing(monkeypatch)
+    refused = service.open(Request(body_of(LARGE, messages=[])))
+    assert isinstance(refused, Response)
+    assert (refused.status, [*json.loads(refused.body)]) == (429, ["error", "code"])
+
+
+class Body(bytes):
+    """Says when nobody holds it any more."""
+
+    gone = threading.Event()
+
+    def __del__(self) -> None:
+        self.gone.set()
+
+
+def test_a_body_is_not_kept_for_as_long_as_its_answer_takes(service: Service, engine: ScriptedEngine) -> None:
+    exchange = opened(service, Request(Body(body_of(LARGE))))
+    eventually(lambda: engine.generations)
+    assert Body.gone.wait(30)
+    assert not exchange.finished
