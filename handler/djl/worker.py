@@ -63,8 +63,8 @@ class Worker:
         self._plain: PlainBatch | None = None
         self._async: AsyncBatcher | None = None
         self._failure: StartError | None = None
-        self._starting: asyncio.Task[None] | None = None
-        """A start that Java no longer waits for."""
+        self._starting: set[asyncio.Task[None]] = set()
+        """A start that Java no longer waits for: an event loop keeps no task alive itself."""
 
     @property
     def running(self) -> int:
@@ -132,7 +132,8 @@ class Worker:
         self._failure = StartError(message)
         if listens(host):
             log.error("%s: requests are refused until it is", message)
-            self._starting = starting
+            self._starting.add(starting)
+            starting.add_done_callback(self._starting.discard)
         else:
             log.error("start failed: %s", message)
             await asyncio.to_thread(end_host, host)

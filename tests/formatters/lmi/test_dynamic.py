@@ -13,7 +13,20 @@ from ...kit.api.dialects import receive
 from ...kit.api.engine import ranked
 from ...kit.api.errors import GenerationError
 from ...kit.api.options import typed_settings
-from ...kit.api.types import Delta, Event, Failed, Finish, ParsedRequest, Request, Response, Settings, Started, Token
+from ...kit.api.types import (
+    Delta,
+    EngineEvent,
+    Event,
+    Failed,
+    Finish,
+    ParsedRequest,
+    Rendered,
+    Request,
+    Response,
+    Settings,
+    Started,
+    Token,
+)
 
 SETTINGS = typed_settings(rolling_batch="disable")
 STREAMING = Settings(
@@ -156,7 +169,8 @@ def test_of_several_sequences_the_likeliest_is_the_text(several: str) -> None:
     asked = call({"inputs": ["a", "b"], "parameters": parameters, "stream": False}, STREAMING)
     records: list[bytes] = []
 
-    def take(prompt: int, event: Event) -> None:
+    def take(prompt: int, event: EngineEvent) -> None:
+        assert not isinstance(event, Rendered)
         records.extend(asked.reply.feed(event, prompt))
 
     for prompt, generation in enumerate(asked.generations):

@@ -16,7 +16,7 @@ import pytest
 
 from ...demo.model import QUESTIONS, question
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Event, Failed, Generation, Sampling
+from ...kit.api.types import Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.djl import hosting
 from ...kit.engines.start import EngineClient, own_process
 from ...kit.hosts.host import Host, Server, Streamed, client, model_directory, start
@@ -122,7 +122,7 @@ def run(engine: EngineClient, *generations: Generation) -> list[list[Delta]]:
     answers: list[list[Delta]] = [[] for _ in generations]
     ended = threading.Semaphore(0)
 
-    def take(deltas: list[Delta], event: Event) -> None:
+    def take(deltas: list[Delta], event: EngineEvent) -> None:
         if isinstance(event, Delta):
             deltas.append(event)
         if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish):

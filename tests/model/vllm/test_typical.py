@@ -18,7 +18,7 @@ from lmi.model.vllm.typical import ARGUMENT, Typical
 from ...kit.api.engine import v2_takes_processors
 from ...kit.api.errors import OptionError, UnsupportedError
 from ...kit.api.options import make_settings, typed_settings
-from ...kit.api.types import Beams, Delta, Event, Failed, Generation, Sampling
+from ...kit.api.types import Beams, Delta, EngineEvent, Failed, Generation, Sampling
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
 from ...kit.engines.start import in_process, own_process
@@ -384,9 +384,9 @@ def test_a_core_in_a_process_of_its_own(
     model_dir = model_directory(demo_model, tmp_path / "model", {"option.enable_typical_p": "true"})
     engine = own_process(make_settings(model_dir))
     ended = [threading.Event() for _ in asked]
-    events: list[list[Event]] = [[] for _ in asked]
+    events: list[list[EngineEvent]] = [[] for _ in asked]
 
-    def sink(number: int, event: Event) -> None:
+    def sink(number: int, event: EngineEvent) -> None:
         events[number].append(event)
         if isinstance(event, Failed) or (isinstance(event, Delta) and event.finish and event.finish.last):
             ended[number].set()
