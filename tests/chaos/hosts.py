@@ -47,7 +47,7 @@ def handle(inputs):
 
 SERVER_MODEL_PY = "import chaos_probe\n\nchaos_probe.start()\n"
 
-PATIENT = {"retry_threshold": "100", "chunked_read_timeout": "60"}
+PATIENT = {"retry_threshold": "100"}
 """Otherwise the host is given up after a first failure."""
 
 

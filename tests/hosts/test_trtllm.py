@@ -1,4 +1,7 @@
-"""`rolling_batch=trtllm` on the local server and behind the real DJL engine, as DJL Serving configures it."""
+"""TensorRT-LLM's parameters: `rolling_batch=trtllm` on the local server, `parameter_schema=trtllm` behind DJL.
+
+DJL starts `rolling_batch=trtllm` under mpirun (LmiConfigRecommender sets mpi_mode), for which PyModel asks for GPUs.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,8 @@ def trtllm(
     if request.param != "server" and (missing := hosting.available()):
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp(request.param)
-    # DJL Serving adds max_num_tokens (LmiConfigRecommender), and mpi_mode, which would start the worker under mpirun.
-    properties = {
-        "option.rolling_batch": "trtllm",
-        "option.tensor_parallel_degree": "1",
-        "option.max_num_tokens": "16384",
-    }
+    chosen = {"server": {"option.rolling_batch": "trtllm"}, "rolling": {"option.parameter_schema": "trtllm"}}
+    properties = {**chosen[request.param], "option.tensor_parallel_degree": "1"}
     model_dir = model_directory(demo_model, folder / "model", properties)
     running = start(request.param, model_dir, folder / "log", properties)
     yield running
@@ -54,5 +53,6 @@ async def test_its_defaults_and_names(trtllm: Host) -> None:
     )
 
 
+@pytest.mark.parametrize("trtllm", ["server"], indirect=True)
 async def test_the_log_says_once_that_it_runs_on_vllm(trtllm: Host) -> None:
     assert trtllm.log_text().count("option.rolling_batch=trtllm runs on vLLM") == 1

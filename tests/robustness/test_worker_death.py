@@ -58,7 +58,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             directory,
             tmp_path / f"log{len(hosts)}",
             mode=mode,
-            properties={"chunked_read_timeout": str(TIMEOUT), **properties},
+            properties=properties,
+            environment={"SERVING_CHUNKED_READ_TIMEOUT": str(TIMEOUT)},
         )
         hosts.append(host)
         return host

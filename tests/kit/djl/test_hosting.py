@@ -156,7 +156,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def rolling(start: Start) -> DjlHost:
-    return start(ROLLING, "option.rolling_batch=scheduler", properties={"chunked_read_timeout": "20"})
+    return start(ROLLING, "option.rolling_batch=scheduler", environment={"SERVING_CHUNKED_READ_TIMEOUT": "20"})
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ public final class Host {
                 Adapters.keepFolder(modelDir, worker);
             }
             worker.start();
-            Front front = new Front(worker, Settings.integer(properties, "chunked_read_timeout", 120));
+            Front front = new Front(worker, Integer.parseInt(System.getenv().getOrDefault("SERVING_CHUNKED_READ_TIMEOUT", "120")));
             System.out.println("HOST READY port=" + front.listen());
         } catch (Exception e) {
             e.printStackTrace();
