@@ -132,7 +132,7 @@ def _of_vllm(settings: Settings) -> list[str]:
     lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
-        lines.append(f"note: unknown in serving.properties, ignored: {', '.join(ignored)}")
+        lines.append(f"note: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")
     return lines
 
 

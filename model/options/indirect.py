@@ -39,7 +39,7 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     rolling_batch: Annotated[
         Literal["auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"],
         Option(
-            "How requests are batched; `auto` is `vllm`. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
+            "How requests are batched; `auto` is `vllm`, with `batch_size` above 1 dynamic batch. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
             "`hf-accelerate` on transformers.",
         ),
     ] = "auto"

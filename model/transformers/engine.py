@@ -59,6 +59,7 @@ class TransformersEngine:
         "prompt_logprobs": "up to `option.max_logprobs`, 20",
         "spaces_between_special_tokens": "with tokenizers that put spaces there",
         "kv_transfer_params": "no effect",
+        "priority": "no effect",
     }
 
     def __init__(self, settings: Settings) -> None:

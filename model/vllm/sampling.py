@@ -24,6 +24,7 @@ LIMITS: Mapping[str, str] = {
     "typical_p": "where `option.enable_typical_p` allows it",
     "beams": "up to half of `option.max_logprobs`, 10; with prefix caching",
     "kv_transfer_params": "with a connector (`option.kv_transfer_config`)",
+    "priority": "with `option.scheduling_policy=priority`",
 }
 """What vLLM honours with a reservation (model/engine.py, limits)."""
 

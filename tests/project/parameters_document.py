@@ -42,13 +42,16 @@ INTRODUCTION = """\
 What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
 tables by `python -m tests.project.parameters_document > docs/parameters.md`; a test compares them.
 
-- *sets*: the field of `Sampling`, or of `Embedding` where the model embeds (model/generation.py), that engines are
-  asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
+- *sets*: the field of `Sampling` or `Generation`, or of `Embedding` where the model embeds (model/generation.py), that
+  engines are asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
 - An engine's column says what it does with the field: *yes*, or with which reservation.
 - null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
   or refused with `option.unknown_parameters=error`.
 """
+
+OF_THE_REQUEST = ("priority", "kv_transfer_params")
+"""Fields of Generation."""
 
 LEFT_TO_THE_MODEL = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
@@ -118,7 +121,7 @@ class Section:
             return "refused"
         if row.key is None or row.key in self.idle:
             return "nothing"
-        return f"`{_field(row)}`" if _field(row) in self.asked.__struct_fields__ else "the dialect"
+        return f"`{_field(row)}`" if _field(row) in (*self.asked.__struct_fields__, *OF_THE_REQUEST) else "the dialect"
 
     def on(self, row: Parameter, declared: Mapping[str, str]) -> str:
         """What an engine does with it."""

@@ -245,7 +245,7 @@ def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
 def test_bare_keys_are_told(model_dir: Path) -> None:
     with model_dir.joinpath("serving.properties").open("a") as file:
         file.write("mine=1\n")
-    assert "note: unknown in serving.properties, ignored: mine" in check(model_dir, {})
+    assert "note: unknown, and without `option.`, therefore ignored: mine" in check(model_dir, {})
 
 
 def test_code_of_the_users_is_loaded(model_dir: Path) -> None:
