@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ..model.former_names import former_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .common.body_size import LARGE
-from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal, route_of
+from .detection import Hooks, check_dialect, detect, ends_of, explicit_dialect, read_body, receive, refusal, route_of
 from .table import DIALECTS, fallback
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Route",
     "check_dialect",
     "detect",
+    "ends_of",
     "explicit_dialect",
     "fallback",
     "read_body",

@@ -140,6 +140,13 @@ class ParsedRequest:
     reply: ResponseEncoder
     dialect: str = ""
     """Its name, where `receive` made the call."""
+    stream: bool | None = None
+    """Whether the client gets a stream, where that is not what its generations say."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the client gets a stream."""
+        return any(generation.stream for generation in self.generations) if self.stream is None else self.stream
 
 
 Page = Callable[[Request, Settings, EngineInfo], Response]

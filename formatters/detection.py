@@ -37,6 +37,7 @@ __all__ = [
     "check_dialect",
     "detect",
     "documents_by_body",
+    "ends_of",
     "explicit_dialect",
     "read_body",
     "receive",
@@ -64,12 +65,15 @@ def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequen
 def comma_error(request: Request) -> PayloadError | None:
     """The error of custom attributes with a comma before one that has a meaning here, which would be overlooked."""
     for name, value in request.attributes.items():
-        if ("," in value or "," in name) and (found := COMMA_BEFORE.search(f"{name}={value}")):
+        pair = f"{name}={value}"
+        if "," in pair and name.lower() not in LISTS and (found := COMMA_BEFORE.search(pair)):
             known = found[1].lower()
             return PayloadError(f"custom attributes: expected a semicolon before {known}, got a comma", known)
     return None
 
 
+LISTS = frozenset(("baggage", "cookie", "tracestate"))
+"""Headers, which are attributes too, that hold names and values of others."""
 COMMA_BEFORE = re.compile(rf",\s*(dialect|{EXTRAS}|{DEPLOYMENT})\s*=", re.IGNORECASE)
 
 
@@ -195,7 +199,7 @@ def receive(
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
-        return ParsedRequest(call.generations, call.reply, dialect.NAME)
+        return replace(call, dialect=dialect.NAME)
     except (RequestError, UserCodeError) as error:
         return _refused(dialect, error, payload, request, settings)
     except RecursionError:
@@ -212,21 +216,37 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """The answer that a host gives to a request before it looks at it, in the form of the dialect that it is in.
 
     Only of our dialects: a request that is not admitted does not reach user code. A large body is not read for it: its
-    dialect is told by the path and the attributes, or is the fallback.
+    dialect is told by the path, the attributes and the names of fields near its ends.
     """
     payload: Payload | None = None
     dialect = fallback(settings)
-    try:
-        dialect = explicit_dialect(request, settings) or dialect
+    # It is refused anyway; what else is wrong with it only decides the form.
+    with suppress(RequestError, RecursionError):
         if len(request.body) <= LARGE:
             payload = read_json(request.body)
-            dialect = detect(payload, request, settings)
-    except (RequestError, RecursionError):
-        # It is refused anyway; what else is wrong with it only decides the form.
+    try:
+        dialect = explicit_dialect(request, settings) or dialect
+        dialect = detect(_names_in(request.body) if payload is None else payload, request, settings)
+    except RequestError:
         pass
     except Exception:
         logger.exception("request %s could not be read", request.request_id)
     return _refused(dialect, error, payload, request, settings)
+
+
+def ends_of(body: bytes) -> bytes:
+    """What of a large body `refusal` looks at."""
+    return body[:END] + body[-END:]
+
+
+def _names_in(body: bytes) -> Payload:
+    """Names of fields near the ends of a body that is not read, without their values."""
+    return {found[1].decode(): None for found in NAME.finditer(ends_of(body))}
+
+
+END = 4096
+"""Bytes."""
+NAME = re.compile(rb'"(\w+)"\s*:')
 
 
 def _refused(

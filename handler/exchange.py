@@ -11,15 +11,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 from ..formatters import ParsedRequest
 from ..formatters.base import encode
 from ..formatters.common.encoder import EncoderState
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
-from ..model.events import EngineEvent, Event, Failed, Rendered, Started
+from ..model.events import EngineEvent, Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
 from .telemetry.metrics import RequestStats
@@ -87,7 +88,7 @@ class Exchange:
 
     def begin(self) -> None:
         """Hands the generations to the engine. An engine that is not there is answered like any failure."""
-        self._meter.streamed = any(generation.stream for generation in self.call.generations)
+        self._meter.streamed = self.call.streamed
         for prompt, generation in enumerate(self.call.generations):
             if self.finished:
                 break
@@ -138,11 +139,11 @@ class Exchange:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong
         with a request is its own failure, and no other's.
         """
-        # What is held back an exchange with user code asks for (deferred.py).
-        if self.finished or isinstance(event, Rendered):
+        if self.finished:
             return
         try:
-            self._take(prompt, event, noted)
+            # Rendered is for those that hold prompts back, which do not pass it on (deferred.py).
+            self._take(prompt, cast("Event", event), noted)
         except Exception as error:
             log.exception("request %s: an event could not be taken", self.request_id)
             self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
@@ -228,9 +229,7 @@ class Exchange:
             log.exception("request %s: the formatter also failed to render the error", self.request_id)
         if self.begun:
             return ()
-        self.call = ParsedRequest(
-            self.call.generations, FixedResponse(status=error.status, failure=error, finished=True), self.call.dialect
-        )
+        self.call = replace(self.call, reply=FixedResponse(status=error.status, failure=error, finished=True))
         return [encode({"error": error.message, "code": error.status})]
 
 

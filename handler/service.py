@@ -10,10 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import LARGE, Dialect, Request, Response, receive, refusal
-from ..formatters.base import encode
+from ..formatters import LARGE, Dialect, Request, Response, ends_of, receive, refusal
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import GenerationError, LmiError, TooLargeError, UnavailableError
+from ..model.errors import GenerationError, LmiError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
@@ -99,15 +98,7 @@ class Service:
             return self._open_unguarded(request, on_news)
         except Exception as error:
             log.exception("request %s could not be opened", request.request_id)
-            return self._refuse_plainly(request, GenerationError(f"the request failed: {type(error).__name__}"))
-
-    def _refuse_plainly(self, request: Request, error: LmiError) -> Response:
-        """In the dialect's form, unless it is the dialect that is at fault."""
-        try:
-            return refusal(error, request, self.settings)
-        except Exception:
-            log.exception("request %s: its dialect failed to render the error", request.request_id)
-            return Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)
+            return refusal(GenerationError(f"the request failed: {type(error).__name__}"), request, self.settings)
 
     def _open_unguarded(self, request: Request, on_news: Callable[[Exchange], None] | None) -> Exchange | Response:
         meter = self.metrics.open(request)
@@ -133,9 +124,7 @@ class Service:
     ) -> Exchange | Response:
         """The exchange of a request, not begun."""
         if (refused := self.refusal(request)) is not None:
-            # A body that is too long is not read, not even for the dialect.
-            told = replace(request, body=b"") if isinstance(refused, TooLargeError) else request
-            return refusal(refused, told, self.settings)
+            return refusal(refused, request, self.settings)
         name = request.request_id
         large = len(request.body) > LARGE
         if (extensions := self._extensions) is not None and extensions.applies_to(request):
@@ -147,8 +136,8 @@ class Service:
             if isinstance(call, Response):
                 return call
             return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
-        # Kept as long as the exchange; a large body is not read to refuse it.
-        told = replace(request, body=b"") if large else request
+        # Kept as long as the exchange.
+        told = replace(request, body=ends_of(request.body)) if large else request
         return Deferred(
             partial(prepare, request),
             lambda error: refusal(error, told, self.settings),

@@ -247,7 +247,9 @@ class OverloadedError(EngineError):
 
 
 class TimeLimitError(EngineError):
-    """The request has taken `option.request_timeout`."""
+    """The request has taken longer than it may: `option.request_timeout`, or less where the host waits for less
+    (handler/djl/call_limit.py).
+    """
 
     status = 504
     code = "time_limit_exceeded"

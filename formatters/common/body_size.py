@@ -29,11 +29,12 @@ def check_body(body: bytes) -> None:
     """Raises ParameterError for a body of too many values. One that is no JSON may pass."""
     if len(body) <= CONTAINERS:
         return
-    containers = values = 0
+    containers = values = quotes = 0
     for piece in pieces_of(body):
         containers += _count(piece, b"{[")
         values += _count(piece, b",")
-        if containers > CONTAINERS or values > VALUES:
+        quotes += _count(piece, b'"')
+        if containers > CONTAINERS or values > VALUES or quotes > 2 * STRINGS:
             # Texts may have any number of these characters, so that now strings have to be separated from the rest.
             _check_outside_strings(body)
             return

@@ -75,7 +75,12 @@ class OpenAIEncoder(EncoderState):
     finishes: dict[int, Finish] = field(default_factory=dict[int, Finish])
     """By choice."""
     tokens: dict[int, int] = field(default_factory=dict[int, int])
-    """How many have come, by choice; only where each chunk has the usage so far."""
+    """How many have come, by choice; only where each chunk has the usage so far, as what follows."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Those of choices that have ended."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that `event` completes."""
@@ -97,6 +102,8 @@ class OpenAIEncoder(EncoderState):
             return records + self._close()
         if isinstance(event, Started):
             self.started[prompt] = event
+            self.prompt_tokens += event.prompt_tokens
+            self.cached_tokens += event.cached_tokens
             return []
         return self._fail(event.error)
 
@@ -133,16 +140,20 @@ class OpenAIEncoder(EncoderState):
 
     def usage_so_far(self, choice: int, delta: Delta) -> Usage:
         """The same while choices are in the making, with a delta of one of them that has all its tokens."""
-        tokens = self.tokens
-        tokens[choice] = tokens.get(choice, 0) + len(delta.tokens)
-        generated = sum(
-            finish.generated_tokens if (finish := self.finishes.get(number)) else count
-            for number, count in tokens.items()
-        )
-        return msgspec.structs.replace(
-            self.usage(),
-            completion_tokens=generated,
-            total_tokens=sum(started.prompt_tokens for started in self.started.values()) + generated,
+        # Sums that are kept, for there may be thousands of choices, each with a chunk in a step.
+        before = self.tokens.get(choice, 0)
+        now = before + len(delta.tokens)
+        if finish := self.finishes.get(choice):
+            now = finish.generated_tokens
+            self.reasoning_tokens += finish.reasoning_tokens
+        self.tokens[choice] = now
+        self.generated_tokens += now - before
+        return Usage(
+            self.prompt_tokens,
+            self.generated_tokens,
+            self.prompt_tokens + self.generated_tokens,
+            PromptDetails(self.cached_tokens),
+            CompletionDetails(self.reasoning_tokens),
         )
 
     def kv_transfer_params(self) -> dict[str, Any] | None:

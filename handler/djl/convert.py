@@ -134,15 +134,22 @@ class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types
         super().send(LastChunkApart(cl_socket))
 
 
-def output_of_response(answer: Whole | Chunks, next_call: NextCall | None = None) -> Output:
+def output_of_response(answer: Whole | Chunks, next_call: NextCall) -> Output:
     """An answer on its own (a dynamic batch of one)."""
-    output = StreamedOutput(next_call or NextCall())
+    if isinstance(answer, Whole):
+        return _output_of_whole(answer)
+    output = StreamedOutput(next_call)
+    output.add_stream_content(answer.records, output_formatter=None)
     output.set_code(answer.status)
     output.properties.update(answer.headers)
-    if isinstance(answer, Whole):
-        output.content.add(value=answer.body)
-    else:
-        output.add_stream_content(answer.records, output_formatter=None)
+    return output
+
+
+def _output_of_whole(answer: Whole) -> Output:
+    output = Output()
+    output.content.add(value=answer.body)
+    output.set_code(answer.status)
+    output.properties.update(answer.headers)
     return output
 
 
@@ -153,7 +160,7 @@ def output_of_responses(answers: list[Whole]) -> Output:
     """
     first = answers[0]
     if first.status >= 300 and all(answer == first for answer in answers):
-        return output_of_response(first)
+        return _output_of_whole(first)
     output = Output()
     types = {answer.headers["Content-Type"] for answer in answers}
     output.properties["Content-Type"] = types.pop() if len(types) == 1 else JSON

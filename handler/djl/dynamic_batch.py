@@ -4,12 +4,14 @@
     request                  -->  answer   -->  Whole | Chunks          alone in its batch: streamed if it asks for that
 
 The requests of a batch run side by side in the engine, each with its own parameters and in its own dialect. What has
-not ended when Java's patience does (call_limit.py) is ended with an error; a stream before that, if a next call waits.
+not ended when Java's patience does (call_limit.py) is ended with an error; a stream that has begun only where a next
+call waits.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,14 +68,14 @@ class PlainBatch:
         if isinstance(opened, Response):
             return _whole_of_response(opened)
         if not wakeup.wait(lambda: bool(opened.records) or opened.finished, deadline):
-            self._expire([opened], wakeup)
+            self._expire([opened], wakeup, self._late_error())
         if not opened.records and not opened.finished:
             return self._refused_late(opened, request)
         try:
             if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
                 return _whole_of_exchange(opened)
             reply = opened.call.reply
-            return Chunks(self._records(opened, wakeup, deadline), reply.status, headers_of(reply))
+            return Chunks(self._records(opened, wakeup), reply.status, headers_of(reply))
         except Exception as error:  # noqa: BLE001 - logged there
             return self._whole_of_fault(opened, request, error)
 
@@ -85,7 +87,7 @@ class PlainBatch:
         opened = [self._service.open(request, wakeup.notify) for request in requests]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
         if not wakeup.wait(lambda: all(exchange.finished for exchange in running), deadline):
-            self._expire(running, wakeup)
+            self._expire(running, wakeup, self._late_error())
         return [self._whole(entry, request) for request, entry in zip(requests, opened, strict=True)]
 
     def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
@@ -105,25 +107,32 @@ class PlainBatch:
         failure = GenerationError(f"the response could not be sent: {type(error).__name__}")
         return _whole_of_response(refusal(failure, request, self._service.settings))
 
-    def _expire(self, exchanges: Sequence[Exchange], wakeup: _Wakeup) -> None:
-        """Ends what runs, with an error; returns when it has ended, or has not within a moment."""
+    def _expire(self, exchanges: Sequence[Exchange], wakeup: _Wakeup, error: TimeLimitError) -> None:
+        """Ends what runs, with `error`; returns when it has ended, or has not within a moment."""
         for exchange in exchanges:
             if not exchange.finished:
-                exchange.expire(self._late_error())
+                exchange.expire(error)
         wakeup.wait(lambda: all(exchange.finished for exchange in exchanges), time.monotonic() + EXPIRY_TIMEOUT_S)
 
     def _late_error(self) -> TimeLimitError:
-        why = "nine tenths of DJL Serving's predict_timeout"
-        if self.next_call.since is not None:
-            why += "; while another request waits, a stream has half of that"
-        return TimeLimitError(f"the request took longer than {self._limit:g} seconds, {why}")
+        return TimeLimitError(
+            f"the request took longer than {self._limit:g} seconds, nine tenths of DJL Serving's predict_timeout"
+        )
+
+    def _early_error(self) -> TimeLimitError:
+        return TimeLimitError(
+            f"the stream has ended since another request has waited for {self._limit / 2:g} seconds "
+            "(half of what DJL Serving's predict_timeout allows)"
+        )
 
     def _refused_late(self, exchange: Exchange, request: Request) -> Whole:
         """The answer of one that cannot be ended, as a thread of user code that hangs."""
         exchange.abort()
         return _whole_of_response(refusal(self._late_error(), request, self._service.settings))
 
-    def _records(self, exchange: Exchange, wakeup: _Wakeup, deadline: float) -> Iterator[bytes]:
+    def _records(self, exchange: Exchange, wakeup: _Wakeup) -> Iterator[bytes]:
+        # Java waits for a stream's head only, unless the next call waits for the stream's end.
+        deadline = math.inf
         expired = False
         try:
             while True:
@@ -135,9 +144,9 @@ class PlainBatch:
                 self.next_call.look()
                 if (waiting_since := self.next_call.since) is not None:
                     # Half of its time is the stream's, the other half its own.
-                    deadline = min(deadline, waiting_since + self._limit / 2)
+                    deadline = waiting_since + self._limit / 2
                 if expired := time.monotonic() >= deadline:
-                    self._expire([exchange], wakeup)
+                    self._expire([exchange], wakeup, self._early_error())
                 else:
                     until = min(deadline, time.monotonic() + LOOK_INTERVAL_S)
                     wakeup.wait(lambda: bool(exchange.records) or exchange.finished, until)

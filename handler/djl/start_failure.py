@@ -47,7 +47,8 @@ def end_host(pid: int) -> None:
     """
     log.error("ending the host (process %d): nothing has started on it, and in async mode it would wait for ever", pid)
     time.sleep(LOG_TIME_S)
-    with contextlib.suppress(ProcessLookupError):
+    # It may be gone, or another user's.
+    with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + EXIT_TIMEOUT_S
         while os.getppid() == pid and time.monotonic() < deadline:

@@ -63,8 +63,6 @@ class Worker:
         self._plain: PlainBatch | None = None
         self._async: AsyncBatcher | None = None
         self._failure: StartError | None = None
-        self._starting: set[asyncio.Task[None]] = set()
-        """A start that Java no longer waits for: an event loop keeps no task alive itself."""
 
     @property
     def running(self) -> int:
@@ -132,8 +130,6 @@ class Worker:
         self._failure = StartError(message)
         if listens(host):
             log.error("%s: requests are refused until it is", message)
-            self._starting.add(starting)
-            starting.add_done_callback(self._starting.discard)
         else:
             log.error("start failed: %s", message)
             await asyncio.to_thread(end_host, host)
@@ -175,7 +171,7 @@ class Worker:
         except StartError as refused:
             log.error("start failed: %s", refused)
             return refused
-        except Exception as unexpected:
+        except BaseException as unexpected:  # of Rust in libraries too
             log.exception("start failed")
             return StartError(f"{type(unexpected).__name__}: {unexpected}")
         self._service = service

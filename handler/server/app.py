@@ -94,7 +94,7 @@ class StreamResponse(HttpResponse):
         await stream.ready()
         reply = exchange.call.reply
         headers = {**headers_of(reply), **self.headers}
-        streamed = reply.status == 200 and any(generation.stream for generation in exchange.call.generations)
+        streamed = reply.status == 200 and exchange.call.streamed
         whole = exchange.finished and len(exchange.records) <= 1 and not streamed
         if whole:
             body = exchange.records.popleft() if exchange.records else b""

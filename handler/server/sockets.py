@@ -30,7 +30,7 @@ def bound_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
     with ExitStack() as stack:
         try:
             sockets = _bound(host, port, stack)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             why = "the port is in use" if getattr(error, "errno", None) == errno.EADDRINUSE else error
             raise StartError(f"--host {host} --port {port}: {why}") from None
         yield sockets
@@ -39,9 +39,9 @@ def bound_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
 def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     # Without the port, which it would cut to 16 bits.
-    for family, kind, protocol, _, address in socket.getaddrinfo(
-        host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # An address that /etc/hosts has twice comes twice.
+    for family, kind, protocol, _, address in dict.fromkeys(found):
         # A port that is free for the first address is asked for with the others.
         place = (address[0], sockets[0].getsockname()[1] if sockets else port, *address[2:])
         if (sock := _open(family, kind, protocol, place)) is not None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import msgspec
@@ -89,12 +89,12 @@ class ContentFilter:
             else:
                 held = True
         generations = tuple(
-            # What is generated is judged while it is, and counted where it is cut off.
+            # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not.
             msgspec.structs.replace(generation, stream=True, tokens=True, held=held)
             for generation in call.generations
         )
         encoder = FilteredEncoder(call.reply, self, generations)
-        return ParsedRequest(generations, encoder), encoder
+        return replace(call, generations=generations, reply=encoder, stream=call.streamed), encoder
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 
 from ...formatters import ParsedRequest, Response
 from ...model.engine import Engine
-from ...model.errors import GenerationError, LmiError, UserCodeError
+from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
@@ -146,8 +146,8 @@ class Deferred(Exchange):
         try:
             super().begin()
         except Exception as error:
-            log.exception("request %s: it could not be submitted to the engine", self.request_id)
-            self.fail(UserCodeError(f"the request could not be submitted to the engine: {error}"))
+            log.exception("request %s could not be submitted to the engine", self.request_id)
+            self.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
         if self.finished:
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()
@@ -202,9 +202,7 @@ class Deferred(Exchange):
             self._meter.note(event)
         except Exception as error:
             log.exception("request %s: an event could not be taken", self.request_id)
-            self._break_off(prompt, GenerationError(f"the request failed: {type(error).__name__}"))
-            self._wake_host()
-            return
+            event = Failed.of(GenerationError(f"the request failed: {type(error).__name__}"))
         with self._lock:
             self._events.append((prompt, event))
             if self._busy:

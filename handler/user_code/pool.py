@@ -87,16 +87,15 @@ class Workers:
     def submit(self, task: Task) -> None:
         """Queues it for a thread; what it raises is logged. Never waits."""
         with self._wake:
-            none_left = self._stuck >= self._size + MAX_STUCK
-            if not none_left:
-                self._queue.append(task)
-                # Those that wait may have been woken for what stood in the queue before.
-                if self._idle >= len(self._queue):
-                    self._wake.notify()
-                else:
-                    self._add_thread()
-        if none_left:
-            task.fail(self._no_thread_error())
+            self._queue.append(task)
+            # Those that wait may have been woken for what stood in the queue before.
+            if self._idle >= len(self._queue):
+                self._wake.notify()
+            else:
+                self._add_thread()
+            left = self._take_hopeless()
+        for one in left:
+            one.fail(self._no_thread_error())
 
     def call(self, work: Callable[[], T]) -> Future[T]:
         """As `submit`, for those who want to know what came of it."""
@@ -174,13 +173,10 @@ class Workers:
         """Counts its thread as hanging. Returns what the caller must call, without the lock."""
         del self._running[task]
         self._stuck += 1
-        left: list[Task] = []
-        if self._stuck >= self._size + MAX_STUCK:
-            left, self._queue = list(self._queue), deque()
-        elif self._queue:
+        if self._queue:
             self._add_thread()
         log.error("%s hangs, its thread is abandoned; %d threads hang", task.name, self._stuck)
-        return partial(self._fail, task, error, left)
+        return partial(self._fail, task, error, self._take_hopeless())
 
     def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
         task.fail(error)
@@ -203,7 +199,7 @@ class Workers:
         raise Abandoned
 
     def _no_thread_error(self) -> UserCodeError:
-        return UserCodeError(f"user code is not called: {self._stuck} threads hang in it")
+        return UserCodeError(f"there is no thread for the request: {self._stuck} hang in user code")
 
     @property
     def _max_threads(self) -> int:
@@ -213,8 +209,20 @@ class Workers:
     def _add_thread(self) -> None:
         """Starts a thread, if there may be one more."""
         if self._threads < self._max_threads:
-            self._threads += 1
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError:
+                # The system has a limit of processes, or no memory.
+                log.exception("no thread could be started; there are %d", self._threads)
+            else:
+                self._threads += 1
+
+    def _take_hopeless(self) -> list[Task]:
+        """What is queued, if every thread hangs and none could be added."""
+        if self._threads > self._stuck:
+            return []
+        left, self._queue = list(self._queue), deque()
+        return left
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
@@ -224,7 +232,7 @@ class Workers:
             except Abandoned:
                 pass
             except BaseException:
-                log.exception("request %s: user code failed unexpectedly", current())
+                log.exception("request %s: work on a thread failed unexpectedly", current())
             # Nothing of this work is to be kept alive by a thread that waits.
             del task
             self._current.task = None

@@ -43,11 +43,15 @@ PROMPT_LOOKUP = {"ngram", "[ngram]"}
 """No draft model: what followed the same tokens earlier in the prompt or the answer is the draft."""
 
 
+ELSEWHERE = "SERVING_BATCH_SIZE and the management API set it too"
+
+
 def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
     """`rolling_batch` as it is in force: a name of its values that batches, or disable."""
-    # DJL Serving itself turns rolling batch off where dynamic batches are asked for.
+    # DJL Serving itself turns rolling batch off where dynamic batches are asked for. Of a size that is not among the
+    # options (SERVING_BATCH_SIZE, POST /models?batch_size=) it only lets us know `batchifier` (ModelInfo.load).
     sizes = [reader.host.get(name, "") for name in ("batch_size", "max_dynamic_batch_size")]
-    dynamic = any(size.isdecimal() and int(size) > 1 for size in sizes)
+    dynamic = any(size.isdecimal() and int(size) > 1 for size in sizes) or reader.host.get("batchifier") == "stack"
     if settings.async_mode:
         if given.rolling_batch not in {"auto", "disable"}:
             reader.fault("async_mode", f"expected option.rolling_batch=disable with it, got {given.rolling_batch!r}")
@@ -55,7 +59,8 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
             # Where rolling_batch is auto, DJL Serving turns async mode on, and its batches of several then all fail.
             reader.fault(
                 "async_mode",
-                "expected batch_size=1 with it; for dynamic batches set option.rolling_batch=disable, no async_mode",
+                f"expected batch_size=1 with it ({ELSEWHERE}); for dynamic batches set option.rolling_batch=disable, "
+                "no async_mode",
             )
         return "disable"
     if given.rolling_batch == "disable" or (dynamic and given.rolling_batch == "auto"):
@@ -63,7 +68,8 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
             reader.notes.append("option.enable_streaming with batch_size > 1: only a batch of one is streamed")
         return "disable"
     if dynamic:
-        reader.fault("rolling_batch", f"expected disable with batch_size > 1, got {given.rolling_batch!r}")
+        message = f"expected disable with batch_size above 1 ({ELSEWHERE}), got {given.rolling_batch!r}"
+        reader.fault("rolling_batch", message)
     if given.rolling_batch in ON_VLLM:
         reader.notes.append(f"option.rolling_batch={given.rolling_batch} runs on vLLM, {ON_VLLM[given.rolling_batch]}")
     if given.rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS}:

@@ -39,8 +39,8 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     rolling_batch: Annotated[
         Literal["auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"],
         Option(
-            "How requests are batched; `auto` is `vllm`, with `batch_size` above 1 dynamic batch. `lmi-dist` and `trtllm` run on vLLM, `scheduler` and "
-            "`hf-accelerate` on transformers.",
+            "How requests are batched; `auto` is `vllm`, with `batch_size` above 1 dynamic batch. `lmi-dist` and "
+            "`trtllm` run on vLLM, `scheduler` and `hf-accelerate` on transformers.",
         ),
     ] = "auto"
     max_rolling_batch_size: Annotated[int | None, Option(

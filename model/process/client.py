@@ -229,6 +229,7 @@ class EngineClient:
                         child.cause = UnavailableError("what the engine's process sent cannot be decoded")
                         break
                     step, failed = readable
+                    log.error("generations %s end for it", failed)
                     self._dispatcher.step(step, child)
                     child.abort(tuple(failed))
         except Exception:

@@ -153,7 +153,10 @@ class EngineProcess:
     def _stats(self) -> EngineStats:
         """How busy the engine is, where it can tell; no request depends on it."""
         try:
-            return self._backend.stats()
+            stats = self._backend.stats()
+            return EngineStats(
+                running=int(stats.running), waiting=int(stats.waiting), cache_usage=float(stats.cache_usage)
+            )
         except Exception:
             if not self._stats_failed:
                 log.exception("how busy the engine is cannot be told; further failures are not logged")
@@ -172,7 +175,9 @@ class EngineProcess:
             number, prepared = self._inbox.popleft()
             try:
                 self._add(number, prepared)
-            except Exception as error:  # noqa: BLE001 - logged there
+            except SystemExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - logged there; libraries in Rust panic with one
                 self._refuse(number, error)
         for _ in range(aborts):
             self._end(self._aborts.popleft())
@@ -204,6 +209,7 @@ class EngineProcess:
                 if message.number is None:
                     log.error("a message of the host's cannot be decoded: %s", message.error)
                 else:
+                    self._request_ids.add(message.number, message.request_id)
                     self._refuse(message.number, message.error)
             elif isinstance(message, Abort):
                 # From then on none of them can become held.

@@ -76,6 +76,8 @@ class BadMessage(NamedTuple):
 
     number: int | None
     """Of the generation that it was to start."""
+    request_id: str
+    """Of that generation's request."""
     error: msgspec.DecodeError
     body: bytes
 
@@ -214,7 +216,7 @@ class Channel(Generic[Received]):
         try:
             return self._decoder.decode(body)
         except msgspec.DecodeError as error:
-            return BadMessage(_number(body), error, body)
+            return _bad(body, error)
 
     def close(self) -> None:
         """Closes this end; a `receive` that is waiting returns None."""
@@ -264,10 +266,13 @@ def _unsendable(error: Exception) -> Failed:
     return Failed.of(GenerationError(f"the engine's output could not be sent: {error}"))
 
 
-def _number(body: bytes) -> int | None:
-    """Of the generation that a message was to start which cannot be decoded."""
+def _bad(body: bytes, error: msgspec.DecodeError) -> BadMessage:
+    """With the generation that it was to start, as far as that can be told."""
     try:
-        tag, number, *_ = msgspec.msgpack.decode(body)
+        tag, number, generation, *_ = msgspec.msgpack.decode(body)
     except (msgspec.DecodeError, TypeError, ValueError):
-        return None
-    return number if tag == "add" and isinstance(number, int) else None
+        return BadMessage(None, "", error, body)
+    if tag != "add" or not isinstance(number, int):
+        return BadMessage(None, "", error, body)
+    request_id = generation.get("request_id") if isinstance(generation, dict) else None
+    return BadMessage(number, request_id if isinstance(request_id, str) else "", error, body)

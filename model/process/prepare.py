@@ -83,11 +83,8 @@ class RequestPreparer:
             return
         pending = _Pending(number, generation, parts, self._rules)
         self._pending[number] = pending
-        if not pending.missing:
-            self._preparers.submit(self._run_step, pending, self._prepare)
-        for index, part in enumerate(parts):
-            if not is_data_url(part.url):
-                self._fetchers.submit(self._run_step, pending, self._fetch, index)
+        # Where the system has no thread left, that too is this generation's failure alone.
+        self._run_step(pending, self._submit_steps)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
@@ -109,6 +106,13 @@ class RequestPreparer:
                 f"limit), got {len(parts)}",
                 place,
             )
+
+    def _submit_steps(self, pending: _Pending) -> None:
+        if not pending.missing:
+            self._preparers.submit(self._run_step, pending, self._prepare)
+        for index, part in enumerate(pending.parts):
+            if not is_data_url(part.url):
+                self._fetchers.submit(self._run_step, pending, self._fetch, index)
 
     def _run_step(self, pending: _Pending, step: Callable[..., None], *arguments: Any) -> None:
         """A step on a thread of a pool; its failure ends this generation alone."""

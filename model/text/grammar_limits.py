@@ -35,24 +35,26 @@ MAX_VALUES = 10_000
 MAX_OPTIONAL = 300
 """Properties of an object that are not required: xgrammar's work grows with the cube of their number."""
 
+ESCAPE = r"\\(?:x[0-9A-Fa-f]{1,2}|u\{[0-9A-Fa-f]{1,6}\}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[pP]\{\w*\}|.)"
 # What is not closed goes to the end: were it no match, each beginning would look through all the rest.
 CLASS = r"\[\^?(?:\\.|[^\]\\])*(?:\]|\\?\Z)"
 COMMON = r"(?P<close>\))|(?P<bar>\|)|(?P<repeat>[*+?]|\{\s?[0-9]{1,18}\s?,?\s?[0-9]{0,18}\s?\})"
-REGEX = re.compile(rf"(?P<open>\((?:\?:)?)|{COMMON}|(?P<blank>[\^$])|(?P<item>\\.|{CLASS}|.)", re.DOTALL)
+REGEX = re.compile(rf"(?P<open>\((?:\?:)?)|{COMMON}|(?P<blank>[\^$])|(?P<item>{ESCAPE}|{CLASS}|.)", re.DOTALL)
 GRAMMAR = re.compile(
     rf"(?P<open>\()|{COMMON}|(?P<rule>[A-Za-z_][\w.-]*)\s?::=|(?P<name>[A-Za-z_][\w.-]*)|(?P<blank>\#[^\n]*|\s+)"
     rf'|(?P<item>"(?:\\.|[^"\\\n])*(?:"|(?=\n)|\\?\Z)|{CLASS}|.)',
     re.DOTALL,
 )
 
-# Sets of ASCII characters are integers, a bit for each.
-ALL = (1 << 128) - 1
-LETTERS = re.compile(r"\\.|[^\\]", re.DOTALL)
-RANGES = re.compile(r"(\\.|[^\\])(?:-(\\.|[^\\]))?", re.DOTALL)
+# Sets of characters are integers: a bit for each of ASCII, and one for all others.
+ASCII = (1 << 128) - 1
+ALL = (1 << 129) - 1
+LETTERS = re.compile(rf"{ESCAPE}|[^\\]", re.DOTALL)
+RANGES = re.compile(rf"({ESCAPE}|[^\\])(?:-({ESCAPE}|[^\\]))?", re.DOTALL)
 
 
 def _bits(characters: str) -> int:
-    return sum({1 << ord(one) for one in characters if one < "\x80"})
+    return sum({1 << min(ord(one), 128) for one in characters})
 
 
 ESCAPES = {
@@ -68,20 +70,21 @@ class _Part:
     ways: int = 1
     """In how many ways a text can be divided among its repetitions, roughly."""
     characters: int = 0
-    """What it may have, of ASCII; rather too many than too few."""
+    """What it may have; rather too many than too few."""
     marks: int = 0
     """What each text of it has; rather too few."""
     repeated: int = 0
     """What may be in its repetitions."""
     one_of: int = 0
-    """Of these each text has one at least; none where that is not known."""
+    """Of these each text has one at least; none where that is not known. Of several such sets the smallest, which is
+    the likeliest to part what is repeated."""
 
     def take(self, other: _Part) -> None:
         """Goes on with another part."""
         self.ways = max(self.ways, other.ways)
         self.characters |= other.characters
         self.marks |= other.marks
-        self.one_of = self.one_of or other.one_of
+        self.one_of = min(self.one_of or other.one_of, other.one_of or self.one_of, key=int.bit_count)
         self.repeated |= other.repeated
 
     def times(self, least: int, most: int | None) -> _Part:
@@ -226,13 +229,13 @@ def _read(text: str, tokens: re.Pattern[str], known: Mapping[str, _Part]) -> _Pa
 def _item(said: str) -> _Part:
     """A character, a class or a literal."""
     if said[0] == '"':
-        letters = [_bits(one) if len(one) == 1 else _escaped(one[1]) for one in LETTERS.findall(said[1:-1])]
+        letters = [_letter(one) for one in LETTERS.findall(said[1:-1])]
         known = [bits for bits in letters if bits.bit_count() == 1]
         return _Part(1, _union(letters), _union(known), one_of=next(iter(known), 0))
     if said[0] == "[" and len(said) > 1:
         bits = _class(said[1:].removesuffix("]"))
-        return _Part(1, bits, one_of=bits if said.isascii() and said[1] != "^" else 0)
-    characters = ALL if said == "." else _bits(said) if len(said) == 1 else _escaped(said[1])
+        return _Part(1, bits, one_of=bits)
+    characters = ALL if said == "." else _letter(said)
     return _Part(1, characters, characters if characters.bit_count() == 1 else 0, one_of=characters)
 
 
@@ -246,17 +249,23 @@ def _union(sets: Iterable[int]) -> int:
 def _class(inner: str) -> int:
     bits = 0
     for found in RANGES.finditer(inner.removeprefix("^")):
-        low, high = (_escaped(one[1]) if len(one) > 1 else _bits(one) for one in (found[1], found[2] or found[1]))
+        low, high = (_letter(one) for one in (found[1], found[2] or found[1]))
         if ALL in (low, high) or (found[2] and max(low.bit_count(), high.bit_count()) > 1):
             return ALL
-        # From the lowest bit to the highest; beyond ASCII there is none.
-        bits |= (high | ((high or 1 << 128) - (low or 1 << 128)) if found[2] else low) & ALL
-    return ALL & ~bits if inner.startswith("^") else bits
+        # From the lowest bit to the highest.
+        bits |= (high | max(high - low, 0)) if found[2] else low
+    # Of the others a class has some.
+    return ALL & ~(bits & ASCII) if inner.startswith("^") else bits
 
 
-def _escaped(letter: str) -> int:
-    """What an escape stands for; all where that is not known."""
-    return ESCAPES.get(letter, ALL if letter.isalnum() else _bits(letter))
+def _letter(said: str) -> int:
+    """What a character or an escape stands for; all where that is not known."""
+    if len(said) == 1:
+        return _bits(said)
+    kind, digits = said[1], said[2:].strip("{}")
+    if digits:
+        return _bits(chr(min(int(digits, 16), 128))) if kind in "xuU" else ALL
+    return ESCAPES.get(kind, ALL if kind.isalnum() else _bits(kind))
 
 
 def _times(said: str) -> tuple[int, int | None]:

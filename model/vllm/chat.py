@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OptionError, ParameterError, UnsupportedError
+from ..errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
 from ..events import Token
 from ..generation import Conversation
 from ..media.images import Image
@@ -78,7 +78,16 @@ class ChatRenderer:
             place = ".".join(str(step) for step in first["loc"])
             raise ParameterError(f"{place or 'messages'}: {first['msg']}", place or "messages") from None
         parser = self._parser_for(conversation, request)
-        return request if parser is None else parser.adjust_request(request)
+        if parser is None:
+            return request
+        try:
+            return parser.adjust_request(request)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if raised_by_us(error):
+                raise
+            # It reads the tools' schemas, which may hold anything.
+            field = conversation.tools_field
+            raise ParameterError(f"{field}: vLLM cannot read their schemas: {one_line(str(error))}", field) from error
 
     def render(
         self,

@@ -119,7 +119,7 @@ class VllmEngine:
         )
         try:
             self._add_sequences(prepared)
-        except Exception:
+        except BaseException:
             self.abort([prepared.number])
             raise
 
@@ -165,7 +165,9 @@ class VllmEngine:
                     events += [(number, event) for event in new]
                 else:
                     sequence.group.held += new
-            except Exception as error:
+            except SystemExit:
+                raise
+            except BaseException as error:  # libraries in Rust panic with one
                 if not isinstance(error, RequestError):
                     log.exception("request %s: generation %d failed", sequence.group.request_id, number)
                 if not isinstance(error, LmiError):

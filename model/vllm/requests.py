@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import ParameterError, UnsupportedError, raised_by_us
+from ..errors import ParameterError, RequestError, UnsupportedError, raised_by_us
 from ..generation import Conversation, Generation
 from ..media.images import Image
 from ..options import Settings
@@ -97,6 +97,8 @@ class Requests:
                 bounded=may_reach(generation, max_tokens, self._longest),
             )  # fmt: skip
         except self._client_errors as error:
+            if raised_by_us(error) and not isinstance(error, RequestError):
+                raise
             raise refused(error) from error
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.

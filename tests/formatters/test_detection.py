@@ -248,6 +248,12 @@ def test_commas_that_mean_nothing_are_left_alone(value: str) -> None:
     assert isinstance(received, ParsedRequest)
 
 
+@pytest.mark.parametrize("header", ["baggage", "Cookie", "tracestate"])
+def test_headers_that_list_names_of_others(header: str) -> None:
+    received = receive(Request(b'{"inputs": "a"}', attributes={header: "user=7,dialect=postgres"}), SETTINGS)
+    assert isinstance(received, ParsedRequest)
+
+
 def test_a_dialect_with_a_comma_is_told_what_separates() -> None:
     answer = receive(Request(b'{"inputs": "a"}', attributes={"dialect": "minimal,trace=abc"}), SETTINGS)
     assert isinstance(answer, Response)

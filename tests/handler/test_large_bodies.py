@@ -138,25 +138,43 @@ def test_one_that_is_aborted_meanwhile_reaches_no_engine(
     assert service.admission.open == 1
 
 
-@pytest.mark.parametrize(("path", "form"), [("/invocations", FAILED), ("/v1/completions", ["error"])])
-def test_one_that_waits_too_long(service: Service, reading: Reading, path: str, form: list[str]) -> None:
-    """In its path's form: it is not read for that."""
+TEXT = json.dumps({"prompt": "a" * LARGE}).encode()
+LAST = json.dumps({"temperature": 1, "filler": "a" * LARGE, "messages": []}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "form", "status"),
+    [
+        ("/invocations", LARGE_ONE.body, FAILED, 424),
+        ("/invocations", TEXT, ["error"], 504),
+        ("/invocations", LAST, ["error"], 504),
+        ("/v1/completions", LARGE_ONE.body, ["error"], 504),
+    ],
+)
+def test_one_that_waits_too_long(
+    service: Service, reading: Reading, path: str, body: bytes, form: list[str], status: int
+) -> None:
+    """In its path's form, or in that of the fields at its ends: it is not read for that."""
     opened(service, LARGE_ONE)
     eventually(lambda: reading.threads)
-    exchange = opened(service, replace(LARGE_ONE, path=path))
+    exchange = opened(service, replace(LARGE_ONE, path=path, body=body))
     service.admission.sweep(time.monotonic() + 10_000)
     assert exchange.finished
     assert isinstance(exchange.failure, TimeLimitError)
     assert [*json.loads(exchange.records[0])] == form
+    assert exchange.call.reply.status == status
 
 
 def test_one_that_is_not_admitted_is_not_read(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(8):
         opened(service, SMALL_ONE)
     decode_nothing(monkeypatch)
-    refused = service.open(Request(body_of(LARGE, messages=[])))
-    assert isinstance(refused, Response)
-    assert (refused.status, [*json.loads(refused.body)]) == (429, ["error", "code"])
+    refused = [service.open(Request(body)) for body in (body_of(LARGE), LAST)]
+    assert all(isinstance(one, Response) for one in refused)
+    assert [(one.status, [*json.loads(one.body)]) for one in refused if isinstance(one, Response)] == [
+        (429, ["error", "code"]),
+        (429, ["error"]),
+    ]
 
 
 class Body(bytes):

@@ -16,7 +16,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from ..demo.model import question
-from ..kit.djl import hosting
+from ..kit.djl import hosting, other
 from ..kit.hosts.host import Host, Streamed, client, eventually, model_directory, start
 from ..kit.paths import USER_CODE
 
@@ -154,10 +154,21 @@ async def test_a_stream_is_given_as_its_records(new: Place) -> None:
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == ASKED.answer
 
 
+def executions(place: Place) -> int:
+    """How often model.py has been executed."""
+    return len((place.folder / "executions").read_text().splitlines())
+
+
+def by_djl(place: Place) -> bool:
+    """Whether djl_python executes it as an entry point and for each kind of formatter, as that of DJL Serving 0.36 does
+    (service_loader.load_model_service). We do it once at most."""
+    return bool(other.COMMAND) and place.kind != "server"
+
+
 async def test_model_py_is_executed_once(new: Place) -> None:
     async with client(new.host) as http:
         await asyncio.gather(*(http.post({"question": ASKED.prompt}) for _ in range(4)))
-    assert (new.folder / "executions").read_text().splitlines() == ["model.py"]
+    assert executions(new) == (2 if by_djl(new) else 1)
 
 
 async def test_what_raises_or_returns_a_wrong_type_fails_alone(new: Place) -> None:
@@ -369,7 +380,7 @@ async def test_objects_of_djl_python_make_the_request_and_the_answer(old: Place)
     assert "".join(line["piece"] for line in lines) == lines[-1]["whole"] == ASKED.answer
     assert lines[-1]["reason"] == "eos_token"
     assert (old.folder / "handled").exists() == (old.kind != "server")
-    assert (old.folder / "executions").read_text().splitlines() == ["model.py"]
+    assert executions(old) == (3 if by_djl(old) else 1)
 
 
 async def test_a_failing_function_of_tokens_fails_its_request_alone(old: Place) -> None:
@@ -421,4 +432,4 @@ async def test_the_oldest_form(oldest: Place) -> None:
     assert last["details"]["generated_tokens"] == len(lines)
     assert [token["id"] for token in last["details"]["tokens"]] == [line["id"] for line in lines]
     failed(failing, "write_token", "raised RuntimeError: not him")
-    assert (oldest.folder / "executions").read_text().splitlines() == ["model.py"]
+    assert executions(oldest) == (3 if by_djl(oldest) else 1)

@@ -65,14 +65,16 @@ async def test_a_batch_gets_an_error_and_the_worker_lives_on(host: DjlHost) -> N
 
 
 async def test_a_stream_leaves_time_to_the_next_call(host: DjlHost) -> None:
-    """Java has sent it long before the stream ends, and would end the worker."""
+    """Alone it goes on for longer than `predict_timeout`. Java sends the next call long before the stream ends, and
+    would end the worker."""
     worker = host.worker_pid
     async with client(host) as http:
         streaming = asyncio.create_task(http.stream(STREAM))
-        await asyncio.sleep(1)
+        await asyncio.sleep(TIMEOUT + 1)
+        assert not streaming.done()
         second = await http.post({"inputs": "hello"})
         assert second.json() == ANSWER
         streamed = await streaming
         assert streamed.status == 200
-        assert "while another request waits, a stream has half of that" in "".join(streamed.lines)
+        assert "the stream has ended since another request has waited for 2.25 seconds" in "".join(streamed.lines)
     assert host.worker_pid == worker

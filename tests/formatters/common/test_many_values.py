@@ -57,9 +57,11 @@ def test_seventy_megabytes_of_messages_are_not_read(monkeypatch: pytest.MonkeyPa
         (listed(b"{}", CONTAINERS + 1), "objects and arrays"),
         (listed(b"1", VALUES + 2), "values"),
         (listed(b'""', STRINGS + 1) + b"[{," * VALUES, "strings"),
+        (listed(b'""', STRINGS + 1), "strings"),
+        (json.dumps({f"{key:08}": 1 for key in range(STRINGS + 1)}).encode(), "strings"),
         (b"[" * (CONTAINERS + 1), "objects and arrays"),
     ],
-    ids=["arrays", "objects", "numbers", "strings", "depth"],
+    ids=["arrays", "objects", "numbers", "strings among many", "strings", "keys", "depth"],
 )
 def test_other_values(body: bytes, what: str) -> None:
     with pytest.raises(ParameterError, match=f"the body: expected at most [0-9]+ {what}, got"):
@@ -75,8 +77,10 @@ def test_other_values(body: bytes, what: str) -> None:
         json.dumps({"inputs": '[{,"\\' * VALUES}).encode(),
         json.dumps(["\\", '[{,"' * VALUES, '\\"', "\\\\" * 3]).encode(),
         json.dumps({"prompt": [*range(1_000_000)]}).encode(),
+        json.dumps({f"{key:08}": 1 for key in range(STRINGS)}).encode(),
+        json.dumps({"inputs": '"' * 3 * STRINGS}).encode(),
     ],
-    ids=["arrays", "numbers", "text", "strings", "a prompt of a million tokens"],
+    ids=["arrays", "numbers", "text", "strings", "a prompt of a million tokens", "keys", "quotes in a text"],
 )
 def test_what_is_at_the_limit_or_in_a_text_passes(body: bytes) -> None:
     check_body(body)

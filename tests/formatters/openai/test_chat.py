@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -388,6 +389,28 @@ def test_usage_in_each_chunk(logprobs: bool) -> None:
     assert [count for count, _ in counts] == [1, 1, 3, 3, 5, 5, 5]
     assert all(total == prompt + count for count, total in counts)
     assert made[-1]["choices"] == []
+
+
+def test_a_priority_is_the_generations() -> None:
+    assert call(**CHAT, priority=-3).generations[0].priority == -3
+    assert call(prompt="Hi", priority=2).generations[0].priority == 2
+    assert call(**CHAT).generations[0].priority == 0
+
+
+def test_usage_in_each_chunk_has_all_that_is_told_so_far() -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    encoder = call(**CHAT, stream=True, n=2, stream_options=options).reply
+    encoder.feed(Started(7, cached_tokens=4))
+    told = [
+        json.loads(encoder.feed(delta)[-1].removeprefix(b"data: "))["usage"]
+        for delta in (
+            Delta(0, "a", (A,), Finish("eos", generated_tokens=5, reasoning_tokens=3, last=False)),
+            Delta(1, "b", (A, A)),
+        )
+    ]
+    assert [one["prompt_tokens_details"]["cached_tokens"] for one in told] == [4, 4]
+    assert [one["completion_tokens_details"]["reasoning_tokens"] for one in told] == [3, 3]
+    assert [(one["completion_tokens"], one["total_tokens"]) for one in told] == [(5, 12), (7, 14)]
 
 
 def test_usage_in_each_chunk_goes_with_include_usage_alone() -> None:

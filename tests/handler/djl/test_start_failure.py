@@ -57,6 +57,17 @@ worker.wait()
 """
 
 
+def test_another_users_host_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java must not be told of the failure by an exception either."""
+
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(start_failure, "LOG_TIME_S", 0.0)
+    monkeypatch.setattr(os, "kill", refuse)
+    start_failure.end_host(os.getppid())
+
+
 @pytest.mark.parametrize(
     ("ignore", "status"), [("", -15), ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", -9)], ids=["TERM", "KILL"]
 )

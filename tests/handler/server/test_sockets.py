@@ -98,8 +98,17 @@ def test_every_address_of_a_name_has_the_same_port(monkeypatch: pytest.MonkeyPat
     names = [sock.getsockname() for sock in stack.enter_context(bound_sockets("somewhere", 0))]
     assert [address for address, _ in names] == both[1:]
     assert len({port for _, port in names}) == 1
+    # /etc/hosts may have a name twice.
+    found += found
+    with bound_sockets("somewhere", 0) as sockets:
+        assert [sock.getsockname()[0] for sock in sockets] == both[1:]
     found[1:] = []
     with pytest.raises(StartError, match=r"^--host somewhere --port 0: \[Errno \d+\]"), bound_sockets("somewhere", 0):
+        pass
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(StartError, match=r"^--host a{64} --port 0: "), bound_sockets("a" * 64, 0):
         pass
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ...kit.api.types import Delta, Event, Finish, Started
-from ...kit.hosts.local_server import Make, Running, serving, until
+from ...kit.hosts.local_server import Make, Running, answer, serving, until
 
 ASKED: dict[str, Any] = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
 LAST = Finish("eos", generated_tokens=1)
@@ -89,3 +89,23 @@ def test_a_whole_response_has_its_length(running: Make) -> None:
     assert "connection" not in headers
     assert "transfer-encoding" not in headers
     assert int(headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize("limit", ["1000", "100000"])
+def test_behind_a_content_filter_a_whole_answer_is_whole(running: Make, tmp_path: Path, limit: str) -> None:
+    """What a filter judges while it is generated is a stream only where the client asks for one; it has a length and
+    a limit."""
+    (tmp_path / "guard.py").write_text("def judge(text):\n    return None\n")
+    server = running(content_filter="guard:judge", max_answer_bytes=limit)
+    with server.connect() as sock:
+        number = ask(server, sock, "/v1/chat/completions", stream=False)
+        server.engine.say(number, Started(1), *(Delta(0, "a" * 100) for _ in range(30)), Delta(0, "", finish=LAST))
+        status, headers, body = answer(sock)
+    told = json.loads(body)
+    assert "transfer-encoding" not in headers
+    if limit == "1000":
+        assert status == 400
+        assert "max_answer_bytes" in told["error"]["message"]
+    else:
+        assert status == 200
+        assert told["choices"][0]["message"]["content"] == "a" * 3000

@@ -301,7 +301,7 @@ def test_at_most_so_many_threads_are_replaced(place: Make, monkeypatch: pytest.M
     queued = made.open()
     made.pass_time(51)
     failed(second, UserCodeError)
-    message = "user code is not called: 2 threads hang in it"
+    message = "there is no thread for the request: 2 hang in user code"
     assert failed(queued, UserCodeError) == message
     refused = made.open()
     assert failed(refused, UserCodeError) == message
@@ -324,7 +324,21 @@ def test_a_thread_that_hangs_while_the_engine_goes_on(place: Make) -> None:
         made.pass_time(51)
         failed(hung, UserCodeError)
         made.engine.say(0, Started(1), Delta(0, "Hello", finish=END))
-        assert "is not called" in failed(running, UserCodeError)
+        assert "there is no thread for the request" in failed(running, UserCodeError)
+
+
+def test_a_thread_that_cannot_be_started(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the system has no process left: the request fails at once, and a later one is served."""
+    made = place(content_filter="hangs:judge")
+    assert made.workers._threads == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse_to_start)
+        assert "there is no thread for the request" in failed(made.open(), UserCodeError)
+    made.serve(0)
+
+
+def refuse_to_start(_thread: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 # --- The time of a request that such code takes part in ---

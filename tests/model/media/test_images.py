@@ -288,6 +288,21 @@ def test_images_of_all_kinds_arrive_in_order(served: tuple[Site, str]) -> None:
     assert desk.backend.given == {1: [PICTURE, png(2, 2), png(color=(0, 0, 255))]}
 
 
+def test_a_thread_that_cannot_be_started_fails_that_generation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse_to_start)
+        desk.take(1, conversation(part(data_url(PICTURE))))
+    ((number, error),) = desk.wait(1)
+    assert (number, type(error)) == (1, RuntimeError)
+    desk.take(2, conversation(part(data_url(PICTURE))))
+    assert desk.wait(2)[1:] == [(2, "prepared 2")]
+
+
+def refuse_to_start(_thread: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_of_what_is_to_be_held_back_the_prompt_comes_along() -> None:
     desk = Desk()
     desk.take(1, conversation(part(data_url(PICTURE))), held=True)

@@ -120,6 +120,7 @@ TABLE = [
     Row("prepare: a panic of a library's", "a panic", "panic in prepare", said="a panic"),
     Row("prepare: no memory", "MemoryError", "no memory in prepare"),
     Row("add", "a fault in add", "fault in add", said="a fault in add"),
+    Row("add: a panic of a library's", "a panic in add", "panic in add", said="a panic in add"),
     Row("add: no memory", "no room for it", "no memory in add", said="no room for it"),
     Row("the engine encodes an event", "type object is unsupported", "cannot be encoded", said="could not be sent"),
     Row("the worker decodes an event", "cannot be decoded", "cannot be decoded", said="Expected `str`, got `int`"),
@@ -127,6 +128,8 @@ TABLE = [
     Row("the sink that ranks", "a fault", sampling=Sampling(best_of=2), at="ranking", said="KeyError"),
     Row("a listener", "a fault", said=None, at="listener"),
     Row("the engine's numbers", "a fault in stats", "fault in stats", said=None),
+    # A second time it is not logged.
+    Row("the engine's numbers cannot be sent", "", "odd stats", said=None),
 ]
 
 

@@ -187,6 +187,16 @@ def test_a_broken_guide_is_refused_and_harms_nobody(backend: Any, guide: Structu
     assert joined(run(backend, generation(asking(asked), stream=False)))[0] == asked.answer
 
 
+@pytest.mark.parametrize("odd", [None, [], 5, "text"], ids=str)
+def test_a_tools_schema_may_hold_anything(backend: Any, odd: Any) -> None:
+    """vLLM's own code raises an AttributeError for `$defs` that are no object."""
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "$defs": odd}
+    tool = {"type": "function", "function": {"name": "find", "parameters": parameters}}
+    conversation = Conversation(messages=({"role": "user", "content": "Hi"},), tools=(tool,), tool_choice="required")
+    with pytest.raises(ParameterError, match=r"^tools"):
+        backend.prepare(1, generation(conversation, stream=False))
+
+
 def test_a_prefix_of_the_answer_is_continued(backend: Any) -> None:
     asked = question("plain")
     begun = " ".join(asked.answer.split(" ")[:4])

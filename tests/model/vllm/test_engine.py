@@ -379,9 +379,14 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert not any(isinstance(event, Failed) for event in well)
 
 
+class Panic(BaseException):
+    """What a library in Rust raises where it panics (PyO3's PanicException)."""
+
+
 DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
 IN_STEP: dict[str, tuple[str, str, Callable[[Any], object], dict[str, Any]]] = {
     "detokenizer": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
+    "detokenizer: a panic": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
     "stop strings": (DETOKENIZER, "take", lambda made: made._sequences["1.0"].text.stream, {"stop": ("zq",)}),
     "log-probabilities": (OUTPUTS, "read", lambda made: made._sequences["1.0"].text, {"logprobs": 2}),
     "the prompt": (OUTPUTS, "started", lambda made: made._groups[1].prompt_ids, {"prompt_logprobs": 2}),
@@ -413,7 +418,7 @@ def test_a_fault_in_a_step_ends_its_generation_alone(
 
     def failing(*given: Any, **named: Any) -> Any:
         if any(one is found for one in given):
-            raise KeyError("a fault")
+            raise (Panic if place.endswith("panic") else KeyError)("a fault")
         return whole(*given, **named)
 
     monkeypatch.setattr(owner, method, failing)

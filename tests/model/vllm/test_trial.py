@@ -1,4 +1,5 @@
-"""A vLLM whose API differs is told at start, with the name of what failed, and never as a client's mistake."""
+"""A vLLM whose API differs is told at start, with the name of what failed, and never as a client's mistake. And what is
+to be seen of a start with other options: priorities."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from ...kit.api.errors import ParameterError, StartError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Conversation, Generation, Sampling, StructuredOutput
+from ...kit.engines.backends import run
 from ...kit.engines.start import in_process, own_process
 from ...kit.hosts.host import model_directory
 
@@ -89,6 +92,11 @@ def test_in_a_process_of_its_own(demo_model: Path, tmp_path: Path) -> None:
         engine.close()
 
 
+def ours(*_: Any) -> None:
+    # As a line of the package would.
+    exec(compile("raise ValueError('a fault of ours')", "ours", "exec"), {"__name__": "lmi.ours"})
+
+
 TALK = Conversation(messages=({"role": "user", "content": "Hi"},))
 
 
@@ -112,8 +120,33 @@ def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: py
             patch.setattr("vllm.v1.structured_output.backend_xgrammar.validate_xgrammar_grammar", lambda: None)
             with pytest.raises(TypeError, match="positional argument"):
                 backend.prepare(1, guided)
+        with monkeypatch.context() as patch:
+            patch.setattr("lmi.model.vllm.requests.check_size", ours)
+            with pytest.raises(ValueError, match="a fault of ours"):
+                backend.prepare(1, asked("Hi"))
         broken = asked("Hi", structured_output=StructuredOutput(json_schema='{"type": "string", "format": []}'))
         with pytest.raises(ParameterError, match="cannot be compiled"):
             backend.prepare(1, broken)
     finally:
         backend.close()
+
+
+@pytest.mark.parametrize(("policy", "given"), [("fcfs", 0), ("priority", -3)])
+def test_a_priority_reaches_vllm_where_it_goes_by_priorities(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch, policy: str, given: int
+) -> None:
+    engine = in_process(make_settings(model_dir, scheduling_policy=policy))
+    try:
+        told: list[int] = []
+        add = engine._llm.add_request
+
+        def listening(*, priority: int, **arguments: Any) -> Any:
+            told.append(priority)
+            return add(priority=priority, **arguments)
+
+        monkeypatch.setattr(engine._llm, "add_request", listening)
+        one = msgspec.structs.replace(asked("Hi", max_tokens=1), priority=-3)
+        assert run(engine, one)[0]
+        assert told == [given]
+    finally:
+        engine.close()

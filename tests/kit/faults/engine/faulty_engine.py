@@ -21,7 +21,7 @@ from lmi.model.options import Settings
 
 FOREVER = 3600.0
 
-STEPS = {"many tokens": 50, "fault in stats": 300}
+STEPS = {"many tokens": 50, "fault in stats": 300, "odd stats": 300}
 """Before the answer to these prompts; how busy the engine is is asked for once a second."""
 WRONG = {"cannot be encoded": object(), "cannot be decoded": 5}
 """What comes in place of text, by prompt, again and again until it is aborted."""
@@ -68,6 +68,9 @@ class FaultyEngine:
         """How busy it is; fails where a prompt says so."""
         if "fault in stats" in self._running.values():
             raise RuntimeError("a fault in stats")
+        if "odd stats" in self._running.values():
+            odd: Any = object()
+            return EngineStats(running=odd)
         return EngineStats(running=len(self._running))
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> tuple[int, str]:
@@ -95,6 +98,8 @@ class FaultyEngine:
         number, prompt = prepared
         if prompt == "no memory in add":
             raise MemoryError("no room for it")
+        if prompt == "panic in add":
+            raise Panic("a panic in add")
         if prompt == "fault in add":
             raise RuntimeError("a fault in add")
         self._running[number] = prompt
