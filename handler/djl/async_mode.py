@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Mapping
 from ...formatters import Request, Response
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
+from .frames import MIN_AGE_S, NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
 
 __all__ = ["TRACKING_ID", "AsyncBatcher", "message_of_response"]
 
@@ -48,10 +48,12 @@ def _start_of_output(properties: Mapping[str, str]) -> bytes:
 class _Sender:
     """One request: what it has to say, and its generator's turn to carry."""
 
-    __slots__ = ("ended", "exchange", "start", "tracking_id", "turn")
+    __slots__ = ("due", "ended", "exchange", "start", "tracking_id", "turn")
 
-    def __init__(self, tracking_id: str) -> None:
+    def __init__(self, tracking_id: str, due: float = 0.0) -> None:
         self.exchange: Exchange
+        self.due = due
+        """When an answer may go in one frame, by the event loop's clock."""
         self.tracking_id = tracking_id
         self.start = b""
         """What every frame but the first begins with."""
@@ -69,6 +71,10 @@ class _Sender:
         self.ended = frame.last
         return start, _LENGTH.pack(sum(map(len, pieces))), *pieces
 
+    def early(self, now: float) -> bool:
+        """Whether all of its answer is there already."""
+        return not self.start and now < self.due and self.exchange.finished
+
     def outputs(self, merge: bool) -> list[bytes]:
         """Everything that is ready, to be joined. Raises nothing."""
         outputs: list[bytes] = []
@@ -83,8 +89,9 @@ class _Sender:
         return outputs
 
 
-def message_of_response(response: Response, tracking_id: str) -> bytes:
-    """A response that is complete, as Java's socket takes it."""
+async def message_of_response(response: Response, tracking_id: str) -> bytes:
+    """A response that is complete to a request that has just come, as Java's socket takes it, when it may be sent."""
+    await asyncio.sleep(MIN_AGE_S)
     return b"".join(_Sender(tracking_id).output(frame_of_response(response)))
 
 
@@ -108,10 +115,10 @@ class AsyncBatcher:
         The caller calls `sent` once a message has gone; until then what comes gathers. Raises nothing that a request
         can cause: djl_python would swallow it and leave the client hanging.
         """
-        sender = _Sender(tracking_id)
+        sender = _Sender(tracking_id, self._loop.time() + MIN_AGE_S)
         opened = self._service.open(request, lambda _: self._fresh.append(sender))
         if isinstance(opened, Response):
-            yield message_of_response(opened, tracking_id)
+            yield await message_of_response(opened, tracking_id)
             return
         sender.exchange = opened
         # Where there is no engine, the answer is there already, and no step will announce it.
@@ -146,6 +153,11 @@ class AsyncBatcher:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._give_turn)
 
+    def _announce(self, sender: _Sender) -> None:
+        """What it had to say too early may be said now."""
+        self._fresh.append(sender)
+        self._give_turn()
+
     def _give_turn(self) -> None:
         """Lets one of those that have news carry them, unless one does already."""
         fresh = self._fresh
@@ -163,8 +175,12 @@ class AsyncBatcher:
     def _collect(self) -> bytes:
         """What every request has to say that has something to say."""
         outputs: list[bytes] = []
+        now = self._loop.time()
         while self._fresh:
             sender = self._fresh.popleft()
+            if sender.early(now):
+                self._loop.call_at(sender.due, self._announce, sender)
+                continue
             outputs += sender.outputs(self._merge)
             if sender.ended:
                 sender.turn.set()

@@ -23,7 +23,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from .slices import SLICE, next_slice
 
-__all__ = ["NOTHING", "Frame", "frame_of_exchange", "frame_of_fault", "frame_of_response"]
+__all__ = ["MIN_AGE_S", "NOTHING", "Frame", "frame_of_exchange", "frame_of_fault", "frame_of_response"]
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,15 @@ class Frame(msgspec.Struct, frozen=True):
 
 NOTHING = Frame()
 
+MIN_AGE_S = 0.020
+"""Seconds that a request must be old before its answer goes to Java in one frame.
+
+ChunkedBytesSupplier.appendContent says that there is no more before it puts the last chunk there (ai.djl api 0.34.0 and
+0.36.0). Java's front end looks first whether there is more, and then waits (InferenceRequestHandler.sendOutput). Where
+it looks for the first time in between, nothing is sent and the client waits for ever: seen for three of a thousand
+refusals of a host just started on two busy cores, which were there as soon as Java was.
+"""
+
 JAVAS_OWN = {"Content-Type": JSON}
 """What an error that Java gives a body of its own has instead of the dialect's; other headers stay."""
 
@@ -85,8 +94,8 @@ def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
 
     One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
     frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
-    empty: a reader on the Java side may miss the last chunk, because ChunkedBytesSupplier.appendContent
-    says that there is no more before it puts it there (ai.djl api 0.34.0 and 0.36.0). The first is never missed.
+    empty, for a reader on the Java side may miss the last chunk. A first one that is the last too it waits for, if it
+    comes late enough (MIN_AGE_S).
     """
     finished = exchange.finished
     records = exchange.records

@@ -210,4 +210,4 @@ async def _outputs(batcher: AsyncBatcher, request: Request, tracking_id: str) ->
 async def _refused(request: Request, error: LmiError, tracking_id: str) -> AsyncIterator[RawOutput]:
     """A request that comes while there is no service. Its options may be what is wrong: it is told by the defaults."""
     response = refusal(error, request, Settings(model_dir="", model_id="", model_name=""))
-    yield RawOutput(message_of_response(response, tracking_id), lambda: None)
+    yield RawOutput(await message_of_response(response, tracking_id), lambda: None)

@@ -11,6 +11,7 @@ too; so a stop string ends one of them without touching the others.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +31,7 @@ from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns
 from .chat import ChatRenderer
-from .internals import engine_request, keep_chosen_only
+from .internals import engine_request, keep_chosen_only, reject_transfer
 from .prompt import refused
 from .requests import Prepared, Requests
 from .sampling import LIMITS
@@ -80,6 +81,8 @@ class VllmEngine:
         self._requests = Requests(self._llm, settings, self._chat, self._beams, typical)
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, Group[str]] = {}
+        self._rejected: deque[tuple[str, dict[str, Any]]] = deque()
+        """Of refused requests, whose prompts have been computed elsewhere: a name, and what the connector is told."""
         context, images = model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
         try_out(self)
@@ -91,12 +94,18 @@ class VllmEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
-        return bool(self._sequences) or self._beams.busy
+        """Whether there is anything to do in a step."""
+        return bool(self._sequences or self._rejected) or self._beams.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
-        return self._requests.prepare(number, generation, images)
+        try:
+            return self._requests.prepare(number, generation, images)
+        except RequestError:
+            transfer = generation.kv_transfer_params
+            if self._connected and transfer and transfer.get("do_remote_prefill"):
+                self._rejected.append((f"{number}.rejected", transfer))
+            raise
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""
@@ -153,6 +162,11 @@ class VllmEngine:
         """One step of vLLM; raises when vLLM has failed."""
         events: list[tuple[int, Event]] = []
         stopped: list[str] = []
+        while self._rejected:
+            reject_transfer(self._llm, *self._rejected.popleft())
+        if not (self._sequences or self._beams.busy):
+            # With nothing to do vLLM's step may wait for ever.
+            return events
         for output in self._llm.step():
             sequence = self._sequences.get(output.request_id)
             if sequence is None:

@@ -13,7 +13,8 @@ import argparse
 import importlib
 import importlib.util
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "image_limit",
     "keep_chosen_only",
     "part",
+    "reject_transfer",
     "tokenize_params",
     "uses_v2_runner",
     "v2_is_forced",
@@ -69,6 +71,7 @@ PARTS = (
     "vllm.v1.sample.logits_processor.builtin:process_dict_updates",
     "vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar",
     "vllm.v1.engine:EngineCoreRequest.reasoning_ended",
+    "vllm.v1.engine:EngineCoreRequest.abort_immediately",
     # Outputs and numbers.
     "vllm.v1.engine.logprobs:LogprobsProcessor._update_sample_logprobs",
     "vllm.v1.metrics.stats:SchedulerStats.num_running_reqs",
@@ -81,6 +84,7 @@ PARTS = (
 ATTRIBUTES = (
     "log_stats",
     "logger_manager",
+    "engine_core.add_request",
     "engine_core.shutdown",
     "input_processor.process_inputs",
     "output_processor.log_stats",
@@ -226,6 +230,22 @@ def engine_request(llm: Any, name: str, prompt: Any, params: Any, priority: int 
     request = llm.input_processor.process_inputs(name, prompt, params, supported_tasks=tasks, priority=priority)
     request.reasoning_ended = True
     return request
+
+
+def reject_transfer(llm: Any, name: str, transfer: Mapping[str, Any]) -> None:
+    """Tells the connector of a request that is refused, so that what is kept for it elsewhere is let go.
+
+    By a request that ends before it begins, as vLLM's server does (AsyncLLM.notify_kv_transfer_request_rejected).
+    """
+    from vllm import SamplingParams
+
+    request = part("vllm.v1.engine:EngineCoreRequest")(
+        request_id=name, prompt_token_ids=[0], mm_features=None,
+        sampling_params=SamplingParams(max_tokens=1, extra_args={"kv_transfer_params": dict(transfer)}),
+        pooling_params=None, arrival_time=time.time(), lora_request=None, cache_salt=None, data_parallel_rank=None,
+        abort_immediately=True,
+    )  # fmt: skip
+    llm.engine_core.add_request(request)
 
 
 # Outputs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,6 +26,11 @@ BODY = b'{"inputs": "Hi", "stream": true}'
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def at_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "MIN_AGE_S", 0.0)
 
 
 class Java:
@@ -191,6 +197,46 @@ async def test_errors_are_frames() -> None:
     (told,) = java.messages[-1]
     assert (told.frame["code"], told.frame["error"]) == ("424", "the engine has ended")
     assert all(task.done() for task in java.tasks.values())
+
+
+async def test_an_answer_in_one_frame_is_not_sent_before_java_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream's records are, and nobody waits for another's answer."""
+    java = await started(1)
+    monkeypatch.setattr(courier, "MIN_AGE_S", 0.1)
+    begun = time.monotonic()
+    java.ask("refused", b"{")
+    java.ask("whole", b'{"inputs": "Hi"}')
+    java.ask("stream")
+    await settled()
+    java.step({1: Started(3), 2: Started(3), 0: token("x")})
+    java.step({1: token("all of it", last=True), 2: token("x"), 0: token("y")})
+    await settled()
+    assert java.data("request 0").count("text") == 2
+    assert java.data("stream").count("text") == 1
+    assert [java.data(whose) for whose in ("refused", "whole")] == ["", ""]
+    while not all(java.tasks[whose].done() for whose in ("refused", "whole")):
+        assert time.monotonic() < begun + 5
+        await asyncio.sleep(0.01)
+    assert time.monotonic() >= begun + 0.1
+    (told,) = [told for message in java.messages for told in message if told.whose == "refused"]
+    assert told.frame["code"] == "424"
+    assert java.data("whole") == '{"generated_text":"all of it"}'
+
+
+async def test_one_that_goes_meanwhile_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = await started(1)
+    monkeypatch.setattr(courier, "MIN_AGE_S", 0.05)
+    java.ask("whole", b'{"inputs": "Hi"}')
+    await settled()
+    java.step({1: Started(3)})
+    java.step({1: token("all of it", last=True)})
+    await settled()
+    java.tasks["whole"].cancel()
+    await asyncio.sleep(0.1)
+    assert java.data("whole") == ""
+    java.step({0: token("x")})
+    await settled()
+    assert java.data("request 0").count("text") == 1
 
 
 async def test_an_engine_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

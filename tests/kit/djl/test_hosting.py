@@ -257,7 +257,7 @@ class TestRolling:
 
     def test_three_hundred_connections(self, rolling: DjlHost) -> None:
         """More than a full batch (32): the rest waits for room. Their last frames are empty, for Java's reader may miss
-        what is in them (docs/robustness.md, The end of a stream)."""
+        what is in them (docs/robustness.md, Chunks that Java loses)."""
         answers: list[str] = []
         frames = [*(f"{n} " for n in range(10)), ""]
         threads = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from vllm.distributed.kv_transfer.kv_connector.v1 import (  # noqa: TID253 - only vLLM imports this file
     KVConnectorBase_V1,
@@ -13,7 +13,9 @@ __all__ = ["EchoConnector"]
 
 
 class EchoConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore] # untyped in some versions
-    """`kv_transfer_params` come back with a request's end, under `told`."""
+    """`kv_transfer_params` come back with a request's end, under `told`, those of all earlier ones under `before`."""
+
+    ended: ClassVar[list[Any]] = []
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
         return 0, False
@@ -25,7 +27,9 @@ class EchoConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore] # 
         return KVConnectorMetadata()
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        return False, {"told": request.kv_transfer_params, "blocks": tuple(block_ids)}
+        told = {"told": request.kv_transfer_params, "blocks": tuple(block_ids), "before": list(self.ended)}
+        self.ended.append(request.kv_transfer_params)
+        return False, told
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         pass

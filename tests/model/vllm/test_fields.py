@@ -135,6 +135,7 @@ def test_the_best_of_several(backend: Any, logprobs: int | None) -> None:
 
 # --- KV transfer ---
 
+PREFILLED = {"do_remote_prefill": True, "remote_engine_id": "elsewhere", "remote_block_ids": [[3]]}
 TOLD = {"do_remote_decode": True, "remote_engine_id": None, "remote_block_ids": [[1, 2]]}
 
 
@@ -149,7 +150,8 @@ def test_without_a_connector_transfer_parameters_change_nothing(backend: Any) ->
 
 
 def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM with a connector, in an engine of its own: each sequence's parameters go in and come back."""
+    """vLLM with a connector, in an engine of its own: each sequence's parameters go in and come back, and those of a
+    refused request, whose prompt has been computed elsewhere, go in."""
     monkeypatch.syspath_prepend(TESTS / "kit" / "models")
     config = {"kv_connector": "EchoConnector", "kv_connector_module_path": "kv_connector", "kv_role": "kv_both"}
     overrides = {"kv_transfer_config": json.dumps(config)}
@@ -165,6 +167,11 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
 
     try:
         engine.start()
+        engine.submit(generation("word " * 3000, kv_transfer_params=PREFILLED, overflow="refuse"), sink)
+        assert ended.wait(60)
+        assert [type(event) for event in events] == [Failed]
+        ended.clear()
+        events.clear()
         engine.submit(generation(asked.prompt, sampling={"n": 2}, kv_transfer_params=TOLD), sink)
         assert ended.wait(60)
     finally:
@@ -176,6 +183,7 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
         assert finish.kv_transfer_params is not None
         assert finish.kv_transfer_params["told"] == TOLD
         assert finish.kv_transfer_params["blocks"]
+        assert PREFILLED in finish.kv_transfer_params["before"]
 
 
 # --- Guided decoding: the client's name for what is wrong ---
