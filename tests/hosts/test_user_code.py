@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tokenizers import Tokenizer
 
 from ..demo.model import question
 from ..kit.djl import hosting, other
@@ -297,6 +296,8 @@ async def test_a_flagged_prompt_is_refused_in_each_dialect(new: Place) -> None:
     ]
     tool = {"type": "function", "function": {"name": "f", "description": "peels an apple"}}
     with_tool = {"messages": [{"role": "user", "content": "Hi"}], "tools": [tool]}
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(new.folder / "tokenizer.json"))
     accepted = tokenizer.encode(ASKED.prompt, add_special_tokens=False)
     async with client(new.host) as http:
