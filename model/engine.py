@@ -182,6 +182,55 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
+class AsyncBackend(Protocol):
+    """A backend that an event loop drives: nothing that is called on the loop waits.
+
+    Constructed on the loop, as a Backend is otherwise; process/stepper.py makes one of a Backend.
+    """
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs."""
+        ...
+
+    async def begin(self) -> None:
+        """What is left of the start, on the loop; raises as the constructor does."""
+        ...
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+        """As Backend's, on several threads at once."""
+        ...
+
+    def tokens(self, prepared: Any) -> int:
+        """As Backend's."""
+        ...
+
+    def prompt_text(self, prepared: Any) -> str:
+        """As Backend's."""
+        ...
+
+    def add(self, number: int, prepared: Any) -> None:
+        """Starts what `prepare` returned. Raises RequestError."""
+        ...
+
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Ends generations without a further event."""
+        ...
+
+    async def receive(self) -> Sequence[tuple[int, Event]]:
+        """What is new, by generation; nothing where a step brought nothing. Raises when the engine has failed."""
+        ...
+
+    def stats(self) -> EngineStats:
+        """How busy it was when it last said so."""
+        ...
+
+    def close(self) -> None: ...
+
+
 ENGINES = {
     "vllm": "lmi.model.vllm.engine:VllmEngine",
     "transformers": "lmi.model.transformers.engine:TransformersEngine",

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -167,6 +168,13 @@ class Channel(Generic[Received]):
                     return
                 threading.Thread(target=self._catch_up, name="lmi-send", daemon=True).start()
             self._backlog.append(_Waiting(rest, message.number if isinstance(message, Add) else None))
+
+    def send_last(self, message: ToEngine | FromEngine, timeout: float = 2.0) -> None:
+        """Posts a message after which the process may end: waits until all is sent, or for `timeout` seconds."""
+        self.post(message)
+        deadline = time.monotonic() + timeout
+        while self._backlog and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def withdraw(self, numbers: Sequence[int]) -> Sequence[int]:
         """Drops what has been posted to start generations, as far as it has not begun to be sent; gives the others."""

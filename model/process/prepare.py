@@ -1,7 +1,7 @@
-"""Generations on their way to the backend. Those without images go at once; the others do not hold them up.
+"""Generations on their way to the backend, on threads of their own: none holds up the engine, nor another for long.
 
-    no images ------------------------------------------------------> Backend.prepare --> ready
-    data URLs -------------------------> preparers: check the header, Backend.prepare --> ready
+    no images ------------> preparers: Backend.prepare ---------------------------> ready
+    data URLs ------------> decoders: check the header, Backend.prepare ----------> ready
     other URLs --> fetchers --all there--^
 
 Images are fetched and decoded here, in the engine's process, and not in the host's: a decoder that a hostile file
@@ -13,11 +13,12 @@ preparing is work, and few threads keep few decoded images in memory at a time.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..engine import Backend
+from ..engine import AsyncBackend
 from ..errors import ParameterError, UnsupportedError
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
@@ -28,11 +29,14 @@ from ..options.image_rules import ImageRules
 __all__ = ["RequestPreparer"]
 
 FETCHERS = 16
-PREPARERS = 4
+DECODERS = 4
+"""Threads for what has images."""
+PREPARERS = 2
+"""Threads for what has none: behind a prompt that takes long there is another."""
 
 
 class _Pending:
-    """A generation whose images are on their way."""
+    """A generation that is being prepared."""
 
     def __init__(self, number: int, generation: Generation, parts: Sequence[ImagePart], rules: ImageRules) -> None:
         self.number = number
@@ -54,8 +58,9 @@ class RequestPreparer:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: AsyncBackend,
         rules: ImageRules,
+        stall_timeout: float,
         ready: Callable[[int, Any, str | None], None],
         refuse: Callable[[int, BaseException], None],
     ) -> None:
@@ -65,19 +70,20 @@ class RequestPreparer:
         self._refuse = refuse
         self._fetcher = Fetcher(rules)
         self._fetchers = ThreadPoolExecutor(FETCHERS, "lmi-fetch")
+        self._decoders = ThreadPoolExecutor(DECODERS, "lmi-decode")
         self._preparers = ThreadPoolExecutor(PREPARERS, "lmi-prepare")
+        self._stall_timeout = stall_timeout
+        self._begun: dict[int, float] = {}
+        """When the preparation of what has no images began."""
         self._pending: dict[int, _Pending] = {}
         self._lock = threading.Lock()
 
     def take(self, number: int, generation: Generation) -> None:
-        """Prepares a generation, at once or on another thread. Raises nothing that a request can cause."""
+        """Has a generation prepared, on another thread. Raises nothing that a request can cause."""
         try:
             parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
-            if not parts:
-                prepared = self._backend.prepare(number, generation)
-                self._ready(number, prepared, self._prompt_text(generation, prepared))
-                return
-            self._admit(parts)
+            if parts:
+                self._admit(parts)
         except BaseException as error:  # noqa: BLE001 - becomes the generation's error; libraries in Rust panic with one
             self._refuse(number, error)
             return
@@ -85,6 +91,11 @@ class RequestPreparer:
         self._pending[number] = pending
         # Where the system has no thread left, that too is this generation's failure alone.
         self._run_step(pending, self._submit_steps)
+
+    def alive(self) -> bool:
+        """Whether prompts are still being prepared: one whose preparation never ends would block later ones."""
+        since = min(self._begun.copy().values(), default=None)
+        return since is None or not self._stall_timeout or time.monotonic() - since < self._stall_timeout
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations that are not prepared yet; `ready` is not called for them any more."""
@@ -108,8 +119,10 @@ class RequestPreparer:
             )
 
     def _submit_steps(self, pending: _Pending) -> None:
-        if not pending.missing:
-            self._preparers.submit(self._run_step, pending, self._prepare)
+        if not pending.parts:
+            self._preparers.submit(self._run_step, pending, self._prepare_text)
+        elif not pending.missing:
+            self._decoders.submit(self._run_step, pending, self._prepare)
         for index, part in enumerate(pending.parts):
             if not is_data_url(part.url):
                 self._fetchers.submit(self._run_step, pending, self._fetch, index)
@@ -138,21 +151,27 @@ class RequestPreparer:
             pending.missing -= 1
             complete = not pending.missing
         if complete:
-            self._preparers.submit(self._run_step, pending, self._prepare)
+            self._decoders.submit(self._run_step, pending, self._prepare)
+
+    def _prepare_text(self, pending: _Pending) -> None:
+        self._begun[pending.number] = time.monotonic()
+        try:
+            self._finish(pending, self._backend.prepare(pending.number, pending.generation))
+        finally:
+            del self._begun[pending.number]
 
     def _prepare(self, pending: _Pending) -> None:
         images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]
         for image in images:
             check_image(image, pending.pixels)
-        prepared = self._backend.prepare(pending.number, pending.generation, images)
-        prompt = self._prompt_text(pending.generation, prepared)
+        self._finish(pending, self._backend.prepare(pending.number, pending.generation, images))
+
+    def _finish(self, pending: _Pending, prepared: Any) -> None:
+        prompt = self._backend.prompt_text(prepared) if pending.generation.held else None
         with self._lock:
             # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
             if self._pending.pop(pending.number, None) is not None:
                 self._ready(pending.number, prepared, prompt)
-
-    def _prompt_text(self, generation: Generation, prepared: Any) -> str | None:
-        return self._backend.prompt_text(prepared) if generation.held else None
 
 
 def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:

@@ -8,17 +8,21 @@ are refused. Searches and ordinary requests share vLLM's steps, and none waits f
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..events import Event, Failed
 from ..generation import Beams, Generation, Sampling
-from ..search.beam import Prefix, Step
+from ..search.beam import Step
 from ..search.beam_run import BeamRun, BeamTexts
+from ..text.outputs import Output
 from ..text.parsers import Splitter
+from .core import Core
+from .core_outputs import entries, told
 
 __all__ = ["BeamRuns", "VllmRun"]
 
@@ -30,24 +34,27 @@ class VllmRun:
     """The search of one generation, and its vLLM requests."""
 
     beam: BeamRun
-    prompt: Any
+    first: Any
+    """An EngineCoreRequest of the prompt, which others are copies of."""
     requests: int = 0
     """How many there have been."""
     waiting: dict[str, int] = field(default_factory=dict[str, int])
     """Those that run: each one's place in the search's `live`."""
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    first_output: Output = field(default_factory=Output)
+    """What the core has told of the prompt."""
 
 
 class BeamRuns:
     """The searches that run on one engine."""
 
-    def __init__(self, llm: Any, texts: BeamTexts) -> None:
-        self._llm = llm
+    def __init__(self, core: Core, texts: BeamTexts) -> None:
+        self._core = core
         self._texts = texts
-        self._vocabulary: int = llm.model_config.get_vocab_size()
-        most = llm.model_config.max_logprobs
+        self._vocabulary: int = core.model_config.get_vocab_size()
+        most = core.model_config.max_logprobs
         self._most: int = self._vocabulary if most < 0 else most
-        self._prefixes_cached: bool = llm.vllm_config.cache_config.enable_prefix_caching
+        self._prefixes_cached: bool = core.vllm_config.cache_config.enable_prefix_caching
         self._runs: dict[int, VllmRun] = {}
         self._owners: dict[str, VllmRun] = {}
 
@@ -62,7 +69,7 @@ class BeamRuns:
         generation: Generation,
         sampling: Sampling,
         beams: Beams,
-        prompt: Any,
+        first: Any,
         prompt_ids: list[int],
         max_tokens: int,
         splitters: Sequence[Splitter | None],
@@ -87,7 +94,7 @@ class BeamRuns:
         if (likely := sampling.logprobs or 0) > self._most:
             raise ParameterError.of("logprobs", likely, f"at most {self._most} (option.max_logprobs)")
         run.candidates = min(run.candidates, self._most, self._vocabulary)
-        return VllmRun(run, prompt)
+        return VllmRun(run, first)
 
     def add(self, run: VllmRun) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""
@@ -116,49 +123,41 @@ class BeamRuns:
     def _start(self, run: VllmRun) -> None:
         """One request for each live prefix."""
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
 
-        first = run.requests == 0
         params = SamplingParams(
             temperature=0.0,
             max_tokens=1,
             ignore_eos=True,
             logprobs=run.beam.candidates,
-            prompt_logprobs=run.beam.sampling.prompt_logprobs if first else None,
+            prompt_logprobs=run.beam.sampling.prompt_logprobs if run.requests == 0 else None,
             detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
         )
         run.steps.clear()
-        try:
-            for place, prefix in enumerate(run.beam.search.live):
-                name = f"{run.beam.number}.beam{run.requests}"
-                run.requests += 1
-                self._llm.add_request(request_id=name, prompt=self._prompt(run, prefix), params=params.clone())
-                run.waiting[name] = place
-                self._owners[name] = run
-        except Exception:
-            self._drop(run)
-            raise
-
-    def _prompt(self, run: VllmRun, prefix: Prefix) -> Any:
-        if not prefix.tokens:
-            return run.prompt
-        return {**run.prompt, "prompt_token_ids": [*run.beam.prompt_ids, *prefix.tokens]}
+        for place, prefix in enumerate(run.beam.search.live):
+            request = copy.copy(run.first)
+            request.request_id = request.external_req_id = f"{run.beam.number}.beam{run.requests}"
+            request.sampling_params = params.clone()
+            request.prompt_token_ids = [*run.beam.prompt_ids, *prefix.tokens]
+            run.requests += 1
+            self._core.add(request)
+            run.waiting[request.request_id] = place
+            self._owners[request.request_id] = run
 
     def _advance(self, run: VllmRun, output: Any) -> list[Event]:
         """Takes in one prefix's step, and with the last of them goes on."""
-        completion = output.outputs[0]
         place = run.waiting.pop(output.request_id)
-        if completion.finish_reason not in {"length", "stop"} or not completion.logprobs:
+        if str(output.finish_reason) not in {"length", "stop"} or output.new_logprobs is None:
             raise GenerationError("the engine failed while generating")
-        entry: Mapping[int, Any] = completion.logprobs[0]
+        (entry,) = entries(output.new_logprobs, run.beam.candidates)
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
+        search = run.beam.search
+        if place == 0 and not search.live[0].tokens:
+            run.first_output = told(output, run.beam.sampling.prompt_logprobs or 0)
         if run.waiting:
             return []
-        search = run.beam.search
         events: list[Event] = []
         if not search.live[0].tokens:
-            events.append(self._texts.started(run.beam, output))
+            events.append(self._texts.started(run.beam, run.first_output))
         search.advance([run.steps[place] for place in range(len(search.live))])
         if not search.finished:
             self._start(run)
@@ -172,4 +171,4 @@ class BeamRuns:
         for name in names:
             self._owners.pop(name, None)
         if names:
-            self._llm.abort_request(names)
+            self._core.abort(names)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
 from ..events import Token
@@ -16,11 +16,9 @@ from ..media.images import Image
 from ..options import Settings
 from ..text.chat_template import chat_template
 from ..text.parsers import Reasoning, Splitter
+from .core import Core
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
 from .internals import part, tokenize_params
-
-if TYPE_CHECKING:
-    from vllm.v1.engine.llm_engine import LLMEngine
 
 __all__ = ["ChatRenderer"]
 
@@ -38,16 +36,16 @@ TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "o
 class ChatRenderer:
     """What a model's conversations need; raises OptionError where the options name what vLLM does not have."""
 
-    def __init__(self, llm: LLMEngine, settings: Settings) -> None:
-        self._llm = llm
+    def __init__(self, core: Core, settings: Settings) -> None:
+        self._core = core
         self._settings = settings
-        self.images = ImageDecoder(llm)
+        self.images = ImageDecoder(core)
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
-        vocabulary = llm.get_tokenizer().get_vocab() if reasoner is not None else {}
+        vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
         self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
         if settings.tool_call_parser:
@@ -110,23 +108,23 @@ class ChatRenderer:
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
         by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")
-        chat = chat.with_defaults({"tokenize": by_mistral(self._llm.get_tokenizer())})
+        chat = chat.with_defaults({"tokenize": by_mistral(self._core.get_tokenizer())})
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else truncate,
             truncation_side="left",
             add_special_tokens=request.add_special_tokens,
         )
-        render = self._llm.renderer.render_chat
         if not pictures:
-            _, rendered = render([request.messages], chat, tokenize)
+            with self._core.rendering(truncate) as renderer:
+                _, rendered = renderer.render_chat([request.messages], chat, tokenize)
         else:
             messages = with_pictures(request.messages, pictures)
             # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes
             # by the order of requests, and by none being refused between the two, so it is left out (the core's own
             # caches are not).
             with self._processing, processor_faults(images):
-                _, rendered = render([messages], chat, tokenize, skip_mm_cache=True)
+                _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
         prompt: Any = rendered[0]
         if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:
             message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
@@ -186,8 +184,8 @@ class ChatRenderer:
         parser = _parser(tool_parser, reasoning_parser, self._settings)
         if parser is None:
             return None
-        config = self._llm.model_config
-        return parser(self._llm.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
+        config = self._core.model_config
+        return parser(self._core.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
 
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""

@@ -1,7 +1,7 @@
 """vLLM's pooling models as a backend that makes a vector of each prompt, on vLLM 0.23.0 and later.
 
     Generation --prepare--> prompt ids, PoolingParams --add--> one vLLM request
-    PoolingRequestOutput --step--> Started, Delta(vector)
+    EngineCoreOutput --receive--> Started, Delta(vector)
 
 Which of the tokens' vectors count (the first's, the last's, their mean) is the model's own matter: vLLM reads it from
 the model's files as sentence-transformers wrote them, or `option.pooler_config` says it.
@@ -12,21 +12,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..engine import EngineInfo, EngineStats
-from ..errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
+from ..errors import (
+    ContextError,
+    GenerationError,
+    LmiError,
+    OptionError,
+    ParameterError,
+    RequestError,
+    UnsupportedError,
+)
 from ..events import Delta, Event, Failed, Finish, Started
 from ..generation import Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
 from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
+from .core_outputs import told
 from .internals import part, tokenize_params
 from .start import client_errors, start_vllm
 from .trial import try_out
-
-if TYPE_CHECKING:
-    from vllm import PoolingParams
 
 __all__ = ["VllmEmbedding", "vector_of"]
 
@@ -40,28 +46,20 @@ class _Prepared:
     """A generation, ready to be added."""
 
     number: int
-    prompt: Any
+    request: Any
+    """An EngineCoreRequest, without its name."""
     tokens: int
-    params: PoolingParams
-    field: str
     request_id: str
 
 
 class VllmEmbedding:
-    """A Backend (model/engine.py) on vLLM's LLMEngine."""
+    """An AsyncBackend (model/engine.py) on vLLM's core."""
 
     def __init__(self, settings: Settings) -> None:
-        self._llm, self._stats = start_vllm(settings)
+        self._core = start_vllm(settings)
         import vllm
 
-        config = self._llm.model_config
-        tasks = self._llm.get_supported_tasks()
-        if TASK not in tasks:
-            raise OptionError(
-                f"option.task: vLLM makes no embeddings with this model ({', '.join(config.architectures)}), it can do "
-                f"{', '.join(tasks) or 'nothing'}",
-                "task",
-            )
+        config = self._core.model_config
         self._model_config = config
         self._size: int = config.embedding_size
         self._vocabulary: int = config.get_vocab_size()
@@ -69,10 +67,20 @@ class VllmEmbedding:
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
         self._most = settings.limits.max_prompt_tokens
-        self._running: dict[str, str] = {}
-        """The ids of requests by the names that vLLM knows them by."""
+        self._running: dict[str, _Prepared] = {}
+        """By the name that vLLM knows it by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
-        try_out(self, embedding=Embedding())
+
+    async def begin(self) -> None:
+        """Asks what the model can do, and tries a token; raises OptionError, StartError."""
+        await self._core.begin()
+        if TASK not in (tasks := self._core.tasks):
+            raise OptionError(
+                f"option.task: vLLM makes no embeddings with this model "
+                f"({', '.join(self._model_config.architectures)}), it can do {', '.join(tasks) or 'nothing'}",
+                "task",
+            )
+        await try_out(self, embedding=Embedding())
 
     @property
     def info(self) -> EngineInfo:
@@ -81,7 +89,7 @@ class VllmEmbedding:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs. Only then may `step` be called: with nothing to do, vLLM's waits for ever."""
+        """Whether anything runs."""
         return bool(self._running)
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> _Prepared:
@@ -105,15 +113,19 @@ class VllmEmbedding:
                 ids: list[int] = list(prompt["prompt_token_ids"])
                 cut = self._cut(ids, wanted, around=special)
                 if len(cut) < len(ids):
-                    prompt = self._render(tuple(cut))
+                    prompt = None
             else:
                 cut = self._cut([*cast("tuple[int, ...]", given)], wanted, around=False)
-                self._check(cut, field)
+                prompt = None
+            self._check(cut, field)
+            if prompt is None:
                 prompt = self._render(tuple(cut))
+            request = self._core.request(prompt, params)
         except self._client_errors as error:
+            if isinstance(error, RequestError):
+                raise
             raise ParameterError(f"{field}: {error}", field) from error
-        self._check(cut, field)
-        return _Prepared(number, prompt, len(cut), params, field, generation.request_id)
+        return _Prepared(number, request, len(cut), generation.request_id)
 
     def tokens(self, prepared: _Prepared) -> int:
         """The text's."""
@@ -121,16 +133,14 @@ class VllmEmbedding:
 
     def prompt_text(self, prepared: _Prepared) -> str:
         """What the token ids stand for."""
-        return str(self._llm.get_tokenizer().decode(prepared.prompt["prompt_token_ids"]))
+        return str(self._core.get_tokenizer().decode(prepared.request.prompt_token_ids))
 
-    def add(self, prepared: _Prepared) -> None:
-        """Starts the request; raises RequestError."""
-        name = str(prepared.number)
-        try:
-            self._llm.add_request(request_id=name, prompt=prepared.prompt, params=prepared.params)
-        except self._client_errors as error:
-            raise ParameterError(f"{prepared.field}: {error}", prepared.field) from error
-        self._running[name] = prepared.request_id
+    def add(self, number: int, prepared: _Prepared) -> None:
+        """Starts the request."""
+        name = str(number)
+        prepared.request.request_id = prepared.request.external_req_id = name
+        self._core.add(prepared.request)
+        self._running[name] = prepared
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
@@ -138,23 +148,24 @@ class VllmEmbedding:
         for name in names:
             del self._running[name]
         if names:
-            self._llm.abort_request(names)
+            self._core.abort(names)
 
-    def step(self) -> list[tuple[int, Event]]:
-        """One step of vLLM; raises when vLLM has failed."""
+    async def receive(self) -> list[tuple[int, Event]]:
+        """What a step of the core brought; raises when it has ended."""
         events: list[tuple[int, Event]] = []
-        for output in self._llm.step():
+        for output in await self._core.receive():
             name = output.request_id
-            if name not in self._running or not output.finished:
+            if name not in self._running or output.finish_reason is None:
                 continue
-            request_id = self._running.pop(name)
-            number = int(name)
+            prepared, number = self._running.pop(name), int(name)
             try:
-                vector = vector_of(output)
-                started = Started(len(output.prompt_token_ids), max(0, output.num_cached_tokens or 0))
-            except Exception as error:
+                vector = vector_of(output.pooling_output)
+                started = Started(prepared.tokens, told(output, 0).num_cached_tokens or 0)
+            except SystemExit:
+                raise
+            except BaseException as error:  # libraries in Rust panic with one
                 if not isinstance(error, LmiError):
-                    log.exception("request %s: generation %d failed", request_id, number)
+                    log.exception("request %s: generation %d failed", prepared.request_id, number)
                     error = GenerationError(f"the vector could not be read: {error}")
                 events.append((number, Failed.of(error)))
                 continue
@@ -163,18 +174,18 @@ class VllmEmbedding:
 
     def stats(self) -> EngineStats:
         """How busy vLLM's scheduler is."""
-        return self._stats.now()
+        return self._core.stats()
 
     def close(self) -> None:
         """Ends vLLM's own processes."""
-        self._llm.engine_core.shutdown()
+        self._core.close()
 
     def _render(self, given: Any, special: bool = False) -> Any:
         """The prompt as vLLM takes it; with `special`, text gets the tokenizer's special tokens."""
         said: dict[str, Any] = {"prompt": given} if isinstance(given, str) else {"prompt_token_ids": [*given]}
         parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")
         tokenize = tokenize_params(do_lower_case=self._lower_case, add_special_tokens=special)
-        rendered: list[Any] = self._llm.renderer.render_cmpl([parsed(self._model_config, said)], tokenize)
+        rendered: list[Any] = self._core.renderer.render_cmpl([parsed(self._model_config, said)], tokenize)
         (prompt,) = rendered
         return prompt
 
@@ -188,11 +199,11 @@ class VllmEmbedding:
         return first(text, keep, self._count) if wanted.cut == "right" else last(text, keep, self._count)
 
     def _count(self, text: str) -> int:
-        return len(self._llm.get_tokenizer().encode(text, add_special_tokens=False))
+        return len(self._core.get_tokenizer().encode(text, add_special_tokens=False))
 
     def _around(self) -> tuple[int, int]:
         """How many special tokens the tokenizer puts before a text and after it, found by trying."""
-        tokenizer = self._llm.get_tokenizer()
+        tokenizer = self._core.get_tokenizer()
         bare: list[int] = tokenizer.encode("a", add_special_tokens=False)
         whole: list[int] = tokenizer.encode("a")
         for before in range(len(whole) - len(bare) + 1):
@@ -245,11 +256,13 @@ class VllmEmbedding:
             raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")
 
 
-def vector_of(output: Any) -> bytes:
-    """The vector in the form of Delta.vector."""
+def vector_of(pooled: Any) -> bytes:
+    """A pooling output in the form of Delta.vector."""
     import torch
 
-    data = cast("torch.Tensor", output.outputs.data).detach().to("cpu", torch.float32).contiguous()
+    if pooled is None:
+        raise GenerationError("the engine failed while embedding")
+    data = cast("torch.Tensor", pooled).detach().to("cpu", torch.float32).contiguous()
     if data.ndim != 1 or not len(data):
         raise GenerationError("the engine failed while embedding")
     if not bool(torch.isfinite(data).all()):

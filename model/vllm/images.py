@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ParameterError, one_line
 from ..media.images import Image
 from ..vllm_messages import PROCESSOR_FAILED
+from .core import Core
 from .internals import image_limit, part
-
-if TYPE_CHECKING:
-    from vllm.v1.engine.llm_engine import LLMEngine
 
 __all__ = ["ImageDecoder", "numbered", "processor_faults", "with_pictures"]
 
@@ -28,12 +26,12 @@ Message = dict[str, Any]
 class ImageDecoder:
     """What a model's images need."""
 
-    def __init__(self, llm: LLMEngine) -> None:
-        self.limit = image_limit(llm)
+    def __init__(self, core: Core) -> None:
+        self.limit = image_limit(core)
         """How many images a prompt may have; 0: the model takes none."""
         self._io: Any = None
         if self.limit:
-            config = llm.model_config.multimodal_config
+            config = core.model_config.multimodal_config
             given: dict[str, Any] = (config.media_io_kwargs or {}).get("image", {}) if config else {}
             self._io = part("vllm.multimodal.media.image:ImageMediaIO")(**{"image_mode": "RGB", **given})
 

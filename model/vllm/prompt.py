@@ -9,6 +9,7 @@ from ..errors import ParameterError
 from ..generation import Generation
 from ..media.images import Image
 from ..text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
+from .core import Core
 from .internals import part, tokenize_params
 
 __all__ = ["PromptRenderer", "refused"]
@@ -21,15 +22,15 @@ class PromptRenderer:
     longest token's characters, which 60 million characters of blanks and letters may be within.
     """
 
-    def __init__(self, llm: Any, most: int | None) -> None:
-        self._llm = llm
+    def __init__(self, core: Core, most: int | None) -> None:
+        self._core = core
         self._most = most
-        self._context: int = llm.model_config.max_model_len
+        self._context: int = core.model_config.max_model_len
         self._allowed = max_prompt_tokens(self._context - 1, most)
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
-        return len(self._llm.get_tokenizer().encode(text, add_special_tokens=False))
+        return len(self._core.get_tokenizer().encode(text, add_special_tokens=False))
 
     def shortening(self, generation: Generation, images: Sequence[Image] = ()) -> Callable[[str], str]:
         """Makes of a text that is to be tokenized what has the tokens that are wanted of it: all, or the last ones.
@@ -52,8 +53,9 @@ class PromptRenderer:
         tokenize = tokenize_params(
             truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens
         )
-        parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._llm.model_config, given)
-        return self._llm.renderer.render_cmpl([parsed], tokenize)[0]
+        parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._core.model_config, given)
+        with self._core.rendering(truncate) as renderer:
+            return renderer.render_cmpl([parsed], tokenize)[0]
 
 
 def refused(error: Exception, guide_field: str | None = None) -> ParameterError:

@@ -1,10 +1,11 @@
-"""What a generation asks of vLLM: its prompt's ids, the SamplingParams and the splitter of each sequence.
+"""What a generation asks of vLLM: for each sequence a request of vLLM's own, and what splits its text.
 
-Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> Prepared
+Generation --prompt.py, chat.py--> prompt --structured.py, sampling.py--> SamplingParams --core.py--> Prepared
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ..text.response_limit import check_size, may_reach
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
+from .core import Core
 from .prompt import PromptRenderer, refused
 from .sampling import sampling_params
 from .start import client_errors
@@ -41,10 +43,10 @@ class Prepared:
     prompt: Any
     prompt_ids: list[int]
     tokens: int
-    params: list[SamplingParams]
+    requests: list[Any]
+    """EngineCoreRequests, without their names."""
     splitters: list[Splitter | None]
     skip_special_tokens: bool
-    guided_at_once: bool
     guide_field: str | None
     """The client's field that asked for guided decoding."""
     beams: VllmRun | None = None
@@ -53,21 +55,23 @@ class Prepared:
 class Requests:
     """Prepares generations for one model, beside the engine's steps."""
 
-    def __init__(self, llm: Any, settings: Settings, chat: ChatRenderer, beams: BeamRuns, typical: Typical) -> None:
-        config = llm.model_config
+    def __init__(self, core: Core, settings: Settings, chat: ChatRenderer, beams: BeamRuns, typical: Typical) -> None:
+        config = core.model_config
+        self._core = core
         self._chat = chat
         self._beams = beams
         self._typical = typical
         self._most = settings.limits.max_prompt_tokens
         self._longest = settings.limits.max_answer_bytes
-        self._prompts = PromptRenderer(llm, self._most)
+        self._prompts = PromptRenderer(core, self._most)
         self._context: int = config.max_model_len
         self._client_errors = client_errors()
-        self._guides: str = llm.vllm_config.structured_outputs_config.backend
-        self._connected = llm.vllm_config.kv_transfer_config is not None
+        self._guides: str = core.vllm_config.structured_outputs_config.backend
+        self._connected = core.vllm_config.kv_transfer_config is not None
+        self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
         # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
-        self._prompt_vocabulary = max(self._vocabulary, getattr(llm.get_tokenizer(), "max_token_id", 0) + 1)
+        self._prompt_vocabulary = max(self._vocabulary, getattr(core.get_tokenizer(), "max_token_id", 0) + 1)
         self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
@@ -77,6 +81,7 @@ class Requests:
         if generation.adapter is not None:
             raise UnsupportedError("adapter: adapters are not supported", "adapter")
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
+        guide_field: str | None = None
         try:
             request = self._chat.request(conversation) if conversation else None
             if request:
@@ -96,21 +101,25 @@ class Requests:
                 vocabulary=self._vocabulary, connected=self._connected,
                 bounded=may_reach(generation, max_tokens, self._longest),
             )  # fmt: skip
+            priority = generation.priority if self._by_priority else 0
+            first = self._core.request(prompt, params[0], priority)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error) from error
+            raise refused(error, guide_field) from error
+        if guided is not None and self._chat.guided_at_once(ids):
+            first.reasoning_ended = True
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        at_once = guided is not None and self._chat.guided_at_once(ids)
         beams = None
         if sampling.beams is not None:
             shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
-            beams = self._beams.prepare(number, generation, shown, sampling.beams, prompt, ids, max_tokens, splitters)
+            beams = self._beams.prepare(number, generation, shown, sampling.beams, first, ids, max_tokens, splitters)
         width = sampling.beams.width if sampling.beams is not None else len(params)
         tokens = (len(ids) + max_tokens) * width
-        return Prepared(number, generation, prompt, ids, tokens, params, splitters, skip, at_once, guide_field, beams)
+        requests = [first, *(_again(first, other) for other in params[1:])]
+        return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide_field, beams)
 
     def _rendered(
         self, request: Any, images: Sequence[Image], generation: Generation, shortened: Callable[[str], str] | None
@@ -122,3 +131,11 @@ class Requests:
                 raise
             field = generation.prompt_field
             raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+
+
+def _again(request: Any, other: SamplingParams) -> Any:
+    """The same request for another sequence, checked already."""
+    made = copy.copy(request)
+    made.sampling_params = params = request.sampling_params.clone()
+    params.seed, params.prompt_logprobs = other.seed, other.prompt_logprobs
+    return made

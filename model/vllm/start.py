@@ -17,23 +17,22 @@ from ..process.crash_report import crash_at_once
 from ..process.exit_report import describe_exit, end_at_once
 from ..process.output_tail import OutputTail
 from ..vllm_messages import says_nothing
-from .internals import VllmStats, check_engine, check_library, core_has_own_process
+from .core import Core
+from .internals import check_library
 from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "start_vllm"]
 
 
-def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any, VllmStats]:
-    """vLLM's LLMEngine, started, and its statistics.
+def start_vllm(settings: Settings, typical: Typical | None = None) -> Core:
+    """vLLM's core, started.
 
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
     """
-    _choose_processes()
     _choose_sockets()
     from vllm import EngineArgs
     from vllm.usage.usage_lib import UsageContext
-    from vllm.v1.engine.llm_engine import LLMEngine
 
     from .options import engine_arguments
 
@@ -50,30 +49,15 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> tuple[Any,
         typical.decide(config)
     if settings.log_requests != "true":
         withhold_in_children()
-    quiet = arguments["disable_log_stats"]
     with OutputTail() as output:
         try:
-            llm = LLMEngine.from_vllm_config(config, disable_log_stats=quiet and not core_has_own_process())
+            core = Core(config)
         except Exception as error:
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
-    check_engine(llm)
-    stats = VllmStats(llm, quiet=quiet)
     _end_with(set(multiprocessing.active_children()) - before, output)
-    return llm, stats
-
-
-def _choose_processes() -> None:
-    """Where vLLM's core runs, unless the user's environment says.
-
-    On a GPU vLLM's own default, a process beside this one: output is processed while the next step runs. On a CPU in
-    this process: its cores are the model's already, and a hop less makes a single request several times faster.
-    """
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu():
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    return core
 
 
 def _choose_sockets() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..engine import Backend
+from ..engine import AsyncBackend
 from ..errors import RequestError, StartError
 from ..events import Event, Failed
 from ..generation import Conversation, Embedding, Generation, Sampling
@@ -14,16 +14,16 @@ PROMPT = (0,)
 """The one token that every model has."""
 
 
-def try_out(backend: Backend, *, embedding: Embedding | None = None) -> None:
-    """Runs a token through prepare, add and step; raises StartError."""
+async def try_out(backend: AsyncBackend, *, embedding: Embedding | None = None) -> None:
+    """Runs a token through prepare, add and receive; raises StartError."""
     one = Generation(request_id="start", prompt=PROMPT, sampling=Sampling(max_tokens=1), embedding=embedding)
     events: list[tuple[int, Event]] = []
     try:
         if embedding is None:
             _try_conversation(backend)
-        backend.add(backend.prepare(0, one))
+        backend.add(0, backend.prepare(0, one))
         while backend.busy:
-            events += backend.step()
+            events += await backend.receive()
         for _, event in events:
             if isinstance(event, Failed):
                 raise event.error
@@ -34,7 +34,7 @@ def try_out(backend: Backend, *, embedding: Embedding | None = None) -> None:
         ) from error
 
 
-def _try_conversation(backend: Backend) -> None:
+def _try_conversation(backend: AsyncBackend) -> None:
     """There may be no chat template, or one that wants other messages: that it refuses these is no fault.
 
     A TypeError from elsewhere is: vLLM turns whatever transformers raises into a fault of the request's.

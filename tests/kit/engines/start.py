@@ -1,13 +1,14 @@
 """The one place where tests start engines without a host; hosts/host.py: start is the place for engines behind hosts.
 
-in_process     a backend in the test's own process, stepped by hand (backends.py: run)
+in_process     a backend in the test's own process, stepped by hand (backends.py: run); vLLM's core has its own
 own_process    an engine in a process of its own, behind its client, as a host has it
-
-Whether vLLM's core shares the process of its backend is to be said here, for all of them at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -37,7 +38,68 @@ ON_TRANSFORMERS = {
 
 def in_process(settings: Settings) -> Any:
     """The backend that `settings` choose, started; raises what fails its start. Ended by its `close`."""
-    return load_backend(settings)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="test-engine", daemon=True)
+    thread.start()
+
+    async def start() -> Any:
+        backend = load_backend(settings)
+        if hasattr(backend, "begin"):
+            try:
+                await backend.begin()
+            except BaseException:
+                backend.close()
+                raise
+        return backend
+
+    try:
+        backend = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    except BaseException:
+        _end(loop, thread)
+        raise
+    if not hasattr(backend, "receive"):
+        _end(loop, thread)
+        return backend
+    return OnLoop(backend, loop, thread)
+
+
+class OnLoop:
+    """A backend on an event loop, as tests that step it by hand see it: what is called on the loop, they wait for."""
+
+    def __init__(self, backend: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        self._backend = backend
+        self._on = loop
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def add(self, prepared: Any) -> None:
+        """As of its own number."""
+        self._call(self._backend.add, prepared.number, prepared)
+
+    def abort(self, numbers: Sequence[int]) -> None:
+        self._call(self._backend.abort, numbers)
+
+    def step(self) -> list[Any]:
+        """What the core sends next."""
+        return [*asyncio.run_coroutine_threadsafe(self._backend.receive(), self._on).result(60)]
+
+    def close(self) -> None:
+        self._call(self._backend.close)
+        _end(self._on, self._thread)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        async def call() -> None:
+            function(*arguments)
+
+        asyncio.run_coroutine_threadsafe(call(), self._on).result(60)
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
 
 
 def own_process(settings: Settings, **arguments: Any) -> EngineClient:

@@ -1,0 +1,115 @@
+"""vLLM's core, which has processes of its own, by vLLM's asynchronous client.
+
+    threads that prepare:  prompt, SamplingParams --request--> EngineCoreRequest
+    event loop:            add, abort --> the core;   the core --> receive --> [EngineCoreOutput, ...]
+
+The client is AsyncLLM's, which spreads requests over data parallel engines too. What AsyncLLM puts around it, a queue
+and a task for each request and objects for each token, is left out: outputs are read as they come (core_outputs.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..engine import EngineStats
+from .internals import make_client, part
+
+if TYPE_CHECKING:
+    from vllm import PoolingParams, SamplingParams
+    from vllm.config import VllmConfig
+
+__all__ = ["Core"]
+
+log = logging.getLogger(__name__)
+
+
+class Core:
+    """One model's."""
+
+    def __init__(self, config: VllmConfig) -> None:
+        """Starts the core and waits until it is up; raises what vLLM raises."""
+        self.vllm_config = config
+        self.model_config: Any = config.model_config
+        self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
+        self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
+        self._cutting: Any = None
+        self._cutting_alone = threading.Lock()
+        self.tasks: tuple[str, ...] = ()
+        self._client: Any = make_client(config, self.renderer)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._reported: Any = None
+
+    async def begin(self) -> None:
+        """What is to be asked of the core once, on the event loop; from here on its outputs are read."""
+        self.tasks = tuple(await self._client.get_supported_tasks_async())
+
+    def get_tokenizer(self) -> Any:
+        """The model's; raises ValueError where it has none."""
+        return self.renderer.get_tokenizer()
+
+    @contextlib.contextmanager
+    def rendering(self, truncate: int | None) -> Iterator[Any]:
+        """The renderer for a prompt that is to be cut, or for the others.
+
+        A tokenizer changes where it is to cut, and must not while another thread uses it (tokenizers' "Already
+        borrowed").
+        """
+        if truncate is None:
+            yield self.renderer
+            return
+        with self._cutting_alone:
+            if self._cutting is None:
+                self._cutting = part("vllm.renderers:renderer_from_config")(self.vllm_config)
+            yield self._cutting
+
+    def request(self, prompt: Any, params: SamplingParams | PoolingParams, priority: int = 0) -> Any:
+        """vLLM's own form of a request, checked; raises what vLLM raises for what it does not take. On any thread.
+
+        It has no name yet (`request_id`).
+        """
+        return self.input_processor.process_inputs("", prompt, params, supported_tasks=self.tasks, priority=priority)
+
+    def add(self, request: Any) -> None:
+        """Sends a request to the core; does not wait."""
+        self._send(self._client.add_request_async(request))
+
+    def abort(self, names: Sequence[str]) -> None:
+        """Ends requests, by name; nothing more comes of them but what is on its way. Does not wait."""
+        self._send(self._client.abort_requests_async(list(names)))
+
+    async def receive(self) -> Sequence[Any]:
+        """The next EngineCoreOutputs' outputs; raises when the core has ended."""
+        outputs = await self._client.get_output_async()
+        if outputs.scheduler_stats is not None:
+            self._reported = outputs.scheduler_stats
+        received: Sequence[Any] = outputs.outputs
+        return received
+
+    def stats(self) -> EngineStats:
+        """How busy the scheduler was when it last reported."""
+        reported = self._reported
+        if reported is None:
+            return EngineStats()
+        waiting = reported.num_waiting_reqs + reported.num_skipped_waiting_reqs
+        return EngineStats(running=reported.num_running_reqs, waiting=waiting, cache_usage=reported.kv_cache_usage)
+
+    def close(self) -> None:
+        """Ends the core's processes."""
+        self._client.shutdown()
+
+    def _send(self, sending: Coroutine[Any, Any, None]) -> None:
+        # Tasks begin in the order in which they are made, and what they do first is to send.
+        task = asyncio.get_running_loop().create_task(sending)
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Where the core has ended `receive` says so too.
+            log.error("the core could not be told: %s", error)
