@@ -58,7 +58,7 @@ def model_directory(demo: Path, target: Path, properties: Mapping[str, str]) -> 
 
 
 def directory_without_model(target: Path) -> Path:
-    """A model directory for an engine that reads nothing of it (tests/kit/faults/engine), made where it is not there."""
+    """A model directory for an engine that reads nothing of it (tests/kit/faults/engine), made where there is none."""
     target.mkdir(exist_ok=True)
     (target / "serving.properties").write_text(
         "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
