@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..kit.hosts.host import Host, client
 from .cases import pool
 from .hosts import Victim
 from .storm import Storm
@@ -88,10 +89,17 @@ class Report:
         return "\n".join(lines)
 
 
+async def warm(host: Host) -> None:
+    """The first large body starts the thread that reads them."""
+    async with client(host) as http:
+        await http.post({"inputs": "x" * 300_000})
+
+
 async def run(victim: Victim, *, seconds: float, clients: int, seed: int) -> Report:
     """The whole test on a host that has just been started; raises AssertionError where a quiet run goes wrong."""
     storm = Storm(victim.port, pool(CASES_A_CLIENT * clients, victim.kind), seed, clients, victim.faults())
     await storm.quiet()
+    await warm(victim.host)
     idle = await victim.settled(lambda found: not found["requests"])
     report = Report(victim.kind, seconds, clients, seed, idle, {}, storm)
     watching = asyncio.create_task(_watch(victim, report))

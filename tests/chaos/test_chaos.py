@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from ..kit.djl import hosting
-from ..kit.hosts.host import Host, Server, client, engine_process, eventually
+from ..kit.hosts.host import Host, Server, engine_process, eventually
 from .cases import KINDS, pool
 from .hosts import Victim
-from .run import LIMITS, run
+from .run import LIMITS, run, warm
 from .storm import Storm
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
@@ -72,9 +72,7 @@ async def stormed(host: Host) -> None:
     cases = pool(2 * len(KINDS), "server" if isinstance(host, Server) else "djl")
     storm = Storm(port, cases, seed=8, clients=CLIENTS)
     await storm.quiet()
-    async with client(host) as http:
-        # The first large body starts the thread that reads them.
-        await http.post({"inputs": "x" * 300_000})
+    await warm(host)
     # Other tests' connections have been closed, if only just now.
     before = alive(host)
     await storm.rage(6)

@@ -15,7 +15,7 @@ import pytest
 
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost
-from ..kit.hosts.host import client, djl_host
+from ..kit.hosts.host import client, directory_without_model, djl_host
 from ..kit.paths import ENGINE_FAULTS
 
 pytestmark = [
@@ -33,13 +33,7 @@ STREAM = {"model": "m", "prompt": "endless", "stream": True}
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[DjlHost]:
-    directory = tmp_path / "model"
-    directory.mkdir()
-    (directory / "serving.properties").write_text(
-        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
-    )
-    for file in ("config.json", "tokenizer.json"):
-        (directory / file).write_text("{}")
+    directory = directory_without_model(tmp_path / "model")
     path = os.pathsep.join([str(ENGINE_FAULTS), os.environ.get("PYTHONPATH", "")]).strip(":")
     properties = {"option.predict_timeout": str(TIMEOUT), "retry_threshold": "10"}
     running = djl_host(

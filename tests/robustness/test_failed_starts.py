@@ -15,7 +15,7 @@ import pytest
 
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost, HostError
-from ..kit.hosts.host import djl_host
+from ..kit.hosts.host import directory_without_model, djl_host
 from ..kit.paths import ENGINE_FAULTS
 
 pytestmark = [
@@ -33,13 +33,7 @@ STARTS = "starts"
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a host, whose engine starts as the lines of the file `starts` say."""
     hosts: list[DjlHost] = []
-    directory = tmp_path / "model"
-    directory.mkdir()
-    (directory / "serving.properties").write_text(
-        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
-    )
-    for file in ("config.json", "tokenizer.json"):
-        (directory / file).write_text("{}")
+    directory = directory_without_model(tmp_path / "model")
 
     def start(mode: str, **properties: str) -> DjlHost:
         host = djl_host(

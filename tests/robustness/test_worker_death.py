@@ -22,7 +22,17 @@ import pytest
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost, HostError
 from ..kit.faults.kills import CORE_APART, alive, ask, family, left_in, ping, well
-from ..kit.hosts.host import Client, Streamed, begun, client, djl_host, engine_process, eventually, model_directory
+from ..kit.hosts.host import (
+    Client,
+    Streamed,
+    begun,
+    client,
+    directory_without_model,
+    djl_host,
+    engine_process,
+    eventually,
+    model_directory,
+)
 from ..kit.paths import ENGINE_FAULTS
 
 pytestmark = [
@@ -46,14 +56,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     hosts: list[DjlHost] = []
 
     def start(mode: str, **properties: str) -> DjlHost:
-        directory = tmp_path / "model"
-        if not directory.exists():
-            directory.mkdir()
-            (directory / "serving.properties").write_text(
-                "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
-            )
-            for file in ("config.json", "tokenizer.json"):
-                (directory / file).write_text("{}")
+        directory = directory_without_model(tmp_path / "model")
         host = djl_host(
             directory,
             tmp_path / f"log{len(hosts)}",

@@ -95,8 +95,9 @@ def test_a_whole_response_has_its_length(running: Make) -> None:
 def test_behind_a_content_filter_a_whole_answer_is_whole(running: Make, tmp_path: Path, limit: str) -> None:
     """What a filter judges while it is generated is a stream only where the client asks for one; it has a length and
     a limit."""
-    (tmp_path / "guard.py").write_text("def judge(text):\n    return None\n")
-    server = running(content_filter="guard:judge", max_answer_bytes=limit)
+    # A name that no other test has: the module stays.
+    (tmp_path / "accepting.py").write_text("def judge(text):\n    return None\n")
+    server = running(content_filter="accepting:judge", max_answer_bytes=limit)
     with server.connect() as sock:
         number = ask(server, sock, "/v1/chat/completions", stream=False)
         server.engine.say(number, Started(1), *(Delta(0, "a" * 100) for _ in range(30)), Delta(0, "", finish=LAST))

@@ -57,6 +57,17 @@ def model_directory(demo: Path, target: Path, properties: Mapping[str, str]) -> 
     return target
 
 
+def directory_without_model(target: Path) -> Path:
+    """A model directory for an engine that reads nothing of it (tests/kit/faults/engine), made where there is none."""
+    target.mkdir(exist_ok=True)
+    (target / "serving.properties").write_text(
+        "engine=Python\noption.entryPoint=lmi.handler\noption.load_format=dummy\nminWorkers=1\nmaxWorkers=1\n"
+    )
+    for file in ("config.json", "tokenizer.json"):
+        (target / file).write_text("{}")
+    return target
+
+
 class Host(Protocol):
     """A running host."""
 
