@@ -10,7 +10,7 @@ from ..errors import ParameterError
 from ..events import Delta, Event, Started, Token
 from ..generation import Generation
 
-__all__ = ["TOKEN", "check_size", "may_reach", "size_of", "too_long", "weight"]
+__all__ = ["TOKEN", "check_size", "size_of", "too_long", "weight"]
 
 TOKEN = 128
 """Bytes that a token counts that is shown by itself, and each likely token beside it: about twice what it takes as
@@ -32,11 +32,6 @@ def size_of(event: Event, copies: int = 1) -> int:
 def weight(generation: Generation) -> int:
     """What each token of an answer counts before its text is known."""
     return TOKEN * (1 + (generation.sampling.logprobs or 0)) if generation.tokens else BARE
-
-
-def may_reach(generation: Generation, max_tokens: int, limit: int) -> bool:
-    """Whether an answer of so many tokens for each sequence would be too long."""
-    return generation.sampling.n * max_tokens * weight(generation) > limit
 
 
 def check_size(generation: Generation, prompt_tokens: int, limit: int) -> None:

@@ -74,8 +74,14 @@ class BeamRuns:
         max_tokens: int,
         splitters: Sequence[Splitter | None],
     ) -> VllmRun:
-        """A search that is ready to start; raises UnsupportedError where vLLM may not tell enough log-probabilities, or
-        would compute the whole prompt again for each token of each beam.
+        """A search that is ready to start."""
+        run = self._texts.begin(number, generation, sampling, beams, prompt_ids, max_tokens, splitters)
+        run.candidates = min(run.candidates, self._most, self._vocabulary)
+        return VllmRun(run, first)
+
+    def check(self, sampling: Sampling, beams: Beams) -> None:
+        """Raises UnsupportedError where vLLM may not tell enough log-probabilities, or would compute the whole prompt
+        again for each token of each beam.
         """
         if not self._prefixes_cached:
             raise UnsupportedError(
@@ -83,7 +89,6 @@ class BeamRuns:
                 "(option.enable_prefix_caching)",
                 beams.field,
             )
-        run = self._texts.begin(number, generation, sampling, beams, prompt_ids, max_tokens, splitters)
         if 2 * beams.width > self._most:
             raise UnsupportedError(
                 f"{beams.field}: expected at most {self._most // 2} beams (option.max_logprobs is {self._most}, and "
@@ -93,8 +98,6 @@ class BeamRuns:
         # Of other requests vLLM checks it itself; a search asks it for as many as it may.
         if (likely := sampling.logprobs or 0) > self._most:
             raise ParameterError.of("logprobs", likely, f"at most {self._most} (option.max_logprobs)")
-        run.candidates = min(run.candidates, self._most, self._vocabulary)
-        return VllmRun(run, first)
 
     def add(self, run: VllmRun) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""

@@ -32,7 +32,7 @@ class Core:
     """One model's."""
 
     def __init__(self, config: VllmConfig) -> None:
-        """Starts the core and waits until it is up; raises what vLLM raises."""
+        """What needs no core; it is started by start.py."""
         self.vllm_config = config
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
@@ -40,9 +40,15 @@ class Core:
         self._cutting: Any = None
         self._cutting_alone = threading.Lock()
         self.tasks: tuple[str, ...] = ()
-        self._client: Any = make_client(config, self.renderer)
+        self._client: Any = None
+        self.closed = False
+        """Whether it is meant to have ended."""
         self._sending: set[asyncio.Task[None]] = set()
         self._reported: Any = None
+
+    def start(self) -> None:
+        """Starts the core and waits until it is up; raises what vLLM raises."""
+        self._client = make_client(self.vllm_config, self.renderer)
 
     async def begin(self) -> None:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""
@@ -100,7 +106,9 @@ class Core:
 
     def close(self) -> None:
         """Ends the core's processes."""
-        self._client.shutdown()
+        self.closed = True
+        if self._client is not None:
+            self._client.shutdown()
 
     def _send(self, sending: Coroutine[Any, Any, None]) -> None:
         # Tasks begin in the order in which they are made, and what they do first is to send.

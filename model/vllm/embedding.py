@@ -31,7 +31,7 @@ from ..options import Settings
 from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
 from .core_outputs import told
 from .internals import part, tokenize_params
-from .start import client_errors, start_vllm
+from .start import client_errors, make_core, start
 from .trial import try_out
 
 __all__ = ["VllmEmbedding", "vector_of"]
@@ -56,7 +56,8 @@ class VllmEmbedding:
     """An AsyncBackend (model/engine.py) on vLLM's core."""
 
     def __init__(self, settings: Settings) -> None:
-        self._core = start_vllm(settings)
+        self._core = make_core(settings)
+        start(self._core)
         import vllm
 
         config = self._core.model_config

@@ -35,7 +35,7 @@ from .core_outputs import chosen, entries, told
 from .internals import rejected_transfer
 from .requests import Prepared, Requests
 from .sampling import LIMITS
-from .start import eos_ids, start_vllm
+from .start import eos_ids, make_core, start
 from .trial import try_out
 from .typical import Typical
 
@@ -67,7 +67,10 @@ class VllmEngine:
         typical = Typical(settings)
         self._loop = asyncio.get_running_loop()
         self._longest = settings.limits.max_answer_bytes
-        self._core = core = start_vllm(settings, typical)
+        self._core = core = make_core(settings, typical)
+        # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
+        self._chat = ChatRenderer(core, settings)
+        start(core)
         import vllm
 
         model_config, tokenizer = core.model_config, core.get_tokenizer()
@@ -76,7 +79,6 @@ class VllmEngine:
         text_side, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(core, BeamTexts(self._reader, text_side, ends))
-        self._chat = ChatRenderer(core, settings)
         self._requests = Requests(core, settings, self._chat, self._beams, typical)
         self._sequences: dict[str, _Sequence] = {}
         self._groups: dict[int, Group[str]] = {}

@@ -18,7 +18,7 @@ from ..media.images import Image
 from ..options import Settings
 from ..text.parsers import Splitter
 from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
-from ..text.response_limit import check_size, may_reach
+from ..text.response_limit import check_size
 from .beam import BeamRuns, VllmRun
 from .chat import ChatRenderer
 from .core import Core
@@ -99,8 +99,9 @@ class Requests:
             params = sampling_params(
                 generation, self._defaults, max_tokens, guided, extra,
                 vocabulary=self._vocabulary, connected=self._connected,
-                bounded=may_reach(generation, max_tokens, self._longest),
             )  # fmt: skip
+            if sampling.beams is not None:
+                self._beams.check(sampling, sampling.beams)
             priority = generation.priority if self._by_priority else 0
             first = self._core.request(prompt, params[0], priority)
         except self._client_errors as error:
@@ -138,4 +139,5 @@ def _again(request: Any, other: SamplingParams) -> Any:
     made = copy.copy(request)
     made.sampling_params = params = request.sampling_params.clone()
     params.seed, params.prompt_logprobs = other.seed, other.prompt_logprobs
+    params.skip_reading_prefix_cache = other.skip_reading_prefix_cache
     return made

@@ -49,23 +49,18 @@ def sampling_params(
     *,
     vocabulary: int,
     connected: bool,
-    bounded: bool,
 ) -> list[SamplingParams]:
     """SamplingParams for each of the n sequences, the first of which tells the prompt's log-probabilities.
 
     Raises ParameterError, and what vLLM raises for what it refuses. `defaults` are the model's own, `extra` is for our
     logits processors. `connected`: whether vLLM has a connector that reads kv_transfer_params; without one it would
-    ignore them, and what no connector has checked need not reach vLLM at all. `bounded`: whether the answer may become
-    longer than it may be, which is seen only if it is told of token by token.
+    ignore them, and what no connector has checked need not reach vLLM at all.
     """
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
 
     sampling = generation.sampling
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
     check_ids("stop_token_ids", sampling.stop_token_ids, vocabulary)
-    # Reports once, when a sequence has ended, unless stop strings must be looked for or the answer is streamed.
-    step_by_step = generation.stream or bool(sampling.stop) or bounded
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         "min_tokens": min(sampling.min_tokens, max_tokens),
@@ -75,7 +70,6 @@ def sampling_params(
         "logit_bias": sampling.logit_bias,
         "bad_words": list(sampling.bad_words),
         "detokenize": False,
-        "output_kind": RequestOutputKind.DELTA if step_by_step else RequestOutputKind.FINAL_ONLY,
     }
     for name in DEFAULTED:
         value = getattr(sampling, name)

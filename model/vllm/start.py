@@ -21,11 +21,14 @@ from .core import Core
 from .internals import check_library
 from .typical import Typical
 
-__all__ = ["client_errors", "eos_ids", "start_vllm"]
+__all__ = ["client_errors", "eos_ids", "make_core", "start"]
+
+PROCESSES = "VLLM_WORKER_MULTIPROC_METHOD"
+"""vLLM's variable for how its processes come to be: by `fork`, its default on a GPU, or by `spawn`."""
 
 
-def start_vllm(settings: Settings, typical: Typical | None = None) -> Core:
-    """vLLM's core, started.
+def make_core(settings: Settings, typical: Typical | None = None) -> Core:
+    """vLLM's core, which is still to be started.
 
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
@@ -40,24 +43,32 @@ def start_vllm(settings: Settings, typical: Typical | None = None) -> Core:
         # A process of the engine's own, and not one that has other plans for its signals.
         crash_at_once()
     check_library()
-    before = set(multiprocessing.active_children())
     arguments = engine_arguments(settings)
     if typical is not None:
         typical.ask(arguments)
+    chosen = os.environ.get(PROCESSES)
     config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    if chosen:
+        # vLLM's CPU platform has just replaced what the user's environment says.
+        os.environ[PROCESSES] = chosen
     if typical is not None:
         typical.decide(config)
     if settings.log_requests != "true":
         withhold_in_children()
+    return Core(config)
+
+
+def start(core: Core) -> None:
+    """Starts a core and waits until it is up: its weights are loaded here. Raises whatever vLLM raises."""
+    before = set(multiprocessing.active_children())
     with OutputTail() as output:
         try:
-            core = Core(config)
+            core.start()
         except Exception as error:
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
-    _end_with(set(multiprocessing.active_children()) - before, output)
-    return core
+    _end_with(core, set(multiprocessing.active_children()) - before, output)
 
 
 def _choose_sockets() -> None:
@@ -68,15 +79,14 @@ def _choose_sockets() -> None:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
 
 
-def _end_with(children: set[BaseProcess], output: OutputTail) -> None:
-    """Ends this process with any of vLLM's: its client would wait for ever for the next step of a core that is gone."""
-    if not children:
-        return
-
+def _end_with(core: Core, children: set[BaseProcess], output: OutputTail) -> None:
+    """Ends this process with any of vLLM's: how a process ended is known here only."""
     by_sentinel = {child.sentinel: child for child in children}
 
     def watch() -> None:
         ended = [by_sentinel[sentinel] for sentinel in wait_for_any(list(by_sentinel)) if isinstance(sentinel, int)]
+        if core.closed:
+            return
         how = "; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended)
         cause = "" if "signal" in how else output.cause()
         end_at_once(f"{how}: {cause}" if cause else how)

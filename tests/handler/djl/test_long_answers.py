@@ -27,7 +27,7 @@ from lmi.handler.djl.slices import FIELD, next_slice, slices
 
 from ...demo.model import question
 from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
-from ...kit.api.engine import check_size, may_reach
+from ...kit.api.engine import check_size
 from ...kit.api.errors import ParameterError
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Generation, Request, Response, Sampling, Started, Token, TopToken
@@ -245,14 +245,10 @@ def test_what_an_engine_can_tell_beforehand() -> None:
     sampling = Sampling(n=n, logprobs=5, prompt_logprobs=5)
     generation = Generation(request_id="a", prompt="a", sampling=sampling, tokens=True)
     most = n * tokens * 6 * TOKEN
-    assert not may_reach(generation, tokens, most)
-    assert may_reach(generation, tokens, most - 1)
     check_size(generation, tokens, most)
     with pytest.raises(ParameterError, match="max_answer_bytes"):
         check_size(generation, tokens, most - 1)
     bare = Generation(request_id="a", prompt="a", sampling=Sampling(n=n))
-    assert not may_reach(bare, tokens, n * tokens * 4)
-    assert may_reach(bare, tokens, n * tokens * 4 - 1)
     check_size(bare, tokens, 0)
 
 

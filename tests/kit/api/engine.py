@@ -20,7 +20,7 @@ from lmi.model.text.parsers import Part
 from lmi.model.text.prompt_limits import PIECE as PROMPT_PIECE
 from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
-from lmi.model.text.response_limit import check_size, may_reach
+from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.transformers.sampling import Row
 from lmi.model.vllm.chat import ChatRenderer
@@ -31,5 +31,5 @@ __all__ = [
     "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats",
     "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
     "limits",
-    "max_new_tokens_for", "may_reach", "public_address", "ranked", "show_content", "v2_takes_processors",
+    "max_new_tokens_for", "public_address", "ranked", "show_content", "v2_takes_processors",
 ]  # fmt: skip

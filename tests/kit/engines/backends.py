@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from lmi.model.events import Delta, EngineEvent, Event
 from lmi.model.generation import Generation
 
-__all__ = ["PICK", "deltas", "run"]
+__all__ = ["NUMBERS", "PICK", "deltas", "run"]
+
+NUMBERS = itertools.count(1000)
+"""Of generations, none twice, as hosts number them: what a core sent of one that was ended may come after its end."""
 
 PICK: Any = {
     "type": "function",
@@ -27,13 +31,14 @@ PICK: Any = {
 
 def run(backend: Any, *generations: Generation) -> list[list[Event]]:
     """The events of each generation, all of them run at once."""
-    for number, one in enumerate(generations):
+    events: dict[int, list[Event]] = {}
+    for one in generations:
+        events[number := next(NUMBERS)] = []
         backend.add(backend.prepare(number, one))
-    events: list[list[Event]] = [[] for _ in generations]
     while backend.busy:
         for number, event in backend.step():
             events[number].append(event)
-    return events
+    return [*events.values()]
 
 
 def deltas(events: Sequence[EngineEvent], index: int | None = None) -> list[Delta]:

@@ -85,6 +85,15 @@ class OnLoop:
         """What the core sends next."""
         return [*asyncio.run_coroutine_threadsafe(self._backend.receive(), self._on).result(60)]
 
+    def core_works(self) -> bool:
+        """Whether vLLM's core has anything to do: what it is still to be told, it has been told."""
+        asked = self._backend._core._client.call_utility_async("has_work")
+        return bool(asyncio.run_coroutine_threadsafe(asked, self._on).result(60))
+
+    def core_ends(self) -> bool:
+        """Whether it soon has nothing to do any more."""
+        return any(not self.core_works() for _ in range(50))
+
     def close(self) -> None:
         self._call(self._backend.close)
         _end(self._on, self._thread)

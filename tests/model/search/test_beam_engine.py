@@ -199,7 +199,7 @@ def test_abort_leaves_no_request_in_vllm(vllm: Any) -> None:
     for _ in range(3):
         vllm.step()
     vllm.abort([1])
-    assert not vllm._llm.has_unfinished_requests()
+    assert vllm.core_ends()
 
 
 def test_streaming_is_refused(backend: Any) -> None:
@@ -211,14 +211,15 @@ def test_streaming_is_refused(backend: Any) -> None:
 
 
 def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_request = vllm._llm.add_request
+    add = vllm._core.add
 
-    def failing(*, request_id: str, **arguments: Any) -> Any:
-        if request_id == "1.beam6":
+    def failing(request: Any) -> None:
+        # The first has three beams.
+        if request.request_id.endswith(".beam4") and request.sampling_params.logprobs == 8:
             raise ValueError("no room")
-        return add_request(request_id=request_id, **arguments)
+        add(request)
 
-    monkeypatch.setattr(vllm._llm, "add_request", failing)
+    monkeypatch.setattr(vllm._core, "add", failing)
     first, second = generation(beams=Beams(width=3)), generation(beams=Beams(width=4))
     events = run(vllm, first, second)
     assert len(deltas(events[0])) == 3
@@ -226,7 +227,7 @@ def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytes
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, GenerationError)
     assert failed.error.message == "beam search failed: no room"
-    assert not vllm._llm.has_unfinished_requests()
+    assert vllm.core_ends()
 
 
 def test_too_many_beams_for_the_engine(vllm: Any) -> None:

@@ -255,7 +255,7 @@ def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
 
     settings = make_settings(model_dir, tool_call_parser="")
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
-        ChatRenderer(backend._llm, settings).request(asking(question("tool_call")))
+        ChatRenderer(backend._core, settings).request(asking(question("tool_call")))
 
 
 @pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
@@ -264,4 +264,4 @@ def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: P
 
     settings = make_settings(model_dir, **{option: "nonsense"})
     with pytest.raises(OptionError, match=option):
-        ChatRenderer(backend._llm, settings)
+        ChatRenderer(backend._core, settings)

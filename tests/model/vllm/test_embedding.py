@@ -7,7 +7,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from ...kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
+from ...kit.engines.backends import NUMBERS
 from ...kit.engines.start import in_process
 from ...kit.hosts.host import model_directory
 from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
@@ -60,13 +60,14 @@ def model(
 def run(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[Event]]:
     """The events of each prompt, all of them run at once."""
     embedding = Embedding(**wanted)
-    for number, prompt in enumerate(prompts, 1):
+    events: dict[int, list[Event]] = {}
+    for prompt in prompts:
+        events[number := next(NUMBERS)] = []
         backend.add(backend.prepare(number, Generation(request_id="test", prompt=prompt, embedding=embedding)))
-    events: list[list[Event]] = [[] for _ in prompts]
     while backend.busy:
         for number, event in backend.step():
-            events[number - 1].append(event)
-    return events
+            events[number].append(event)
+    return [*events.values()]
 
 
 def vectors(backend: Any, *prompts: str | tuple[int, ...], **wanted: Any) -> list[list[float]]:
@@ -225,12 +226,15 @@ def test_lower_case_where_the_models_files_say_so(model: Model) -> None:
 
 def test_abort_frees_the_engine(model: Model) -> None:
     backend = model.backend
-    for number in (1, 2):
+    ended, other = next(NUMBERS), next(NUMBERS)
+    for number in (ended, other):
         backend.add(backend.prepare(number, Generation(request_id="", prompt="a", embedding=Embedding())))
-    backend.abort([1, 9])
-    told = [number for _ in range(3) if backend.busy for number, _ in backend.step()]
-    assert told == [2, 2]
-    backend.abort([1, 2])
+    backend.abort([ended, 9])
+    told: list[int] = []
+    while backend.busy:
+        told += [number for number, _ in backend.step()]
+    assert told == [other, other]
+    backend.abort([ended, other])
     assert not backend.busy
 
 
@@ -249,28 +253,29 @@ def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
     from lmi.model.vllm.embedding import vector_of
 
     with pytest.raises(GenerationError, match=message):
-        vector_of(SimpleNamespace(outputs=SimpleNamespace(data=torch.tensor(numbers))))
+        vector_of(torch.tensor(numbers))
 
 
 def test_a_fault_in_a_step_ends_its_request_alone(
-    model: Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part of the table of faults (docs/robustness.md) that lies in the steps of embeddings."""
-    step = model.backend._llm.step
+    receive = model.backend._core.receive
+    broken: list[str] = []
 
-    def changed() -> Any:
-        outputs = step()
+    async def changed() -> Any:
+        outputs = await receive()
         for output in outputs:
-            if output.request_id == "1":
-                output.prompt_token_ids = None
+            broken[:] = broken or [output.request_id]
+            if output.request_id in broken:
+                output.pooling_output = None
         return outputs
 
-    monkeypatch.setattr(model.backend._llm, "step", changed)
+    monkeypatch.setattr(model.backend._core, "receive", changed)
     (failed,), neighbour = run(model.backend, TEXTS[0], TEXTS[1])
     assert isinstance(failed, Failed)
-    assert failed.message.startswith("the vector could not be read: object of type 'NoneType'")
+    assert failed.message == "the engine failed while embedding"
     assert isinstance(neighbour[-1], Delta)
-    assert "generation 1 failed" in caplog.text
     monkeypatch.undo()
     assert len(vectors(model.backend, TEXTS[0])) == 1
 

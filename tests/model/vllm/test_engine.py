@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ...kit.api.errors import (
 )
 from ...kit.api.options import make_settings
 from ...kit.api.types import Beams, Conversation, Delta, EngineEvent, Failed, Generation, Sampling, Settings, Started
-from ...kit.engines.backends import deltas, run
+from ...kit.engines.backends import NUMBERS, deltas, run
 from ...kit.engines.start import EngineClient, in_process, own_process
 from ...kit.hosts.host import model_directory
 
@@ -112,44 +113,6 @@ def test_tokens_join_to_the_text_with_several_tokens_a_step(
         assert (ended.reason, ended.stop) == ("stop", stop[0])
 
 
-def test_what_is_not_streamed_is_built_once(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM makes no output of a step's tokens, and is asked for none: not even one that we then throw away."""
-    from vllm.sampling_params import RequestOutputKind
-    from vllm.v1.engine import output_processor
-
-    built: list[list[int]] = []
-    kinds: list[Any] = []
-    theirs: Any = output_processor
-    real, add = theirs.CompletionOutput, backend._llm.add_request
-
-    def build(*arguments: Any, **named: Any) -> Any:
-        output = real(*arguments, **named)
-        built.append(list(output.token_ids))
-        return output
-
-    def added(**named: Any) -> Any:
-        kinds.append(named["params"].output_kind)
-        return add(**named)
-
-    monkeypatch.setattr(output_processor, "CompletionOutput", build)
-    monkeypatch.setattr(backend._llm, "add_request", added)
-    asked: dict[str, Any] = {"max_tokens": 30, "ignore_eos": True, "logprobs": 0}
-    for sampling in (asked, {**asked, "logprobs": None}, {**asked, "n": 2, "temperature": 1.0, "seed": 1}):
-        built.clear()
-        kinds.clear()
-        run(backend, generation("Tell me", stream=False, **sampling))
-        assert kinds == [RequestOutputKind.FINAL_ONLY] * sampling.get("n", 1)
-        assert [len(ids) for ids in built] == [30] * sampling.get("n", 1)
-    # Three tokens a step, after the first; and where stop strings must be looked for, which is done here.
-    for stream, stop in ((True, ()), (False, ("\0",))):
-        built.clear()
-        kinds.clear()
-        run(backend, generation("Tell me", stream=stream, **asked, stop=stop))
-        assert kinds == [RequestOutputKind.DELTA]
-        assert sum(len(ids) for ids in built) == 30
-        assert len(built) >= 10
-
-
 def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
     sampling: dict[str, Any] = {"n": 3, "temperature": 2.0, "seed": 11, "max_tokens": 60, "stop": ("e",)}
     (together,) = run(backend, generation("Tell me", **sampling))
@@ -162,15 +125,16 @@ def test_sequences_of_one_generation_end_one_by_one(backend: Any) -> None:
 
 
 def test_abort_frees_the_engine(backend: Any) -> None:
-    backend.add(backend.prepare(1, generation(question("endless").prompt, max_tokens=1000)))
-    backend.add(backend.prepare(2, generation(question("endless").prompt, max_tokens=9)))
+    ended, other = next(NUMBERS), next(NUMBERS)
+    backend.add(backend.prepare(ended, generation(question("endless").prompt, max_tokens=1000)))
+    backend.add(backend.prepare(other, generation(question("endless").prompt, max_tokens=9)))
     backend.step()
-    backend.abort([1, 77])
+    backend.abort([ended, 77])
     seen: list[int] = []
     while backend.busy:
         seen += [number for number, _ in backend.step()]
-    assert set(seen) == {2}
-    assert not backend._llm.has_unfinished_requests()
+    assert set(seen) == {other}
+    assert backend.core_ends()
 
 
 def test_a_stop_token_id_ends_the_sequence_without_text(backend: Any) -> None:
@@ -209,17 +173,21 @@ def test_the_prompts_own_tokens_and_the_likely_ones(backend: Any) -> None:
 
 
 class Late:
-    """In place of vLLM's step: the outputs of some requests come that many steps later."""
+    """In place of what receives the core's outputs: those of first sequences come that many later, or at their ends."""
 
-    def __init__(self, step: Callable[[], list[Any]], name: str, steps: int) -> None:
-        self._step = step
-        self._name = name
-        self._held: list[list[Any]] = [[] for _ in range(steps)]
+    def __init__(self, receive: Callable[[], Awaitable[Sequence[Any]]], outputs: int) -> None:
+        self._receive = receive
+        self._outputs = outputs
+        self._held: list[Any] = []
 
-    def __call__(self) -> list[Any]:
-        outputs = self._step()
-        self._held.append([output for output in outputs if output.request_id == self._name])
-        return [output for output in outputs if output.request_id != self._name] + self._held.pop(0)
+    async def __call__(self) -> list[Any]:
+        outputs = await self._receive()
+        first = [output for output in outputs if output.request_id.endswith(".0")]
+        self._held += first
+        ended = any(output.finish_reason is not None for output in first)
+        due = len(self._held) if ended else max(0, len(self._held) - self._outputs)
+        late, self._held = self._held[:due], self._held[due:]
+        return [output for output in outputs if output not in first] + late
 
 
 @pytest.mark.parametrize("late", [0, 2, 9])
@@ -233,10 +201,10 @@ def test_the_prompt_of_several_sequences_is_told_once(
     (plain,) = run(backend, generation(prompt, n=3, seed=5, **asked))
     alone = [run(backend, generation(prompt, prompt_logprobs=2, seed=5 + i, **asked))[0] for i in range(3)]
     one = generation(prompt, n=3, seed=5, prompt_logprobs=2, **asked)
-    params = backend.prepare(1, one).params
+    params = [request.sampling_params for request in backend.prepare(1, one).requests]
     assert [each.prompt_logprobs for each in params] == [2, None, None]
     assert [each.skip_reading_prefix_cache for each in params] == [True, False, False]
-    monkeypatch.setattr(backend._llm, "step", Late(backend._llm.step, "0.0", late))
+    monkeypatch.setattr(backend._core, "receive", Late(backend._core.receive, late))
     (together,) = run(backend, one)
     begun, *rest = together
     assert isinstance(begun, Started)
@@ -277,7 +245,7 @@ class Watched:
 
     def __init__(self, backend: Any, patch: pytest.MonkeyPatch) -> None:
         self.lengths: list[int] = []
-        kind = type(backend._llm.get_tokenizer())
+        kind = type(backend._core.get_tokenizer())
         for name in ("encode", "__call__"):
             patch.setattr(kind, name, self._watching(getattr(kind, name)))
 
@@ -321,7 +289,7 @@ def test_too_many_token_ids_are_not_handed_to_vllm(backend: Any, monkeypatch: py
     assert len(backend.prepare(1, msgspec.structs.replace(one, prompt=(5,) * 2047)).prompt_ids) == 2047
     cut = msgspec.structs.replace(long, sampling=Sampling(truncate=7))
     assert len(backend.prepare(1, cut).prompt_ids) == 7
-    monkeypatch.setattr(backend._llm.renderer, "render_cmpl", None)
+    monkeypatch.setattr(backend._core.renderer, "render_cmpl", None)
     with pytest.raises(ContextError, match=r"^prompt: expected a prompt of 1 to 2047 tokens .*, got 2048 tokens"):
         backend.prepare(1, long)
 
@@ -370,10 +338,10 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert failures == [broken[-1]]
     assert failures[0].error.message == "the response could not be decoded: 'a fault'"
     assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
-    assert "request test: generation 1 failed" in caplog.text
+    assert re.search(r"request test: generation \d+ failed", caplog.text)
     assert not backend._sequences
     assert not backend._groups
-    assert not backend._llm.has_unfinished_requests()
+    assert backend.core_ends()
     monkeypatch.undo()
     (well,) = run(backend, talk)
     assert not any(isinstance(event, Failed) for event in well)
@@ -384,20 +352,20 @@ class Panic(BaseException):
 
 
 DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
-IN_STEP: dict[str, tuple[str, str, Callable[[Any], object], dict[str, Any]]] = {
-    "detokenizer": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
-    "detokenizer: a panic": (DETOKENIZER, "push", lambda made: made._sequences["1.0"].text.stream, {}),
-    "stop strings": (DETOKENIZER, "take", lambda made: made._sequences["1.0"].text.stream, {"stop": ("zq",)}),
-    "log-probabilities": (OUTPUTS, "read", lambda made: made._sequences["1.0"].text, {"logprobs": 2}),
-    "the prompt": (OUTPUTS, "started", lambda made: made._groups[1].prompt_ids, {"prompt_logprobs": 2}),
+IN_STEP: dict[str, tuple[str, str, Callable[[Any, int], object], dict[str, Any]]] = {
+    "detokenizer": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
+    "detokenizer: a panic": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
+    "stop strings": (DETOKENIZER, "take", lambda made, number: made._sequences[f"{number}.0"].text.stream, {"stop": ("zq",)}),
+    "log-probabilities": (OUTPUTS, "read", lambda made, number: made._sequences[f"{number}.0"].text, {"logprobs": 2}),
+    "the prompt": (OUTPUTS, "started", lambda made, number: made._groups[number].prompt_ids, {"prompt_logprobs": 2}),
     "beams": (
         "lmi.model.search.beam:BeamSearch",
         "advance",
-        lambda made: made._beams._runs[1].beam.search,
+        lambda made, number: made._beams._runs[number].beam.search,
         {"beams": Beams(width=2)},
     ),
 }
-"""What fails in a step: a class and its method, where it is given this of generation 1; the sampling that needs it."""
+"""What fails in a step: a class and its method, where it is given this of a generation; the sampling that needs it."""
 
 
 @pytest.mark.parametrize("place", IN_STEP)
@@ -412,9 +380,9 @@ def test_a_fault_in_a_step_ends_its_generation_alone(
     neighbour = generation(question("long").prompt, max_tokens=60)
     (alone,) = run(backend, neighbour)
     faulty = generation("Count up.", stream=place != "beams", max_tokens=60, ignore_eos=True, **sampling)
-    backend.add(backend.prepare(0, neighbour))
-    backend.add(backend.prepare(1, faulty))
-    found = find(backend)
+    backend.add(backend.prepare(beside := next(NUMBERS), neighbour))
+    backend.add(backend.prepare(number := next(NUMBERS), faulty))
+    found = find(backend, number)
 
     def failing(*given: Any, **named: Any) -> Any:
         if any(one is found for one in given):
@@ -422,34 +390,34 @@ def test_a_fault_in_a_step_ends_its_generation_alone(
         return whole(*given, **named)
 
     monkeypatch.setattr(owner, method, failing)
-    events: list[list[EngineEvent]] = [[], []]
+    events: dict[int, list[EngineEvent]] = {beside: [], number: []}
     while backend.busy:
-        for number, event in backend.step():
-            events[number].append(event)
-    assert text(events[0]) == text(alone)
-    (failed,) = [event for event in events[1] if isinstance(event, Failed)]
-    assert failed is events[1][-1]
+        for its, event in backend.step():
+            events[its].append(event)
+    assert text(events[beside]) == text(alone)
+    (failed,) = [event for event in events[number] if isinstance(event, Failed)]
+    assert failed is events[number][-1]
     assert failed.kind == "GenerationError"
     assert "a fault" in caplog.text
-    assert not backend._llm.has_unfinished_requests()
+    assert backend.core_ends()
     monkeypatch.undo()
     assert text(run(backend, neighbour)[0]) == text(alone)
 
 
 def test_a_fault_between_two_sequences_starts_leaves_none(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = backend._llm.add_request
+    add = backend._core.add
 
-    def failing(*, request_id: str, **arguments: Any) -> Any:
-        if request_id == "1.2":
+    def failing(request: Any) -> None:
+        if request.request_id.endswith(".2"):
             raise KeyError("a fault")
-        return add(request_id=request_id, **arguments)
+        add(request)
 
-    monkeypatch.setattr(backend._llm, "add_request", failing)
+    monkeypatch.setattr(backend._core, "add", failing)
     with pytest.raises(KeyError):
-        backend.add(backend.prepare(1, generation("Count up.", n=3)))
+        backend.add(backend.prepare(next(NUMBERS), generation("Count up.", n=3)))
     assert not backend.busy
     assert not backend._groups
-    assert not backend._llm.has_unfinished_requests()
+    assert backend.core_ends()
 
 
 @pytest.mark.parametrize("likely", [0, 5])
@@ -462,12 +430,12 @@ def test_an_answer_that_becomes_too_long_ends_on_its_way(
     most = n * tokens * (1 + likely) * TOKEN
     other = generation(question("plain").prompt, max_tokens=40)
     (alone,) = run(backend, other)
-    for holder in (backend, backend._requests):
+    for holder in (backend._backend, backend._requests):
         monkeypatch.setattr(holder, "_longest", most)
     whole, beside = run(backend, one, other)
     assert [len(delta.tokens) for delta in deltas(whole)] == [tokens] * n
     assert text(beside) == text(alone)
-    for holder in (backend, backend._requests):
+    for holder in (backend._backend, backend._requests):
         monkeypatch.setattr(holder, "_longest", most // 2)
     broken, beside = run(backend, one, other)
     (failed,) = broken[-1:]
@@ -476,7 +444,7 @@ def test_an_answer_that_becomes_too_long_ends_on_its_way(
     assert "option.max_answer_bytes" in failed.message
     assert not any(event.finish for event in broken if isinstance(event, Delta))
     assert text(beside) == text(alone)
-    assert not backend._llm.has_unfinished_requests()
+    assert backend.core_ends()
 
 
 class Collector:

@@ -99,14 +99,14 @@ def test_special_tokens_only_where_they_are_wanted(backend: Any) -> None:
     prompt = question("plain").prompt
     ids = backend.prepare(1, generation(prompt)).prompt_ids
     bare = backend.prepare(1, generation(prompt, add_special_tokens=False)).prompt_ids
-    assert ids == [backend._llm.get_tokenizer().bos_token_id, *bare]
+    assert ids == [backend._core.get_tokenizer().bos_token_id, *bare]
 
 
 def test_the_text_of_an_echo_has_the_special_tokens_that_were_given(backend: Any) -> None:
     prompt = question("plain").prompt
     ids = tuple(backend.prepare(1, generation(prompt)).prompt_ids)
     begun = started(run(backend, generation(ids, echo=True, sampling={"max_tokens": 1, "prompt_logprobs": 0})))
-    assert begun.text == backend._llm.get_tokenizer().bos_token + prompt
+    assert begun.text == backend._core.get_tokenizer().bos_token + prompt
     assert begun.text == "".join(token.text for token in begun.prefill)
 
 
@@ -143,7 +143,7 @@ def test_without_a_connector_transfer_parameters_change_nothing(backend: Any) ->
     asked = question("plain")
     (plain,) = deltas(run(backend, generation(asked.prompt)))
     prepared = backend.prepare(1, generation(asked.prompt, kv_transfer_params=TOLD))
-    assert prepared.params[0].extra_args is None
+    assert prepared.requests[0].sampling_params.extra_args is None
     assert deltas(run(backend, generation(asked.prompt, kv_transfer_params=TOLD))) == [plain]
     assert plain.finish is not None
     assert plain.finish.kv_transfer_params is None

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.internals import ATTRIBUTES, CORE_ATTRIBUTES, PARTS, check_engine, check_library
+from lmi.model.vllm.internals import PARTS, check_library
 
 from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
-
-ENVIRONMENT = "vllm.envs:VLLM_ENABLE_V1_MULTIPROCESSING"
 
 
 def stand_in(places: Sequence[str]) -> Any:
@@ -58,7 +56,6 @@ def told(error: StartError, name: str) -> bool:
 def test_a_vllm_that_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch, PARTS)
     check_library()
-    check_engine(stand_in(ATTRIBUTES))
 
 
 @pytest.mark.parametrize("missing", PARTS)
@@ -69,27 +66,6 @@ def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missin
     assert told(caught.value, missing.replace(":", "."))
 
 
-@pytest.mark.parametrize("missing", [*ATTRIBUTES, *CORE_ATTRIBUTES])
-def test_an_attribute_of_the_engine_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    library(monkeypatch, PARTS)
-    # A core in this process.
-    monkeypatch.setattr(sys.modules["vllm.envs"], "VLLM_ENABLE_V1_MULTIPROCESSING", False)
-    everything = [*ATTRIBUTES, *CORE_ATTRIBUTES]
-    check_engine(stand_in(everything))
-    with pytest.raises(StartError) as caught:
-        check_engine(stand_in([place for place in everything if place != missing]))
-    assert told(caught.value, f"LLMEngine.{missing}")
-
-
-def test_a_core_elsewhere_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
-    library(monkeypatch, [])
-    with pytest.raises(StartError) as caught:
-        check_engine(stand_in(ATTRIBUTES))
-    assert told(caught.value, ENVIRONMENT.replace(":", "."))
-    library(monkeypatch, PARTS)
-    check_engine(stand_in(ATTRIBUTES))
-
-
 @pytest.mark.engine
 def test_the_installed_vllm_has_all_of_them() -> None:
     check_library()
@@ -97,11 +73,11 @@ def test_the_installed_vllm_has_all_of_them() -> None:
 
 DOCUMENTED = {
     "vllm": {"EngineArgs", "PoolingParams", "SamplingParams", "__version__", "envs"},
+    "vllm.config": {"VllmConfig"},
     "vllm.exceptions": set[str](),
     "vllm.platforms": {"current_platform"},
     "vllm.sampling_params": {"RequestOutputKind", "StructuredOutputsParams"},
     "vllm.usage.usage_lib": {"UsageContext"},
-    "vllm.v1.engine.llm_engine": {"LLMEngine"},
 }
 """What may be imported of vLLM anywhere."""
 

@@ -1,4 +1,4 @@
-"""Chosen tokens' log-probabilities as vLLM's numbers without its objects: the same answers as with them."""
+"""Log-probabilities as they are read from the core's arrays: what vLLM's own reader makes of the same arrays."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm import engine as vllm_engine
-from lmi.model.vllm.internals import keep_chosen_only
-
 from ...demo.model import question
 from ...kit.api.options import make_settings
-from ...kit.api.types import Event, Generation, Sampling
+from ...kit.api.types import Generation, Sampling, Started, Token
 from ...kit.engines.backends import deltas, run
 from ...kit.engines.start import in_process
 from ...kit.hosts.host import model_directory
@@ -30,23 +27,6 @@ def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     engine.close()
 
 
-@pytest.fixture
-def objects(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by the number asked for with each position that vLLM makes a dictionary for."""
-    from vllm.v1.engine import logprobs
-
-    made: list[int] = []
-    theirs: Any = logprobs
-    real = theirs.append_logprobs_for_next_position
-
-    def append(*arguments: Any) -> None:
-        made.append(arguments[-1])
-        real(*arguments)
-
-    monkeypatch.setattr(logprobs, "append_logprobs_for_next_position", append)
-    return made
-
-
 def asked(kind: str, logprobs: int | None, *, stream: bool = True, **sampling: Any) -> Generation:
     chosen = Sampling(**{"temperature": 0.0, "max_tokens": 40, "logprobs": logprobs, **sampling})
     return Generation(request_id="test", prompt=question(kind).prompt, sampling=chosen, stream=stream, tokens=True)
@@ -59,40 +39,71 @@ def batch() -> list[Generation]:
         asked("unicode", 0, stream=False),
         asked("long", 4),
         asked("plain", None),
+        asked("plain", 2, prompt_logprobs=3),
         asked("endless", 0, stop=(question("endless").answer[20:24],)),
     ]
 
 
-def answers(backend: Any) -> list[list[Event]]:
-    """Of the batch, and of one that is drawn: by itself, as vLLM's CPU build minds seeds only there."""
-    return run(backend, *batch()) + run(backend, asked("long", 0, n=2, temperature=1.5, seed=3))
+class Read:
+    """What vLLM's LogprobsProcessor reads of the outputs that pass, by request: of its prompt and of its tokens."""
+
+    def __init__(self, core: Any) -> None:
+        self._receive, self._add = core.receive, core.add
+        self._readers: dict[str, Any] = {}
+
+    def add(self, request: Any) -> None:
+        from vllm.v1.engine.logprobs import LogprobsProcessor
+
+        self._readers[request.request_id] = LogprobsProcessor.from_new_request(None, request)
+        self._add(request)
+
+    async def receive(self) -> Any:
+        outputs = await self._receive()
+        for output in outputs:
+            self._readers[output.request_id].update_from_output(output)
+        return outputs
+
+    def told(self, number: int) -> tuple[list[Any], list[Any]]:
+        """Of the n-th request."""
+        reader = [*self._readers.values()][number]
+        return reader.prompt_logprobs or [], reader.logprobs or []
 
 
-def numbers(events: list[Event]) -> list[float | None]:
-    return [token.logprob for delta in deltas(events) for token in delta.tokens]
+def number(token: Token) -> float:
+    assert token.logprob is not None
+    return token.logprob
 
 
-def test_answers_are_those_of_vllms_own_objects(
-    backend: Any, objects: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = answers(backend)
-    assert set(objects) == {4}, "only the request that wants the likeliest tokens needs dictionaries"
-    assert all(number is not None and number <= 0.0 for number in numbers(ours[0]))
-    assert len(set(numbers(ours[0]))) > 10
-    objects.clear()
-    monkeypatch.setattr(vllm_engine, "keep_chosen_only", lambda llm, name: False)
-    theirs = answers(backend)
-    assert objects.count(0) > 100
-    for one, other in zip(ours, theirs, strict=True):
-        assert [delta.finish for delta in deltas(one) if delta.finish] == [
-            delta.finish for delta in deltas(other) if delta.finish
-        ]
-        assert one == other
-
-
-def test_a_request_that_is_not_there_or_wants_no_numbers(backend: Any) -> None:
-    assert not keep_chosen_only(backend._llm, "nobody")
-    backend.add(backend.prepare(0, asked("plain", None)))
-    (name,) = backend._llm.output_processor.request_states
-    assert not keep_chosen_only(backend._llm, name)
-    backend.abort([0])
+def test_log_probabilities_are_those_that_vllm_reads(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the chosen tokens, the likeliest and the prompt's, with others in the batch that want more or none."""
+    read = Read(backend._core)
+    monkeypatch.setattr(backend._core, "add", read.add)
+    monkeypatch.setattr(backend._core, "receive", read.receive)
+    asked_for = batch()
+    events = run(backend, *asked_for)
+    for index, one in enumerate(asked_for):
+        tokens = [token for delta in deltas(events[index]) for token in delta.tokens]
+        theirs_of_prompt, theirs = read.told(index)
+        wanted = one.sampling.logprobs
+        if wanted is None:
+            assert not theirs
+            assert all(token.logprob is None for token in tokens)
+            continue
+        # What follows a stop string is not shown.
+        assert len(theirs) >= len(tokens) >= 10
+        for token, entry in zip(tokens, theirs, strict=False):
+            assert number(token) == entry[token.id].logprob
+            likely = sorted((known.logprob for known in entry.values()), reverse=True)[:wanted]
+            assert [top.logprob for top in token.top] == likely
+            assert all(entry[top.id].logprob == top.logprob for top in token.top)
+        begun = events[index][0]
+        assert isinstance(begun, Started)
+        prefilled = one.sampling.prompt_logprobs
+        assert len(begun.prefill) == (0 if prefilled is None else len(theirs_of_prompt))
+        for token, rank, entry in zip(begun.prefill, begun.ranks, theirs_of_prompt, strict=True):
+            if entry is None:
+                assert (token.logprob, rank, token.top) == (None, None, ())
+                continue
+            assert (token.logprob, rank) == (entry[token.id].logprob, entry[token.id].rank)
+            assert len(token.top) == prefilled
+            assert all(entry[top.id].logprob == top.logprob for top in token.top)

@@ -103,7 +103,7 @@ def test_what_vllm_is_given_fits_its_tensor(sampling: Sampling, seeds: list[int]
     from lmi.model.vllm.sampling import sampling_params
 
     asked = Generation(request_id="test", prompt="Hello", sampling=sampling)
-    params = sampling_params(asked, {}, 5, None, {}, vocabulary=100, connected=False, bounded=False)
+    params = sampling_params(asked, {}, 5, None, {}, vocabulary=100, connected=False)
     assert [one.seed for one in params] == seeds
     slots = torch.zeros(4, dtype=torch.int64).numpy()
     for slot, one in enumerate(params):
@@ -119,5 +119,5 @@ def test_every_dialects_largest_seed_fits_vllm(name: str) -> None:
 
     from lmi.model.vllm.sampling import sampling_params
 
-    params = sampling_params(generation(name), {}, 5, None, {}, vocabulary=100, connected=False, bounded=False)
+    params = sampling_params(generation(name), {}, 5, None, {}, vocabulary=100, connected=False)
     assert torch.tensor([one.seed for one in params], dtype=torch.int64)[0] == LARGEST

@@ -34,24 +34,24 @@ def _render_conversation(self: Any, conversations: Any, *, params: Any) -> Any:
     return self, conversations, params
 
 
-def _add(self: Any, request_id: str, prompt: Any, sampling_params: Any) -> str:
-    del self, prompt, sampling_params
-    return request_id
+def _process(self: Any, request_id: str, prompt: Any, sampling_params: Any) -> Any:
+    return self, request_id, prompt, sampling_params
 
 
-def _step(self: Any) -> Any:
+async def _receive(self: Any) -> Any:
     del self
-    return [SimpleNamespace(request_id="0.0", completions=[])]
+    return SimpleNamespace(scheduler_stats=None, outputs=[SimpleNamespace(request_id="0.0", completions=[])])
 
 
 RENDERER = "vllm.renderers.base:BaseRenderer"
-ENGINE = "vllm.v1.engine.llm_engine:LLMEngine"
+REQUESTS = "vllm.v1.engine.input_processor:InputProcessor"
+CLIENT = "vllm.v1.engine.core_client:AsyncMPClient"
 
 CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
     "prepare": (RENDERER, "render_cmpl", _render_text, "'TokenizeParams' object has no attribute|max_length"),
     "a conversation": (RENDERER, "render_chat", _render_conversation, "TypeError: _render_conversation"),
-    "add": (ENGINE, "add_request", _add, "TypeError: _add.. got an unexpected keyword argument 'params'"),
-    "step": (ENGINE, "step", _step, "'types.SimpleNamespace' object has no attribute 'outputs'"),
+    "a request": (REQUESTS, "process_inputs", _process, "TypeError: _process.. got an unexpected keyword argument"),
+    "an output": (CLIENT, "get_output_async", _receive, "'types.SimpleNamespace' object has no attribute"),
 }
 """A class of vLLM's, its method, one with another signature or result in its place, what the start says."""
 
@@ -69,12 +69,12 @@ def test_in_the_backends_process(model_dir: Path, monkeypatch: pytest.MonkeyPatc
 
 CHANGED = """
 def engine(settings):
-    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm.v1.engine.input_processor import InputProcessor
 
-    def add_request(self, request_id, prompt, sampling_params):
+    def process_inputs(self, request_id, prompt, sampling_params):
         return request_id
 
-    LLMEngine.add_request = add_request
+    InputProcessor.process_inputs = process_inputs
     from lmi.model.vllm.engine import VllmEngine
 
     return VllmEngine(settings)
@@ -111,8 +111,8 @@ def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: py
         with pytest.raises(ParameterError, match="nothing"):
             backend.prepare(1, asked(TALK))
         with monkeypatch.context() as patch:
-            patch.setattr(backend._chat, "_llm", SimpleNamespace(get_tokenizer=backend._llm.get_tokenizer))
-            with pytest.raises(AttributeError, match="has no attribute 'renderer'"):
+            patch.setattr(backend._chat, "_core", SimpleNamespace(get_tokenizer=backend._core.get_tokenizer))
+            with pytest.raises(AttributeError, match="has no attribute 'rendering'"):
                 backend._requests._rendered(backend._chat.request(TALK), (), asked(TALK), None)
         guided = asked("Hi", structured_output=StructuredOutput(regex="a"))
         backend.prepare(1, guided)
@@ -138,13 +138,13 @@ def test_a_priority_reaches_vllm_where_it_goes_by_priorities(
     engine = in_process(make_settings(model_dir, scheduling_policy=policy))
     try:
         told: list[int] = []
-        add = engine._llm.add_request
+        add = engine._core.add
 
-        def listening(*, priority: int, **arguments: Any) -> Any:
-            told.append(priority)
-            return add(priority=priority, **arguments)
+        def listening(request: Any) -> None:
+            told.append(request.priority)
+            add(request)
 
-        monkeypatch.setattr(engine._llm, "add_request", listening)
+        monkeypatch.setattr(engine._core, "add", listening)
         one = msgspec.structs.replace(asked("Hi", max_tokens=1), priority=-3)
         assert run(engine, one)[0]
         assert told == [given]
