@@ -1,13 +1,15 @@
 """The engine in a process of its own: nothing that it does can end the host's.
 
     host's process                            engine's process
-    client.py -- messages.py over child.py --> engine_main.py --> a Backend (model/engine.py)
+    client.py -- messages.py over child.py --> engine_loop.py --> an AsyncBackend (model/engine.py)
 
 client.py            the Engine that hosts know; starts the process again when it dies
 dispatch.py          hands its events to the requests that wait for them
 child.py, group.py   the process itself, and all that it has started
 messages.py          what the two say to each other
-engine_main.py       the engine's process: takes requests in, steps the backend, hands events out
+engine_main.py       the engine's process, from its start to its end
+engine_loop.py       what runs in it: takes requests in, hands the backend's events out
+stepper.py           a backend that is driven step by step (a Backend), for that loop
 prepare.py           a request before the engine sees it: its images, its prompt
 token_budget.py      how many tokens may be waiting
 exit.py, exit_report.py, crash_report.py     how the process ends, and what it says then

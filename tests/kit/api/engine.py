@@ -12,7 +12,7 @@ from lmi.model.media.url_policy import allowed as allowed_url
 from lmi.model.media.url_policy import public as public_address
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
-from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Release, Stats, ToEngine
+from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Release, Stats, Step, ToEngine
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.best_of import Ranking, ranked
@@ -28,7 +28,7 @@ from lmi.model.vllm.internals import v2_takes_processors
 
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
-    "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats",
+    "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats", "Step",
     "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
     "limits",
     "max_new_tokens_for", "public_address", "ranked", "show_content", "v2_takes_processors",

@@ -7,7 +7,6 @@ Prints a line of JSON for each: what start-up reports of it, or that it started.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -90,10 +89,11 @@ def copy(demo: Path, target: Path) -> Path:
 
 def main(demo: Path, folder: Path) -> None:
     """Tries them all."""
-    from lmi.model.engine import load_backend
     from lmi.model.options import load_settings
     from lmi.model.options.model_dir import check_model
     from lmi.model.process.start_errors import start_error
+
+    from ..engines.start import in_process
 
     fast = {name.removeprefix("option."): value for name, value in FAST.items()}
     for number, (name, (change, options)) in enumerate(FAULTS.items()):
@@ -103,7 +103,7 @@ def main(demo: Path, folder: Path) -> None:
             overrides = {"dtype": "fp32", "max_model_len": "2048", **fast, **options}
             settings = load_settings(directory, environment={}, overrides=overrides)
             check_model(settings)
-            load_backend(settings).close()
+            in_process(settings).close()
             told: list[object] = ["started", 200, "", None]
         except Exception as error:  # noqa: BLE001 - told
             refused = start_error(error)
@@ -114,5 +114,4 @@ def main(demo: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -250,7 +250,7 @@ class Desk:
         self.backend = Hand(images)
         self.out: list[tuple[int, Any]] = []
         self._news = threading.Condition()
-        self.intake = RequestPreparer(self.backend, ImageRules(**given), self._take, self._take)
+        self.intake = RequestPreparer(self.backend, ImageRules(**given), 0.0, self._take, self._take)
 
     def _take(self, number: int, result: Any, prompt: str | None = None) -> None:
         with self._news:
@@ -308,11 +308,11 @@ def test_of_what_is_to_be_held_back_the_prompt_comes_along() -> None:
     desk.take(1, conversation(part(data_url(PICTURE))), held=True)
     assert desk.wait(1) == [(1, "the text of prepared 1")]
     desk.take(2, conversation(), held=True)
-    assert desk.out[1:] == [(2, "the text of prepared 2")]
+    assert desk.wait(2)[1:] == [(2, "the text of prepared 2")]
 
 
 def test_who_waits_for_an_image_holds_up_nobody(served: tuple[Site, str]) -> None:
-    """As many slow images as there are threads to fetch: the others go past them, in the order of their coming."""
+    """As many slow images as there are threads to fetch: the others go past them."""
     site, url = served
     desk = Desk(timeout=60.0)
     desk.take(1, conversation(part(f"{url}/hold/a.png"), part(f"{url}/hold/b.png")))
@@ -320,8 +320,9 @@ def test_who_waits_for_an_image_holds_up_nobody(served: tuple[Site, str]) -> Non
         desk.take(number, conversation(part(f"{url}/hold/a.png")))
     assert site.holding.wait(30)
     desk.take(20, "text")
+    assert desk.wait(1) == [(20, "prepared 20")]
     desk.take(21, conversation())
-    assert desk.out == [(20, "prepared 20"), (21, "prepared 21")]
+    assert desk.wait(2)[1:] == [(21, "prepared 21")]
     desk.take(22, conversation(part(data_url(PICTURE))))
     assert desk.wait(3)[2:] == [(22, "prepared 22")]
     site.release.set()
@@ -334,7 +335,7 @@ def test_who_is_being_prepared_holds_up_nobody() -> None:
     desk.take(1, conversation(part(data_url(PICTURE))))
     assert desk.backend.preparing.wait(30)
     desk.take(2, "text")
-    assert desk.out == [(2, "prepared 2")]
+    assert desk.wait(1) == [(2, "prepared 2")]
     desk.backend.go.set()
     assert desk.wait(2) == [(2, "prepared 2"), (1, "prepared 1")]
 
