@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .engine import Backend
+from .engine import AsyncBackend, Backend
 from .options import Settings
 from .options.choice import FOR_TRANSFORMERS
 from .transformers.engine import TransformersEngine
@@ -16,7 +16,7 @@ __all__ = ["first_that_runs", "refusal"]
 log = logging.getLogger(__name__)
 
 
-def first_that_runs(settings: Settings) -> Backend:
+def first_that_runs(settings: Settings) -> Backend | AsyncBackend:
     """A backend for the model; raises what its start raises."""
     why = refusal(settings)
     if why is None:

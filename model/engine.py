@@ -27,7 +27,10 @@ from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
-__all__ = ["ENGINES", "Backend", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink", "limits", "load_backend"]
+__all__ = [
+    "ENGINES", "AsyncBackend", "Backend", "BackendBase", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink",
+    "limits", "load_backend",
+]  # fmt: skip
 
 Sink = Callable[[EngineEvent], None]
 """Takes the events of one generation, in order, on the engine's thread; must be quick and must not raise.
@@ -136,7 +139,7 @@ class Engine(Protocol):
         ...
 
 
-class Backend(Protocol):
+class BackendBase(Protocol):
     """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else."""
 
     @property
@@ -144,11 +147,11 @@ class Backend(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether `step` has something to do."""
+        """Whether anything runs."""
         ...
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
-        """The slow part of starting a generation (tokenizing, decoding, checks): runs on a thread beside `step`.
+        """The slow part of starting a generation (tokenizing, decoding, checks), on another thread than the rest.
 
         With images, those of the conversation in their order, it may run on several threads at once. Raises
         RequestError.
@@ -163,72 +166,46 @@ class Backend(Protocol):
         """The prompt of what `prepare` returned, as text: for Rendered, on the same thread as `prepare`."""
         ...
 
-    def add(self, prepared: Any) -> None:
-        """Starts what `prepare` returned; between two steps. Raises RequestError."""
+    def abort(self, numbers: Sequence[int]) -> None:
+        """Ends generations without a further event."""
         ...
 
-    def abort(self, numbers: Sequence[int]) -> None:
-        """Ends generations without a further event; between two steps."""
+    def stats(self) -> EngineStats:
+        """How busy it is; asked about once a second."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Backend(BackendBase, Protocol):
+    """One that is driven step by step, on one thread. What has no images, it prepares on one thread too."""
+
+    def add(self, prepared: Any) -> None:
+        """Starts what `prepare` returned; between two steps. Raises RequestError."""
         ...
 
     def step(self) -> list[tuple[int, Event]]:
         """Generates on and returns what is new, by generation. Raises when the engine failed."""
         ...
 
-    def stats(self) -> EngineStats:
-        """How busy it is; asked about once a second, between two steps."""
-        ...
 
-    def close(self) -> None: ...
+class AsyncBackend(BackendBase, Protocol):
+    """One that an event loop drives: it is constructed there, and nothing that is called there waits.
 
-
-class AsyncBackend(Protocol):
-    """A backend that an event loop drives: nothing that is called on the loop waits.
-
-    Constructed on the loop, as a Backend is otherwise; process/stepper.py makes one of a Backend.
+    It prepares on several threads at once. process/stepper.py makes one of a Backend.
     """
 
-    @property
-    def info(self) -> EngineInfo: ...
-
-    @property
-    def busy(self) -> bool:
-        """Whether anything runs."""
-        ...
-
     async def begin(self) -> None:
-        """What is left of the start, on the loop; raises as the constructor does."""
-        ...
-
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
-        """As Backend's, on several threads at once."""
-        ...
-
-    def tokens(self, prepared: Any) -> int:
-        """As Backend's."""
-        ...
-
-    def prompt_text(self, prepared: Any) -> str:
-        """As Backend's."""
+        """What is left of the start; raises as the constructor does."""
         ...
 
     def add(self, number: int, prepared: Any) -> None:
-        """Starts what `prepare` returned. Raises RequestError."""
-        ...
-
-    def abort(self, numbers: Sequence[int]) -> None:
-        """Ends generations without a further event."""
+        """Starts what `prepare` returned for this generation. Raises RequestError."""
         ...
 
     async def receive(self) -> Sequence[tuple[int, Event]]:
         """What is new, by generation; nothing where a step brought nothing. Raises when the engine has failed."""
         ...
-
-    def stats(self) -> EngineStats:
-        """How busy it was when it last said so."""
-        ...
-
-    def close(self) -> None: ...
 
 
 ENGINES = {
@@ -237,18 +214,18 @@ ENGINES = {
     "auto": "lmi.model.auto:first_that_runs",
     "vllm-embedding": "lmi.model.vllm.embedding:VllmEmbedding",
 }
-"""Name to "module:class" of a Backend, or function that returns one. The module is imported in the engine's process."""
+"""Name to "module:class" of a backend, or function that returns one. The module is imported in the engine's process."""
 
 
-def load_backend(settings: Settings) -> Backend:
+def load_backend(settings: Settings) -> Backend | AsyncBackend:
     """The backend that `settings.engine` names, started; raises OptionError where the user's own is not there."""
     if settings.engine not in ENGINES:
         return _users_backend(settings)
     module, _, name = ENGINES[settings.engine].partition(":")
-    return cast(Backend, getattr(importlib.import_module(module), name)(settings))
+    return cast("Backend | AsyncBackend", getattr(importlib.import_module(module), name)(settings))
 
 
-def _users_backend(settings: Settings) -> Backend:
+def _users_backend(settings: Settings) -> Backend | AsyncBackend:
     place = settings.engine
     module, _, name = place.partition(":")
     # Ahead, as in DJL's worker.
@@ -262,7 +239,7 @@ def _users_backend(settings: Settings) -> Backend:
     if settings.content_filter and not hasattr(backend, "prompt_text"):
         message = f"option.content_filter: {place} has no prompt_text, which gives the filter the prompts to judge"
         raise OptionError(message, "content_filter")
-    return cast(Backend, backend)
+    return cast("Backend | AsyncBackend", backend)
 
 
 def limits() -> dict[str, Mapping[str, str]]:

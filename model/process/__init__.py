@@ -12,8 +12,7 @@ engine_loop.py       what runs in it: takes requests in, hands the backend's eve
 stepper.py           a backend that is driven step by step (a Backend), for that loop
 prepare.py           a request before the engine sees it: its images, its prompt
 token_budget.py      how many tokens may be waiting
-exit.py, exit_report.py, crash_report.py     how the process ends, and what it says then
-start_errors.py, output_tail.py      why a start failed, in one line
+ending/              how the process ends, and what it says then
 
 The backends (vllm/, transformers/) use what is here; nothing here imports them: model/engine.py finds them by name.
 """

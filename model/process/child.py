@@ -20,7 +20,7 @@ from pathlib import Path
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
-from .exit_report import describe_exit
+from .ending.exit_report import describe_exit
 from .group import PROCESS_GROUP, end_group
 from .messages import Abort, Channel, FromEngine, Start
 

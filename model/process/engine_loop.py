@@ -20,7 +20,7 @@ from ..errors import GenerationError, LmiError, OverloadedError, RequestError
 from ..events import EngineEvent, Failed, Rendered
 from ..log import RequestIds
 from ..options.image_rules import ImageRules
-from .exit import end_with_host
+from .ending.exit import end_with_host
 from .messages import ENCODE_ERRORS, Abort, Add, BadMessage, Channel, Release, Stats, Step, ToEngine, sendable
 from .prepare import RequestPreparer
 from .stepper import Stepper
@@ -49,9 +49,8 @@ class EngineLoop:
     ) -> None:
         """`stall_timeout` is `Settings.engine_stall_timeout`. To be made on the event loop."""
         self._channel = channel
-        self._backend: AsyncBackend = (
-            Stepper(cast(Backend, backend), self._tell_refused) if hasattr(backend, "step") else backend
-        )
+        stepped = cast(Backend, backend) if hasattr(backend, "step") else None
+        self._backend = cast(AsyncBackend, backend) if stepped is None else Stepper(stepped, self._tell_refused)
         self._loop = asyncio.get_running_loop()
         self._idle_beat = min(IDLE_BEAT_S, stall_timeout / 4) or IDLE_BEAT_S
         self._preparer = RequestPreparer(self._backend, rules, stall_timeout, self._ready, self._refuse)

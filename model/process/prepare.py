@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..engine import AsyncBackend
+from ..engine import BackendBase
 from ..errors import ParameterError, UnsupportedError
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
@@ -58,7 +58,7 @@ class RequestPreparer:
 
     def __init__(
         self,
-        backend: AsyncBackend,
+        backend: BackendBase,
         rules: ImageRules,
         stall_timeout: float,
         ready: Callable[[int, Any, str | None], None],

@@ -139,7 +139,7 @@ class VllmEmbedding:
     def add(self, number: int, prepared: _Prepared) -> None:
         """Starts the request."""
         name = str(number)
-        prepared.request.request_id = prepared.request.external_req_id = name
+        prepared.request.request_id = name
         self._core.add(prepared.request)
         self._running[name] = prepared
 

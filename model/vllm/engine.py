@@ -30,11 +30,11 @@ from ..text.parsers import Splitter, split
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .beam import BeamRuns
-from .chat import ChatRenderer
 from .core_outputs import chosen, entries, told
 from .internals import rejected_transfer
-from .requests import Prepared, Requests
-from .sampling import LIMITS
+from .request.chat import ChatRenderer
+from .request.requests import Prepared, Requests
+from .request.sampling import LIMITS
 from .start import eos_ids, make_core, start
 from .trial import try_out
 from .typical import Typical
@@ -133,7 +133,7 @@ class VllmEngine:
                 name = f"{number}.{index}"
                 keep_tokens = generation.tokens or splitter is not None
                 text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-                request.request_id = request.external_req_id = name
+                request.request_id = name
                 self._core.add(request)
                 group.running.add(name)
                 self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)

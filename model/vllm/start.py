@@ -13,9 +13,9 @@ from typing import Any
 from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
-from ..process.crash_report import crash_at_once
-from ..process.exit_report import describe_exit, end_at_once
-from ..process.output_tail import OutputTail
+from ..process.ending.crash_report import crash_at_once
+from ..process.ending.exit_report import describe_exit, end_at_once
+from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
 from .internals import check_library

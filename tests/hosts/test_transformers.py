@@ -202,7 +202,7 @@ def test_openai_completions(chat: openai.OpenAI) -> None:
 
 @pytest.mark.anyio
 async def test_a_crash_after_a_guide_says_where_it_was(demo_model: Path, tmp_path: Path) -> None:
-    """xgrammar, which the guide loads, brings tvm_ffi's handler along (model/process/crash_report.py)."""
+    """xgrammar, which the guide loads, brings tvm_ffi's handler along (model/process/ending/crash_report.py)."""
     host = start("server", model_directory(demo_model, tmp_path / "model", PROPERTIES), tmp_path / "log")
     try:
         async with client(host) as http:

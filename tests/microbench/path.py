@@ -1,6 +1,7 @@
 """The way of a token from the engine's output to the host, in one thread, stage by stage.
 
-    StandInCore -> LLMEngine -> VllmEngine.step -> Channel -> EngineClient -> Exchange, Reply -> RollingBatch -> Output
+    StandInCore -> vLLM's decoder -> VllmEngine.receive -> Channel -> EngineClient -> Exchange, Reply -> RollingBatch
+    -> Output
 
 All parts are the real ones but the core. Times are CPU times of the thread, so that other load on the machine slows
 the measuring and does not change what it finds, as far as caches allow.
@@ -29,7 +30,7 @@ from lmi.model.process.client import EngineClient
 from lmi.model.process.messages import Channel, FromEngine, Step, ToEngine
 
 from ..bench.work import WORKLOADS, prompts
-from .standin import StandInCore, backend, numbers, settings_of
+from .standin import StandInCore, backend, now, numbers, settings_of
 
 __all__ = ["BODIES", "OURS", "TokenPath", "ours", "requests_of"]
 
@@ -65,7 +66,7 @@ class _Engine(EngineClient):
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts it at once."""
         number = next(numbers)
-        self.backend.add(self.backend.prepare(number, generation))
+        self.backend.add(number, self.backend.prepare(number, generation))
         self.link.sinks[number] = sink
         return number
 
@@ -105,16 +106,16 @@ class TokenPath:
         self.tokens = 0
         self._items: list[Any] = []
         self._vllm = 0
-        llm: Any = self.engine.backend._llm
-        step = llm.step
+        core: Any = self.engine.core
+        get_output = core.get_output_async
 
-        def timed() -> Any:
+        async def timed() -> Any:
             begun = time.thread_time_ns()
-            outputs = step()
+            outputs = await get_output()
             self._vllm += time.thread_time_ns() - begun
             return outputs
 
-        llm.step = timed
+        core.get_output_async = timed
 
     @property
     def core(self) -> StandInCore:
@@ -139,18 +140,18 @@ class TokenPath:
     def run(self, output: Callable[[list[Any]], object] = len) -> bytes:
         """To the end of all requests; `output` takes each step's frames. Returns what the first one was sent."""
         first: list[bytes] = []
-        now = time.thread_time_ns
+        cpu = time.thread_time_ns
         items = self._items
         while items:
             self.pump()
             # As often as Java would call: each call hands out one record of each request.
             while True:
-                begun = now()
+                begun = cpu()
                 frames = self.rolling.step(items)
-                called = now()
+                called = cpu()
                 output(frames)
                 self._add("rolling batch", called - begun)
-                self._add("output", now() - called)
+                self._add("output", cpu() - called)
                 first.append(frames[0].data)
                 items = [item for item, frame in zip(items, frames, strict=True) if not frame.last]
                 if not items or not any(entry.exchange.records for entry in self.rolling._open if entry.exchange):
@@ -161,25 +162,25 @@ class TokenPath:
     def pump(self) -> None:
         """One step of the engine, as far as the records that it brings."""
         engine = self.engine
-        now = time.thread_time_ns
-        start = now()
+        cpu = time.thread_time_ns
+        start = cpu()
         core, vllm = self.core.spent, self._vllm
-        events = engine.backend.step() if engine.backend.busy else []
-        stepped = now()
+        events = now(engine.backend.receive()) if engine.backend.busy else []
+        stepped = cpu()
         core, vllm = self.core.spent - core, self._vllm - vllm
         self._add("engine core, acted", core)
-        self._add("vLLM's output processing", vllm - core)
+        self._add("vLLM's decoding", vllm - core)
         self._add("text and tokens", stepped - start - vllm)
         if events:
             engine.engine.send(Step(events))
-            sent = now()
+            sent = cpu()
             step = engine.host.receive()
-            received = now()
+            received = cpu()
             assert isinstance(step, Step)
             engine.hand_out(step)
             self._add("wire encode", sent - stepped)
             self._add("wire decode", received - sent)
-            self._add("replies", now() - received)
+            self._add("replies", cpu() - received)
 
     def _add(self, stage: str, spent: int) -> None:
         self.stages[stage] = self.stages.get(stage, 0) + spent

@@ -1,51 +1,70 @@
 """vLLM without a model: everything of it and of ours that costs time a token but the core, which is only acted.
 
-    VllmEngine.step -> LLMEngine.step -> StandInCore.get_output -> OutputProcessor -> OutputReader -> events
+    StandInCore.get_output_async --bytes, decoded as vLLM's client does--> Core.receive -> VllmEngine.receive -> events
 
 Each request gets the tokens of one fixed text, so many a step, with log-probabilities where it asks for them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from lmi.model.options import Settings, load_settings
 from lmi.model.vllm.engine import VllmEngine
 
 from ..demo.model import question
 
-__all__ = ["StandInCore", "backend", "settings_of"]
+__all__ = ["StandInCore", "backend", "now", "settings_of"]
 
 OPTIONS = {"dtype": "fp32", "max_model_len": "2048", "enforce_eager": "true", "max_rolling_batch_size": "256"}
 
+Result = TypeVar("Result")
+
+
+def now(call: Coroutine[Any, Any, Result]) -> Result:
+    """What a coroutine that waits for nothing returns, without the time that an event loop takes."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return cast(Result, end.value)
+    raise AssertionError("it waits")
+
 
 class StandInCore:
-    """What LLMEngine asks of its EngineCoreClient. `spent` is the CPU time in here, in nanoseconds."""
+    """What is asked of vLLM's asynchronous client. `spent` is the CPU time of what the core does, in nanoseconds."""
 
     def __init__(self, tokens: Sequence[int]) -> None:
         import numpy as np
+        from vllm.v1.engine import EngineCoreOutputs
         from vllm.v1.outputs import LogprobsLists
+        from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
         self.per_step = 1
         self.spent = 0
         self._tokens = list(tokens)
         self._at: dict[str, int] = {}
         self._requests: dict[str, Any] = {}
+        self._encoder, self._decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
         # As the sampler makes them: for each token its id, its log-probability, its rank.
         ids = np.array(self._tokens, dtype=np.int32).reshape(-1, 1)
         values = np.linspace(-0.001, -7.0, len(self._tokens), dtype=np.float32).reshape(-1, 1)
         self._logprobs = LogprobsLists(ids, values, np.ones(len(self._tokens), dtype=np.int32), None)
 
-    def get_output(self) -> Any:
+    async def get_output_async(self) -> Any:
         """One step's outputs."""
+        begun = time.thread_time_ns()
+        sent = self._encoder.encode(self._step())
+        self.spent += time.thread_time_ns() - begun
+        return self._decoder.decode(sent)
+
+    def _step(self) -> Any:
         from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 
-        begun = time.thread_time_ns()
         outputs: list[Any] = []
         for name, request in list(self._requests.items()):
             at = self._at[name]
@@ -60,39 +79,21 @@ class StandInCore:
                 output.finish_reason = FinishReason.LENGTH
                 del self._requests[name], self._at[name]
             outputs.append(output)
-        made = EngineCoreOutputs(outputs=outputs, timestamp=1.0)
-        self.spent += time.thread_time_ns() - begun
-        return made
+        return EngineCoreOutputs(outputs=outputs, timestamp=1.0)
 
-    def add_request(self, request: Any) -> None:
+    async def add_request_async(self, request: Any) -> None:
         self._requests[request.request_id] = request
         self._at[request.request_id] = 0
 
-    def abort_requests(self, names: Sequence[str]) -> None:
+    async def abort_requests_async(self, names: Sequence[str]) -> None:
         for name in names:
             self._requests.pop(name, None)
             self._at.pop(name, None)
 
-    def get_supported_tasks(self) -> tuple[str, ...]:
+    async def get_supported_tasks_async(self) -> tuple[str, ...]:
         return ("generate",)
 
-    def collective_rpc(self, *_: Any) -> list[Any]:
-        """There are no workers."""
-        return []
-
-    def reset_mm_cache(self) -> None: ...
-
     def shutdown(self) -> None: ...
-
-    @property
-    def engine_core(self) -> Any:
-        """The core itself and what executes its model, where they are in this process."""
-        return self
-
-    model_executor = None
-    scheduler = SimpleNamespace(
-        running=[], get_num_unfinished_requests=lambda: 0, kv_cache_manager=SimpleNamespace(usage=0.0)
-    )
 
 
 def settings_of(model_dir: Path, **options: str) -> Settings:
@@ -101,7 +102,7 @@ def settings_of(model_dir: Path, **options: str) -> Settings:
 
 
 def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
-    """A backend on vLLM's LLMEngine, and the core that acts for the model."""
+    """A backend on vLLM's core, and what acts for that. Requests are sent at once, without a loop."""
     from transformers import AutoTokenizer
     from vllm.v1.engine import core_client
 
@@ -109,13 +110,21 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
     tokens = cast(list[int], tokenizer.encode(question("long").answer, add_special_tokens=False))
     core = StandInCore(tokens)
     clients: Any = core_client.EngineCoreClient
-    real = clients.make_client
-    # Whatever it is asked for: in this process or not, with statistics or without.
-    clients.make_client = staticmethod(lambda **_: core)
+    real = clients.make_async_mp_client
+    clients.make_async_mp_client = staticmethod(lambda **_: core)
+
+    async def start() -> VllmEngine:
+        made = VllmEngine(settings)
+        await made.begin()
+        return made
+
     try:
-        return VllmEngine(settings), core
+        made = asyncio.run(start())
     finally:
-        clients.make_client = staticmethod(real)
+        clients.make_async_mp_client = staticmethod(real)
+    at_once: Any = now
+    made._core._send = at_once  # type: ignore[method-assign]
+    return made, core
 
 
 numbers = count(1)

@@ -77,4 +77,4 @@ def test_what_is_measured_is_a_whole_answer(path: TokenPath) -> None:
     assert "".join(line["token"]["text"] for line in lines) == lines[-1]["generated_text"] != ""
     assert lines[-1]["details"]["generated_tokens"] == 7
     assert path.tokens == 21
-    assert all(path.stages[stage] > 0 for stage in ("vLLM's output processing", "text and tokens", "replies"))
+    assert all(path.stages[stage] > 0 for stage in ("vLLM's decoding", "text and tokens", "replies"))

@@ -31,7 +31,7 @@ STARTS_HERE = ("tests/kit/", "tests/bench/", "tests/microbench/", "tests/model/p
 def mirrored(path: str) -> tuple[str, str]:
     """The module that a test file mirrors, or "" where it tests a room as a whole; and the room.
 
-    `tests/model/vllm/test_chat_parsers.py` mirrors lmi.model.vllm.chat: the longest name that is a module's.
+    `tests/model/vllm/request/test_chat_parsers.py` mirrors lmi.model.vllm.request.chat: the longest name of a module.
     """
     place = PurePosixPath(path)
     room = ".".join(("lmi", *place.parent.parts[1:]))

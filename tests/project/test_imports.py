@@ -30,7 +30,7 @@ def test_each_folder_of_tests_is_a_room_or_a_subject() -> None:
     ("path", "module", "room"),
     [
         ("tests/model/vllm/test_engine.py", "lmi.model.vllm.engine", "lmi.model.vllm"),
-        ("tests/model/vllm/test_chat_parsers.py", "lmi.model.vllm.chat", "lmi.model.vllm"),
+        ("tests/model/vllm/request/test_chat_parsers.py", "lmi.model.vllm.request.chat", "lmi.model.vllm.request"),
         ("tests/handler/djl/test_async_mode.py", "lmi.handler.djl.async_mode", "lmi.handler.djl"),
         ("tests/formatters/test_azure.py", "lmi.formatters.azure", "lmi.formatters"),
         ("tests/handler/user_code/test_limits.py", "", "lmi.handler.user_code"),
@@ -45,8 +45,8 @@ def test_what_a_file_mirrors(path: str, module: str, room: str) -> None:
     [
         ("tests/model/vllm/test_engine.py", "from lmi.model.vllm.engine import VllmEngine", ""),
         ("tests/model/vllm/test_engine.py", "from lmi.model.vllm import engine", ""),
-        ("tests/model/vllm/test_engine.py", "from lmi.model.vllm.chat import ChatRenderer", "lmi.model.vllm.chat"),
-        ("tests/model/vllm/test_engine.py", "from lmi.model.vllm import chat", "lmi.model.vllm.chat"),
+        ("tests/model/vllm/test_engine.py", "from lmi.model.vllm.beam import BeamRuns", "lmi.model.vllm.beam"),
+        ("tests/model/vllm/test_engine.py", "from lmi.model.vllm import beam", "lmi.model.vllm.beam"),
         ("tests/model/vllm/test_engine.py", "def f():\n    import lmi.model.errors", "lmi.model.errors"),
         ("tests/formatters/test_azure.py", "from lmi.formatters.azure.reply import encoder", ""),
         ("tests/formatters/test_azure.py", "from lmi.formatters import receive", ""),

@@ -25,7 +25,7 @@ DIALECTS = {path.name for path in (ROOT / "formatters").iterdir() if (path / "__
 HOST = "djl_python"
 KNOWN: dict[str, set[str]] = {
     "model/text/tokenizer.py": {f"imports vllm outside {VLLM}"},
-    "model/process/crash_report.py": {f"imports vllm outside {VLLM}"},
+    "model/process/ending/crash_report.py": {f"imports vllm outside {VLLM}"},
 }
 """By file, the faults that are there."""
 HOST_FILES = {"handler/djl/worker.py", "handler/djl/convert.py", "handler/user_code/djl_formatters.py"}
@@ -197,8 +197,8 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
         ("handler/commands/check.py", "ours = not entry.startswith('djl_python')"),
         ("handler/djl/rolling_batch.py", "from __future__ import annotations"),
         ("model/auto.py", "def f():\n    from .vllm.engine import VllmEngine"),
-        ("model/vllm/chat.py", "from .prompt import read"),
-        ("model/vllm/chat.py", "from . import prompt"),
+        ("model/vllm/request/chat.py", "from .prompt import read"),
+        ("model/vllm/request/chat.py", "from . import prompt"),
         ("handler/service.py", "from ..formatters import DIALECTS\nfrom ..formatters.common.finish import aborted"),
         ("formatters/table.py", "from . import azure, openai"),
     ],

@@ -23,13 +23,14 @@ from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.transformers.sampling import Row
-from lmi.model.vllm.chat import ChatRenderer
 from lmi.model.vllm.internals import v2_takes_processors
+from lmi.model.vllm.request.chat import ChatRenderer
+from lmi.model.vllm.request.structured import structured_outputs
 
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
     "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats", "Step",
     "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
     "limits",
-    "max_new_tokens_for", "public_address", "ranked", "show_content", "v2_takes_processors",
+    "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs", "v2_takes_processors",
 ]  # fmt: skip

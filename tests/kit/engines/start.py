@@ -43,7 +43,7 @@ def in_process(settings: Settings) -> Any:
     thread.start()
 
     async def start() -> Any:
-        backend = load_backend(settings)
+        backend: Any = load_backend(settings)
         if hasattr(backend, "begin"):
             try:
                 await backend.begin()

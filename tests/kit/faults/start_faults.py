@@ -91,7 +91,7 @@ def main(demo: Path, folder: Path) -> None:
     """Tries them all."""
     from lmi.model.options import load_settings
     from lmi.model.options.model_dir import check_model
-    from lmi.model.process.start_errors import start_error
+    from lmi.model.process.ending.start_errors import start_error
 
     from ..engines.start import in_process
 

@@ -1,4 +1,4 @@
-"""The loop of the engine's process without an engine: in which order it hears of what comes in, and what the host hears."""
+"""The loop of the engine's process without an engine: in which order it hears of things, and what the host hears."""
 
 from __future__ import annotations
 
@@ -68,8 +68,6 @@ class Noting:
         return added
 
 
-
-
 class Ends:
     """The two ends of a channel."""
 
@@ -123,7 +121,7 @@ async def test_what_fails_before_it_starts_is_logged_with_its_request(
 async def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each beat while it makes steps, and once when there is no more to do; not while a busy engine brings nothing."""
+    """At each beat while it makes steps, and once when there is no more to do; not while a busy one brings nothing."""
     monkeypatch.setattr("lmi.model.process.engine_loop.BEAT_S", 0.05)
     backend = Noting()
     running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())

@@ -256,9 +256,7 @@ def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
         vector_of(torch.tensor(numbers))
 
 
-def test_a_fault_in_a_step_ends_its_request_alone(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the table of faults (docs/robustness.md) that lies in the steps of embeddings."""
     receive = model.backend._core.receive
     broken: list[str] = []

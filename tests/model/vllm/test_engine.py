@@ -352,10 +352,21 @@ class Panic(BaseException):
 
 
 DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
+
+
+def text_of(made: Any, number: int) -> Any:
+    return made._sequences[f"{number}.0"].text
+
+
 IN_STEP: dict[str, tuple[str, str, Callable[[Any, int], object], dict[str, Any]]] = {
     "detokenizer": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
     "detokenizer: a panic": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
-    "stop strings": (DETOKENIZER, "take", lambda made, number: made._sequences[f"{number}.0"].text.stream, {"stop": ("zq",)}),
+    "stop strings": (
+        DETOKENIZER,
+        "take",
+        lambda made, number: made._sequences[f"{number}.0"].text.stream,
+        {"stop": ("zq",)},
+    ),
     "log-probabilities": (OUTPUTS, "read", lambda made, number: made._sequences[f"{number}.0"].text, {"logprobs": 2}),
     "the prompt": (OUTPUTS, "started", lambda made, number: made._groups[number].prompt_ids, {"prompt_logprobs": 2}),
     "beams": (

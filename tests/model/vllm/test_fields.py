@@ -200,7 +200,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
 def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: StructuredOutput) -> None:
-    from lmi.model.vllm.structured import structured_outputs
+    from ...kit.api.engine import structured_outputs
 
     if guide.grammar == "":
         with pytest.raises(ParameterError, match=r"^guided_grammar: it cannot be compiled: it is empty"):

@@ -121,7 +121,7 @@ def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: py
             with pytest.raises(TypeError, match="positional argument"):
                 backend.prepare(1, guided)
         with monkeypatch.context() as patch:
-            patch.setattr("lmi.model.vllm.requests.check_size", ours)
+            patch.setattr("lmi.model.vllm.request.requests.check_size", ours)
             with pytest.raises(ValueError, match="a fault of ours"):
                 backend.prepare(1, asked("Hi"))
         broken = asked("Hi", structured_output=StructuredOutput(json_schema='{"type": "string", "format": []}'))

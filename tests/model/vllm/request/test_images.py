@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from ...kit.api.errors import ContextError, ParameterError, UnsupportedError
-from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, Generation, Image, Sampling, Settings
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
-from ...kit.models import vision as vision_model
-from ...kit.models.pictures import png
+from ....kit.api.errors import ContextError, ParameterError, UnsupportedError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Conversation, Delta, Generation, Image, Sampling, Settings
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
+from ....kit.models import vision as vision_model
+from ....kit.models.pictures import png
 
 pytestmark = pytest.mark.engine
 
@@ -84,7 +84,7 @@ def test_where_images_stand(
     backend: Any, settings: Settings, template: str | None, content_format: Any, content: str
 ) -> None:
     """By the template where it takes parts, else before the text; each is as many tokens as its own shape asks for."""
-    from ...kit.api.engine import ChatRenderer
+    from ....kit.api.engine import ChatRenderer
 
     given = msgspec.structs.replace(settings, chat_template=template, chat_template_content_format=content_format)
     chat = ChatRenderer(backend._core, given)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..errors import MemoryShortError, StartError, one_line
-from ..vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
+from ...errors import MemoryShortError, StartError, one_line
+from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 
 __all__ = ["start_error"]
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ...demo.model import JSON_SCHEMA, QUESTIONS, Question, question
-from ...kit.answers.events import join_calls
-from ...kit.api.errors import OptionError, ParameterError, RequestError
-from ...kit.api.options import make_settings
-from ...kit.api.types import Conversation, Delta, Generation, Sampling, StructuredOutput
-from ...kit.engines import backends
-from ...kit.engines.backends import PICK, deltas
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
+from ....demo.model import JSON_SCHEMA, QUESTIONS, Question, question
+from ....kit.answers.events import join_calls
+from ....kit.api.errors import OptionError, ParameterError, RequestError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Conversation, Delta, Generation, Sampling, StructuredOutput
+from ....kit.engines import backends
+from ....kit.engines.backends import PICK, deltas
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -251,7 +251,7 @@ def test_what_a_template_refuses_names_the_messages(backend: Any) -> None:
 
 
 def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
-    from lmi.model.vllm.chat import ChatRenderer
+    from lmi.model.vllm.request.chat import ChatRenderer
 
     settings = make_settings(model_dir, tool_call_parser="")
     with pytest.raises(ParameterError, match=r"option\.tool_call_parser"):
@@ -260,7 +260,7 @@ def test_auto_needs_a_parser(backend: Any, model_dir: Path) -> None:
 
 @pytest.mark.parametrize("option", ["tool_call_parser", "reasoning_parser"])
 def test_a_parser_that_does_not_exist_fails_the_start(backend: Any, model_dir: Path, option: str) -> None:
-    from lmi.model.vllm.chat import ChatRenderer
+    from lmi.model.vllm.request.chat import ChatRenderer
 
     settings = make_settings(model_dir, **{option: "nonsense"})
     with pytest.raises(OptionError, match=option):

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ParameterError, one_line
-from ..media.images import Image
-from ..vllm_messages import PROCESSOR_FAILED
-from .core import Core
-from .internals import image_limit, part
+from ...errors import ParameterError, one_line
+from ...media.images import Image
+from ...vllm_messages import PROCESSOR_FAILED
+from ..core import Core
+from ..internals import image_limit, part
 
 __all__ = ["ImageDecoder", "numbered", "processor_faults", "with_pictures"]
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.engine
 
 CRASH = """
 import os, signal
-from lmi.model.process.crash_report import crash_at_once
+from lmi.model.process.ending.crash_report import crash_at_once
 crash_at_once()
 import xgrammar
 PREPARE

@@ -9,9 +9,9 @@ import socket
 import threading
 from typing import NoReturn
 
-from .child import SCRATCH
+from ..child import SCRATCH
+from ..group import end_others
 from .exit_report import shutting_down
-from .group import end_others
 
 __all__ = ["closing", "end_now", "end_with_host", "terminated", "watch_host"]
 

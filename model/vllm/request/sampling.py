@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..generation import Generation, nth_seed
-from ..text.prompt_limits import check_ids
+from ...generation import Generation, nth_seed
+from ...text.prompt_limits import check_ids
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

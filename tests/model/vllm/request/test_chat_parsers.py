@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...demo.model import Question, question
-from ...kit.answers.events import join_calls
-from ...kit.answers.openai import SETTINGS
-from ...kit.api.errors import OptionError
-from ...kit.api.types import Conversation, Token
+from ....demo.model import Question, question
+from ....kit.answers.events import join_calls
+from ....kit.answers.openai import SETTINGS
+from ....kit.api.errors import OptionError
+from ....kit.api.types import Conversation, Token
 
 pytestmark = pytest.mark.engine
 
@@ -83,7 +83,7 @@ def model_config(demo_model: Path) -> Any:
 
 def side(tokenizer: Any, model_config: Any, **options: Any) -> Any:
     """What an engine with these options has of conversations."""
-    from lmi.model.vllm.chat import ChatRenderer
+    from lmi.model.vllm.request.chat import ChatRenderer
 
     # Without a processor of images: the model has text alone.
     llm: Any = SimpleNamespace(

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from ...kit.djl import hosting
-from ...kit.djl.hosting import HostError
-from ...kit.faults.kills import CORE_APART
-from ...kit.faults.start_faults import FAULTS, copy, weights
-from ...kit.hosts.host import djl_host, free_port, model_directory
-from ...kit.paths import ENGINE_FAULTS, ROOT
+from ....kit.djl import hosting
+from ....kit.djl.hosting import HostError
+from ....kit.faults.kills import CORE_APART
+from ....kit.faults.start_faults import FAULTS, copy, weights
+from ....kit.hosts.host import djl_host, free_port, model_directory
+from ....kit.paths import ENGINE_FAULTS, ROOT
 
 Told = tuple[str, int, str, str | None]
 
@@ -219,7 +219,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def test_a_cause_is_never_many_lines() -> None:
-    from lmi.model.process.start_errors import start_error
+    from lmi.model.process.ending.start_errors import start_error
 
     def fail() -> Any:
         try:

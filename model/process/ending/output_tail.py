@@ -18,7 +18,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..vllm_messages import says_nothing
+from ...vllm_messages import says_nothing
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11

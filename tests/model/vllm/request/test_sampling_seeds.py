@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ...kit.api.dialects import receive
-from ...kit.api.options import typed_settings
-from ...kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
+from ....kit.api.dialects import receive
+from ....kit.api.options import typed_settings
+from ....kit.api.types import Generation, ParsedRequest, Request, Sampling, nth_seed
 
 LARGEST = 2**63 - 1
 SMALLEST = -(2**63)
@@ -100,7 +100,7 @@ def test_what_vllm_is_given_fits_its_tensor(sampling: Sampling, seeds: list[int]
     """vllm/v1/worker/gpu/sample/states.py: an int64 for each slot; an OverflowError there ends the core."""
     import torch
 
-    from lmi.model.vllm.sampling import sampling_params
+    from lmi.model.vllm.request.sampling import sampling_params
 
     asked = Generation(request_id="test", prompt="Hello", sampling=sampling)
     params = sampling_params(asked, {}, 5, None, {}, vocabulary=100, connected=False)
@@ -117,7 +117,7 @@ def test_what_vllm_is_given_fits_its_tensor(sampling: Sampling, seeds: list[int]
 def test_every_dialects_largest_seed_fits_vllm(name: str) -> None:
     import torch
 
-    from lmi.model.vllm.sampling import sampling_params
+    from lmi.model.vllm.request.sampling import sampling_params
 
     params = sampling_params(generation(name), {}, 5, None, {}, vocabulary=100, connected=False)
     assert torch.tensor([one.seed for one in params], dtype=torch.int64)[0] == LARGEST

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import ParameterError, RequestError, UnsupportedError, raised_by_us
-from ..generation import Conversation, Generation
-from ..media.images import Image
-from ..options import Settings
-from ..text.parsers import Splitter
-from ..text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
-from ..text.response_limit import check_size
-from .beam import BeamRuns, VllmRun
+from ...errors import ParameterError, RequestError, UnsupportedError, raised_by_us
+from ...generation import Conversation, Generation
+from ...media.images import Image
+from ...options import Settings
+from ...text.parsers import Splitter
+from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
+from ...text.response_limit import check_size
+from ..beam import BeamRuns, VllmRun
+from ..core import Core
+from ..start import client_errors
+from ..typical import Typical
 from .chat import ChatRenderer
-from .core import Core
 from .prompt import PromptRenderer, refused
 from .sampling import sampling_params
-from .start import client_errors
 from .structured import structured_outputs, template_errors
-from .typical import Typical
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

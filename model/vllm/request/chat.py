@@ -9,16 +9,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
-from ..events import Token
-from ..generation import Conversation
-from ..media.images import Image
-from ..options import Settings
-from ..text.chat_template import chat_template
-from ..text.parsers import Reasoning, Splitter
-from .core import Core
+from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
+from ...events import Token
+from ...generation import Conversation
+from ...media.images import Image
+from ...options import Settings
+from ...text.chat_template import chat_template
+from ...text.parsers import Reasoning, Splitter
+from ..core import Core
+from ..internals import part, tokenize_params
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
-from .internals import part, tokenize_params
 
 __all__ = ["ChatRenderer"]
 

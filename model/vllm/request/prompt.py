@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..errors import ParameterError
-from ..generation import Generation
-from ..media.images import Image
-from ..text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
-from .core import Core
-from .internals import part, tokenize_params
+from ...errors import ParameterError
+from ...generation import Generation
+from ...media.images import Image
+from ...text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
+from ..core import Core
+from ..internals import part, tokenize_params
 
 __all__ = ["PromptRenderer", "refused"]
 
