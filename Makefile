@@ -52,6 +52,9 @@ export TORCH_COMPILE_DISABLE := 1
 # The demo model is too small to share: threads that wait for each other on busy cores make a token take ten times as long.
 export OMP_NUM_THREADS := 1
 export VLLM_CPU_OMP_THREADS_BIND := nobind
+# The processes of one GPU: vLLM's core, forked, runs the model. Its CPU build takes "1" for a process more, and spawns both.
+export VLLM_ENABLE_V1_MULTIPROCESSING := 01
+export VLLM_WORKER_MULTIPROC_METHOD := fork
 endif
 # uv does not read pip's variables; a mirror that pip is told of is the one to use.
 ifdef PIP_INDEX_URL

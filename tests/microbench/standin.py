@@ -115,6 +115,8 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
 
     async def start() -> VllmEngine:
         made = VllmEngine(settings)
+        at_once: Any = now
+        made._core._send = at_once  # type: ignore[method-assign]
         await made.begin()
         return made
 
@@ -122,8 +124,6 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
         made = asyncio.run(start())
     finally:
         clients.make_async_mp_client = staticmethod(real)
-    at_once: Any = now
-    made._core._send = at_once  # type: ignore[method-assign]
     return made, core
 
 

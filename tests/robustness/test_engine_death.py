@@ -21,10 +21,9 @@ import pytest
 from ..kit.djl import hosting
 from ..kit.faults.kills import (
     ASKED,
-    CORE_AND_WORKER_APART,
-    CORE_APART,
     ENDLESS,
     SLOW_PREFILL,
+    WORKER_APART,
     alive,
     ask,
     end,
@@ -60,15 +59,12 @@ BEHIND_DJL = [pytest.param(kind, marks=pytest.mark.once) for kind in ("rolling",
 def mortal(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mortal]:
-    """A host of its own, with vLLM's core in a process beside the engine's, as on a GPU."""
+    """A host of its own."""
     kind = request.param
     if kind != "server" and (missing := hosting.available()):
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp(kind)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CORE_APART.items():
-            patch.setenv(name, value)
-        running = start(kind, model_directory(demo_model, folder / "model", SLOW_PREFILL), folder / "log")
+    running = start(kind, model_directory(demo_model, folder / "model", SLOW_PREFILL), folder / "log")
     yield kind, running
     running.stop()
 
@@ -155,7 +151,7 @@ async def test_nothing_outlives_a_killed_worker(
     demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine's process sees that its host is gone and ends, with all of its children and their shared memory."""
-    for name, value in {**CORE_AND_WORKER_APART, "TMPDIR": str(temporary)}.items():
+    for name, value in {**WORKER_APART, "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
     running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
     try:
@@ -181,7 +177,7 @@ async def test_nothing_of_a_killed_engine_is_left(
     All but a file of some bytes by which the processes of vLLM 0.32 find each other: its place cannot be chosen
     (vllm/utils/network_utils.py).
     """
-    for name, value in {**CORE_AND_WORKER_APART, "TMPDIR": str(temporary)}.items():
+    for name, value in {**WORKER_APART, "TMPDIR": str(temporary)}.items():
         monkeypatch.setenv(name, value)
     running = start("server", model_directory(demo_model, tmp_path / "model", {}), tmp_path / "log")
     try:

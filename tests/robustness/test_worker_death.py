@@ -21,7 +21,7 @@ import pytest
 
 from ..kit.djl import hosting
 from ..kit.djl.hosting import DjlHost, HostError
-from ..kit.faults.kills import CORE_APART, alive, ask, family, left_in, ping, well
+from ..kit.faults.kills import alive, ask, family, left_in, ping, well
 from ..kit.hosts.host import (
     Client,
     Streamed,
@@ -226,11 +226,9 @@ async def eventually_gone(processes: list[psutil.Process]) -> None:
 async def test_a_host_that_is_killed_and_started_again_serves(
     demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With vLLM in mid-stream, and its core in a process of its own: no process is left, and no
-    socket, and what Java leaves in its folder does not hinder its successor."""
+    """With vLLM in mid-stream: no process is left, and no socket, and what Java leaves in its folder does not hinder its successor."""
     directory = model_directory(demo_model, tmp_path / "model", {})
-    for name, value in {**CORE_APART, "TMPDIR": str(temporary)}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with djl_host(directory, tmp_path / "log1", mode="rolling", temporary=temporary) as host:
         everyone = family(psutil.Process(host.pid))
         assert len(everyone) >= 4
@@ -245,7 +243,6 @@ async def test_a_host_that_is_killed_and_started_again_serves(
         await eventually_gone(everyone)
 
         assert not left_in(temporary)
-    monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING")
     with djl_host(directory, tmp_path / "log2", mode="rolling", temporary=temporary) as again:
         async with client(again) as http:
             assert well(await ask(http))

@@ -26,13 +26,9 @@ ASKED = question("plain")
 SLOW_PREFILL = {"option.max_num_batched_tokens": "16", "option.max_rolling_batch_size": "8"}
 """A prompt of 1,900 tokens takes 120 steps and more."""
 
-CORE_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "01"}
-"""vLLM's core in a process of its own, as on a GPU. vLLM's CPU build takes "1" for a reason to run the model in a third
-process, which takes as long to start as the two others."""
-
-
-CORE_AND_WORKER_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
-"""The third too: core and worker speak through shared memory, as with tensor parallelism on GPUs."""
+WORKER_APART = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+"""The model in a process beside vLLM's core, with which it speaks through shared memory, as with tensor parallelism on
+GPUs: what vLLM's CPU build makes of its own defaults."""
 
 
 def engine_core(host: Host) -> psutil.Process:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from ...kit.faults.kills import CORE_APART, alive, ask, end, engine_core, family, in_flight, well
+from ...kit.faults.kills import alive, ask, end, engine_core, family, in_flight, well
 from ...kit.hosts.host import Client, Host, client, engine_process, eventually, model_directory, start
 
 pytestmark = [pytest.mark.engine, pytest.mark.anyio, pytest.mark.slow]
@@ -28,10 +28,8 @@ Serve = Callable[[Mapping[str, str]], Host]
 
 
 @pytest.fixture
-def serve(demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Starts a host with such options, its core in a process beside the engine's, as on a GPU."""
-    for name, value in CORE_APART.items():
-        monkeypatch.setenv(name, value)
+def serve(demo_model: Path, tmp_path: Path) -> Iterator[Serve]:
+    """Starts a host with such options."""
     started: list[Host] = []
 
     def serve(options: Mapping[str, str]) -> Host:

@@ -481,9 +481,8 @@ def ask(engine: EngineClient, one: Generation) -> list[EngineEvent]:
 @pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes as Linux shows them")
-def test_a_core_in_a_process_of_its_own_is_missed_at_once(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it has on a GPU. When it is killed, the engine's process ends with it and is started anew."""
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+def test_a_core_that_is_killed_is_missed_at_once(model_dir: Path) -> None:
+    """When it is killed, the engine's process ends with it and is started anew."""
     asked = question("plain")
     engine = own_process(settings(model_dir), pauses=(0.0,))
     try:

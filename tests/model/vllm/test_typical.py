@@ -22,6 +22,7 @@ from ...kit.api.types import Beams, Delta, EngineEvent, Failed, Generation, Samp
 from ...kit.engines import backends
 from ...kit.engines.backends import deltas
 from ...kit.engines.start import in_process, own_process
+from ...kit.faults.kills import WORKER_APART
 from ...kit.hosts.host import model_directory
 
 SETTINGS = typed_settings()
@@ -366,10 +367,10 @@ def test_greedy_is_greedy(backend: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.engine
-def test_a_core_in_a_process_of_its_own(
+def test_a_model_in_a_process_of_its_own(
     backend: Any, demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU: it loads the processor by its name. Beam search feeds it from outside, too."""
+    """It loads the processor by its name. Beam search feeds it from outside, too."""
     asked = [
         generation(typical_p=0.3),
         Generation(
@@ -380,7 +381,8 @@ def test_a_core_in_a_process_of_its_own(
         ),
     ]
     alone = [run(backend, one)[0] for one in asked]
-    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    for name, value in WORKER_APART.items():
+        monkeypatch.setenv(name, value)
     model_dir = model_directory(demo_model, tmp_path / "model", {"option.enable_typical_p": "true"})
     engine = own_process(make_settings(model_dir))
     ended = [threading.Event() for _ in asked]

@@ -15,7 +15,6 @@ import pytest
 
 from ....kit.djl import hosting
 from ....kit.djl.hosting import HostError
-from ....kit.faults.kills import CORE_APART
 from ....kit.faults.start_faults import FAULTS, copy, weights
 from ....kit.hosts.host import djl_host, free_port, model_directory
 from ....kit.paths import ENGINE_FAULTS, ROOT
@@ -164,11 +163,11 @@ def test_serve_with_broken_weights(demo_model: Path, tmp_path: Path, port: str) 
 
 
 @pytest.mark.engine
-def test_serve_with_too_little_memory_in_a_core_apart(demo_model: Path, tmp_path: Path, port: str) -> None:
-    """As on a GPU: vLLM itself says of such a core no more than `See ROOT cause above`."""
+def test_serve_with_too_little_memory(demo_model: Path, tmp_path: Path, port: str) -> None:
+    """vLLM itself says of the core no more than `See ROOT cause above`."""
     properties = {"option.kv_cache_memory_bytes": str(1 << 20)}
     directory = model_directory(demo_model, tmp_path / "model", properties)
-    status, last, everything = serve(directory, "--port", port, **CORE_APART)
+    status, last, everything = serve(directory, "--port", port)
     assert status == 1
     assert last.startswith(
         f"lmi: {OURS}max_model_len: To serve at least one request with the model's max seq len (2048)"
