@@ -27,6 +27,9 @@ __all__ = ["Core"]
 
 log = logging.getLogger(__name__)
 
+WATCH_S = 1.0
+"""Seconds that the watch over the core's processes has to say how one ended."""
+
 
 class Core:
     """One model's."""
@@ -90,7 +93,12 @@ class Core:
 
     async def receive(self) -> Sequence[Any]:
         """The next EngineCoreOutputs' outputs; raises when the core has ended."""
-        outputs = await self._client.get_output_async()
+        try:
+            outputs = await self._client.get_output_async()
+        except Exception:
+            # How its process ended, the watch over it finds out (start.py), which then ends this one.
+            await asyncio.sleep(WATCH_S)
+            raise
         if outputs.scheduler_stats is not None:
             self._reported = outputs.scheduler_stats
         received: Sequence[Any] = outputs.outputs

@@ -226,7 +226,8 @@ async def eventually_gone(processes: list[psutil.Process]) -> None:
 async def test_a_host_that_is_killed_and_started_again_serves(
     demo_model: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With vLLM in mid-stream: no process is left, and no socket, and what Java leaves in its folder does not hinder its successor."""
+    """With vLLM in mid-stream: no process is left, and no socket, and what Java leaves in its folder does not
+    hinder its successor."""
     directory = model_directory(demo_model, tmp_path / "model", {})
     monkeypatch.setenv("TMPDIR", str(temporary))
     with djl_host(directory, tmp_path / "log1", mode="rolling", temporary=temporary) as host:

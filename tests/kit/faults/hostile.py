@@ -117,7 +117,6 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "logits processors": (text(logits_processors=["os.system"]), "logits_processors"),
     "embedded prompt": (text(prompt_embeds="AAAA"), "prompt_embeds"),
     "adapter": (text(adapters="../../etc"), "adapters"),
-    "priority": (text(priority=-5), "priority"),
     "template": (chat(chat_template="{% for i in range(10**9) %}{% endfor %}"), "chat_template"),
     "template in kwargs": (kwargs(chat_template="{{ 1 }}"), "chat_template_kwargs.chat_template"),
     # 10**9 tokens of padding are more memory than there is.
@@ -154,5 +153,6 @@ HARMLESS: dict[str, Case] = {
     "private fields": text(
         temperature=0, extra_args={"a": 1}, _all_stop_token_ids=[LARGEST], output_kind=0, detokenize=True
     ),
+    "priority": text(priority=-(2**31)),
     "path as the model": text(model="../../../etc/passwd"),
 }
