@@ -47,6 +47,8 @@ class Tidy(logging.Filter):
 
 
 OURS = {"lmi", "__main__"}
+STATS = "vllm.v1.metrics.loggers"
+"""vLLM's logger of what it computes and how busy it is, in numbers: where it logs, the owner has asked for it."""
 
 
 def _top(record: logging.LogRecord) -> str:
@@ -85,7 +87,8 @@ class Withheld(logging.Filter):
 
     def _passes(self, record: logging.LogRecord) -> bool:
         top = _top(record)
-        return content_is_shown() or top in OURS or bool(self._loggers and top not in self._loggers)
+        known = top in OURS or record.name == STATS
+        return content_is_shown() or known or bool(self._loggers and top not in self._loggers)
 
 
 class WithheldInChildren(Withheld):

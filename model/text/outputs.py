@@ -122,7 +122,7 @@ class OutputReader:
         known: Any = completion.logprobs
         entries: Sequence[Any] = known if ids and known else ()
         for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
-            # A number where nothing else is wanted (keep_chosen_only in model/vllm/internals.py), unless vLLM differs.
+            # A number where nothing else is wanted (chosen in model/vllm/core_outputs.py).
             logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob
             special = token_id in special_ids

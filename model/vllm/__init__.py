@@ -3,6 +3,7 @@
 
 engine.py                  generation: an AsyncBackend (model/engine.py); embedding.py: models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
+stats_log.py               vLLM's own lines about what it computes
 start.py, options.py       vLLM's arguments and its start
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor

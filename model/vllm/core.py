@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
 from .internals import make_client, part
+from .stats_log import StatsLog
 
 if TYPE_CHECKING:
     from vllm import PoolingParams, SamplingParams
@@ -34,8 +35,8 @@ WATCH_S = 1.0
 class Core:
     """One model's."""
 
-    def __init__(self, config: VllmConfig) -> None:
-        """What needs no core; it is started by start.py."""
+    def __init__(self, config: VllmConfig, *, log_stats: bool = False) -> None:
+        """What needs no core; it is started by start.py. `log_stats`: vLLM's own lines are to be logged."""
         self.vllm_config = config
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
@@ -48,6 +49,7 @@ class Core:
         """Whether it is meant to have ended."""
         self._sending: set[asyncio.Task[None]] = set()
         self._reported: Any = None
+        self._stats_log = StatsLog(config) if log_stats else None
 
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
@@ -101,6 +103,8 @@ class Core:
             raise
         if outputs.scheduler_stats is not None:
             self._reported = outputs.scheduler_stats
+        if self._stats_log is not None:
+            self._stats_log.note(outputs)
         received: Sequence[Any] = outputs.outputs
         return received
 

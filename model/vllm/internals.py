@@ -83,6 +83,10 @@ PARTS = (
     "vllm.v1.metrics.stats:SchedulerStats.num_waiting_reqs",
     "vllm.v1.metrics.stats:SchedulerStats.num_skipped_waiting_reqs",
     "vllm.v1.metrics.stats:SchedulerStats.kv_cache_usage",
+    "vllm.v1.metrics.stats:IterationStats",
+    "vllm.v1.metrics.loggers:LoggingStatLogger.record",
+    "vllm.v1.metrics.loggers:LoggingStatLogger.log",
+    "vllm.envs:VLLM_LOG_STATS_INTERVAL",
 )
 """Modules and what is in them, as `module:name.attribute`."""
 

@@ -55,7 +55,7 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
         typical.decide(config)
     if settings.log_requests != "true":
         withhold_in_children()
-    return Core(config)
+    return Core(config, log_stats=not arguments["disable_log_stats"])
 
 
 def start(core: Core) -> None:
