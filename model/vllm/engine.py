@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
@@ -43,6 +43,9 @@ __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
 
+WHOLE_INTERVAL = 256
+"""Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
+
 
 @dataclass(slots=True)
 class _Sequence:
@@ -54,8 +57,16 @@ class _Sequence:
     text: SequenceText
     splitter: Splitter | None
     guide_field: str | None
-    unsent: int = 0
+    interval: int
+    """After how many tokens its text is made, and sent where it is streamed."""
+    searched: bool
+    """Whether each token's text is made at once, as it may end the sequence."""
+    begun: bool
+    """Whether the first token, which is sent at once, has been."""
+    new: int = 0
     """Tokens since the last Delta."""
+    unread: list[Any] = field(default_factory=list[Any])
+    """Outputs of which no text has been made."""
 
 
 class VllmEngine:
@@ -136,7 +147,11 @@ class VllmEngine:
                 request.request_id = name
                 self._core.add(request)
                 group.running.add(name)
-                self._sequences[name] = _Sequence(name, index, group, text, splitter, prepared.guide_field)
+                interval = self._interval if group.stream else WHOLE_INTERVAL
+                searched, begun = bool(sampling.stop), not group.stream
+                self._sequences[name] = _Sequence(
+                    name, index, group, text, splitter, prepared.guide_field, interval, searched, begun
+                )
         except BaseException:
             self.abort([number])
             raise
@@ -195,17 +210,22 @@ class VllmEngine:
             first = told(output, group.prompt_logprobs)
             events.append(self._reader.started(group.prompt_ids, first, group.echo, group.prompt_logprobs))
             events += group.held
-        ids: list[int] = output.new_token_ids
+        count = len(output.new_token_ids)
+        group.grow(count)
+        sequence.new += count
+        sequence.unread.append(output)
         reason = None if output.finish_reason is None else str(output.finish_reason)
-        self._reader.read(sequence.text, Output(ids, self._logprobs(sequence.text, output), reason))
-        group.grow(len(ids))
+        due = sequence.new >= sequence.interval or not sequence.begun
+        if reason is None and not due and not sequence.searched:
+            return events
+        self._read(sequence, reason)
         if reason is None and text.stop is None:
-            sequence.unsent += len(ids)
-            if group.stream and (sequence.unsent >= self._interval or text.count == len(ids)):
-                sequence.unsent = 0
-                delta = self._delta(sequence, *text.take(), None)
-                if delta.text or delta.tokens or delta.reasoning or delta.calls:
-                    events.append(delta)
+            if due:
+                sequence.new, sequence.begun = 0, True
+                if group.stream:
+                    delta = self._delta(sequence, *text.take(), None)
+                    if delta.text or delta.tokens or delta.reasoning or delta.calls:
+                        events.append(delta)
             return events
         if reason == "error" and (field := sequence.guide_field) and not self._connected:
             # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
@@ -225,11 +245,17 @@ class VllmEngine:
         events.append(self._delta(sequence, new, tokens, finish))
         return events
 
-    def _logprobs(self, text: SequenceText, output: Any) -> Sequence[Any]:
-        """The log-probabilities of the new tokens, as far as they are wanted."""
-        if text.logprobs is None or (rows := output.new_logprobs) is None:
-            return ()
-        return chosen(rows) if not text.logprobs else entries(rows, text.logprobs)
+    def _read(self, sequence: _Sequence, reason: str | None) -> None:
+        """Makes text of what has not been read; `reason` is why it ended, if it has."""
+        text, unread = sequence.text, sequence.unread
+        if len(unread) == 1:
+            (output,) = unread
+            new = Output(output.new_token_ids, _logprobs(text, output), reason)
+        else:
+            ids = [token_id for output in unread for token_id in output.new_token_ids]
+            new = Output(ids, [known for output in unread for known in _logprobs(text, output)], reason)
+        unread.clear()
+        self._reader.read(text, new)
 
     def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
         """What is new of a sequence, split where it is the answer to a conversation that is to be."""
@@ -251,3 +277,10 @@ class VllmEngine:
             del self._sequences[name]
         if names:
             self._core.abort(names)
+
+
+def _logprobs(text: SequenceText, output: Any) -> Sequence[Any]:
+    """The log-probabilities of an output's tokens, as far as they are wanted."""
+    if text.logprobs is None or (rows := output.new_logprobs) is None:
+        return ()
+    return entries(rows, text.logprobs) if text.logprobs else chosen(rows)
