@@ -9,9 +9,9 @@ Nothing on the loop waits for the engine's steps, nor for the host, nor for a pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -97,10 +97,10 @@ class EngineLoop:
             idle_for = 0.0 if busy else idle_for + BEAT_S
             if busy and self._steps != steps:
                 steps, told_idle = self._steps, False
-                self._channel.post(Stats(self._backend.stats()))
+                self._post(Stats(self._backend.stats()))
             elif not busy and (not told_idle or idle_for >= self._idle_beat) and self._preparer.alive():
                 idle_for, told_idle = 0.0, True
-                self._channel.post(Stats(EngineStats()))
+                self._post(Stats(EngineStats()))
 
     def _start(self, number: int, prepared: Any) -> None:
         try:
@@ -139,7 +139,7 @@ class EngineLoop:
     def _send(self, events: list[tuple[int, EngineEvent]]) -> None:
         """Sends what came. A generation whose event cannot be encoded fails alone."""
         try:
-            self._channel.post(Step(events))
+            self._post(Step(events))
         except ENCODE_ERRORS:
             events, failed = sendable(events)
             for number, error in failed.items():
@@ -148,7 +148,13 @@ class EngineLoop:
                     self._request_ids[number], number, exc_info=error,
                 )  # fmt: skip
             self._end(tuple(failed))
-            self._channel.post(Step(events))
+            self._post(Step(events))
+
+    def _post(self, message: Step | Stats) -> None:
+        try:
+            self._channel.post(message)
+        except OSError:
+            self._host_gone.set()
 
     def _end(self, numbers: Sequence[int]) -> None:
         """Ends generations without a further event."""
@@ -190,8 +196,6 @@ class EngineLoop:
         self._call(self._tell_refused, number, error)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
-        try:
+        # Where the loop is closed already, the process is about to end.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            # The loop is closed: the process is about to end.
-            time.sleep(0)
