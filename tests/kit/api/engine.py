@@ -12,6 +12,7 @@ from lmi.model.media.url_policy import allowed as allowed_url
 from lmi.model.media.url_policy import public as public_address
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
+from lmi.model.process.engine_loop import EngineLoop
 from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Release, Stats, Step, ToEngine
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
@@ -29,8 +30,8 @@ from lmi.model.vllm.request.structured import structured_outputs
 
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
-    "EngineClient", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row", "Stats", "Step",
-    "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
-    "limits",
+    "EngineClient", "EngineLoop", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row",
+    "Stats", "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze",
+    "image_parts", "limits",
     "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs", "v2_takes_processors",
 ]  # fmt: skip
