@@ -29,10 +29,12 @@ FLOORS = {
     "model/media": 96,
     "model/options": 98,
     "model/process": 78,
+    "model/process/ending": 55,
     "model/search": 78,
     "model/text": 50,
     "model/transformers": 40,
-    "model/vllm": 31,
+    "model/vllm": 34,
+    "model/vllm/request": 30,
 }
 
 
