@@ -185,7 +185,7 @@ async def test_ctrl_c_reaches_the_server_and_not_its_engine(start: Start) -> Non
     assert len(streamed.documents) == 1500
     assert "generated_text" in streamed.documents[-1]
     assert await ended(server, family) == 0
-    assert "init engine" in server.log_text(), "the engine was to log on the terminal"
+    assert "Using max model len" in server.log_text(), "the engine was to log on the terminal"
 
 
 @pytest.mark.engine
