@@ -72,6 +72,10 @@ class RequestPreparer:
         self._fetchers = ThreadPoolExecutor(FETCHERS, "lmi-fetch")
         self._decoders = ThreadPoolExecutor(DECODERS, "lmi-decode")
         self._preparers = ThreadPoolExecutor(PREPARERS, "lmi-prepare")
+        # All of them now, so that a process that has served has no more threads than one that has not.
+        begun = threading.Barrier(PREPARERS)
+        for _ in range(PREPARERS):
+            self._preparers.submit(begun.wait)
         self._stall_timeout = stall_timeout
         self._begun: dict[int, float] = {}
         """When the preparation of what has no images began."""
