@@ -1,10 +1,10 @@
 """The two sides of an engine, and the table of engines.
 
     host's process                                  engine's process
-    Engine.submit(generation, sink) --- Add ------> Backend.prepare, Backend.add
-    Engine.abort(ticket)            --- Abort ----> Backend.abort
-    Engine.release(ticket)          --- Release --> Backend.add, of what was held back: sink(Rendered) came first
-    sink(event), listener()         <-- Step ------ Backend.step, again and again while busy
+    Engine.submit(generation, sink) --- Add ------> prepare, add
+    Engine.abort(ticket)            --- Abort ----> abort
+    Engine.release(ticket)          --- Release --> add, of what was held back: sink(Rendered) came first
+    sink(event), listener()         <-- Step ------ AsyncBackend.receive, or Backend.step again and again while busy
 
 A host knows `Engine` only (model/process/client.py implements it for every backend). A backend of ours is a folder
 beside this file and one line in ENGINES. One of a user's is a file in the model directory, or an installed module, that

@@ -1,7 +1,7 @@
 """What runs in the engine's process: one event loop, which hands requests to the engine and its events to the host.
 
     intake thread    messages from the host --> prepare.py's threads --> Prepared
-    event loop       Prepared --> Engine.add;   Abort --> Engine.abort;   Engine.receive --> one Step message
+    event loop       Prepared --> add;   Abort --> abort;   receive --> one Step message      (AsyncBackend)
 
 Nothing on the loop waits for the engine's steps, nor for the host, nor for a prompt that takes long.
 """

@@ -53,7 +53,8 @@ class _Pending:
 class RequestPreparer:
     """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread.
 
-    `ready` gets what was prepared, and of a generation that is to be held back its prompt's text.
+    `ready` gets what was prepared, and of a generation that is to be held back its prompt's text. `stall_timeout` is
+    Settings.engine_stall_timeout, in seconds; 0: none.
     """
 
     def __init__(

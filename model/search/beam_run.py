@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..errors import UnsupportedError
 from ..events import Delta, Event, Finish
 from ..generation import Beams, Generation, Sampling
-from ..text.outputs import Output, OutputReader, Request
+from ..text.outputs import Output, OutputReader
 from ..text.parsers import Splitter, split
 from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
@@ -62,7 +62,7 @@ class BeamTexts:
         candidates = max(candidates_needed(beams, len(ends)), sampling.logprobs or 0)
         return BeamRun(number, generation, sampling, prompt_ids, splitters, search, candidates)
 
-    def started(self, run: BeamRun, output: Request) -> Event:
+    def started(self, run: BeamRun, output: Output) -> Event:
         """The first event; `output` has the prompt's log-probabilities, and how many tokens were in the cache."""
         echo = self._reader.prompt_text(run.prompt_ids) if run.generation.echo else ""
         return self._reader.started(run.prompt_ids, output, echo, run.sampling.prompt_logprobs or 0)

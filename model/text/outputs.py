@@ -1,7 +1,7 @@
-"""What vLLM reports of a sequence, read into tokens, text and an ending.
+"""What an engine brings of a sequence, read into tokens, text and an ending.
 
-RequestOutput -> OutputReader.started -> Started
-CompletionOutput -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
+Output -> OutputReader.started -> Started
+       -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,41 +18,22 @@ from ..generation import Sampling
 from .detokenizer import Detokenizer
 from .tokenizer import Tokenizer
 
-__all__ = ["Output", "OutputReader", "Request", "SequenceText"]
-
-
-class Completion(Protocol):
-    """What is read of vLLM's CompletionOutput."""
-
-    @property
-    def token_ids(self) -> Sequence[int]: ...
-
-    @property
-    def logprobs(self) -> Any: ...
-
-    @property
-    def finish_reason(self) -> str | None: ...
-
-
-class Request(Protocol):
-    """What is read of vLLM's RequestOutput."""
-
-    @property
-    def prompt_logprobs(self) -> Any: ...
-
-    @property
-    def num_cached_tokens(self) -> int | None: ...
+__all__ = ["Output", "OutputReader", "SequenceText"]
 
 
 @dataclass(slots=True)
 class Output:
-    """The same of a sequence that is not vLLM's; the entries of log-probabilities are as vLLM's."""
+    """What a step brought of a sequence, and a request's first one of its prompt."""
 
     token_ids: Sequence[int] = ()
     logprobs: Sequence[Any] = ()
+    """Of each token: its own log-probability where no more is wanted, else by token id what is known of it and of the
+    likeliest, with `logprob` and `rank`."""
     finish_reason: str | None = None
+    """As vLLM names it: stop, length, abort, error, repetition."""
     prompt_logprobs: Sequence[Any] = ()
-    num_cached_tokens: int | None = None
+    """Of each token of the prompt the same; None for the first one."""
+    num_cached_tokens: int = 0
 
 
 class SequenceText:
@@ -95,9 +76,9 @@ class OutputReader:
         decode = self._tokenizer.stream([], False, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
-    def started(self, prompt_ids: Sequence[int], output: Request, text: str, wanted: int) -> Started:
+    def started(self, prompt_ids: Sequence[int], output: Output, text: str, wanted: int) -> Started:
         """The event of a request's first output."""
-        started = Started(len(prompt_ids), output.num_cached_tokens or 0, (), text)
+        started = Started(len(prompt_ids), output.num_cached_tokens, (), text)
         known = output.prompt_logprobs
         if not known:
             return started
@@ -106,22 +87,19 @@ class OutputReader:
         )
         return replace(started, prefill=self._prefill(prompt_ids, known, wanted), ranks=ranks)
 
-    def read(self, text: SequenceText, completion: Completion) -> None:
+    def read(self, text: SequenceText, output: Output) -> None:
         """Adds the new tokens to the text."""
-        ids = completion.token_ids
+        ids = output.token_ids
         push = text.stream.push
         special_ids = self._tokenizer.special_ids
         # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
-        hidden_at = len(ids) if completion.finish_reason == "stop" and not text.include_stop else 0
+        hidden_at = len(ids) if output.finish_reason == "stop" and not text.include_stop else 0
         if text.logprobs is None or text.cumulative is None:
             for position, token_id in enumerate(ids, 1):
                 if push(token_id, special=token_id in special_ids, hidden=position == hidden_at):
                     return
             return
-        # Without new ids vLLM 0.23 repeats the whole history of log-probabilities.
-        known: Any = completion.logprobs
-        entries: Sequence[Any] = known if ids and known else ()
-        for position, (token_id, entry) in enumerate(zip(ids, entries, strict=True), 1):
+        for position, (token_id, entry) in enumerate(zip(ids, output.logprobs, strict=True), 1):
             # A number where nothing else is wanted (chosen in model/vllm/core_outputs.py).
             logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob

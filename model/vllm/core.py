@@ -10,10 +10,8 @@ and a task for each request and objects for each token, is left out: outputs are
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
@@ -41,8 +39,6 @@ class Core:
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
-        self._cutting: Any = None
-        self._cutting_alone = threading.Lock()
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
         self.closed = False
@@ -62,21 +58,6 @@ class Core:
     def get_tokenizer(self) -> Any:
         """The model's; raises ValueError where it has none."""
         return self.renderer.get_tokenizer()
-
-    @contextlib.contextmanager
-    def rendering(self, truncate: int | None) -> Iterator[Any]:
-        """The renderer for a prompt that is to be cut, or for the others.
-
-        A tokenizer changes where it is to cut, and must not while another thread uses it (tokenizers' "Already
-        borrowed").
-        """
-        if truncate is None:
-            yield self.renderer
-            return
-        with self._cutting_alone:
-            if self._cutting is None:
-                self._cutting = part("vllm.renderers:renderer_from_config")(self.vllm_config)
-            yield self._cutting
 
     def request(self, prompt: Any, params: SamplingParams | PoolingParams, priority: int = 0) -> Any:
         """vLLM's own form of a request, checked; raises what vLLM raises for what it does not take. On any thread.

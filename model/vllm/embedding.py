@@ -161,7 +161,7 @@ class VllmEmbedding:
             prepared, number = self._running.pop(name), int(name)
             try:
                 vector = vector_of(output.pooling_output)
-                started = Started(prepared.tokens, told(output, 0).num_cached_tokens or 0)
+                started = Started(prepared.tokens, told(output, 0).num_cached_tokens)
             except SystemExit:
                 raise
             except BaseException as error:  # libraries in Rust panic with one

@@ -116,8 +116,7 @@ class ChatRenderer:
             add_special_tokens=request.add_special_tokens,
         )
         if not pictures:
-            with self._core.rendering(truncate) as renderer:
-                _, rendered = renderer.render_chat([request.messages], chat, tokenize)
+            _, rendered = self._core.renderer.render_chat([request.messages], chat, tokenize)
         else:
             messages = with_pictures(request.messages, pictures)
             # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes

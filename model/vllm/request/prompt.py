@@ -54,8 +54,7 @@ class PromptRenderer:
             truncate_prompt_tokens=truncate, truncation_side="left", add_special_tokens=generation.add_special_tokens
         )
         parsed = part("vllm.renderers.inputs.preprocess:parse_model_prompt")(self._core.model_config, given)
-        with self._core.rendering(truncate) as renderer:
-            return renderer.render_cmpl([parsed], tokenize)[0]
+        return self._core.renderer.render_cmpl([parsed], tokenize)[0]
 
 
 def refused(error: Exception, guide_field: str | None = None) -> ParameterError:

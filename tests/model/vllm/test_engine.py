@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,23 @@ def test_truncation_keeps_the_end_of_the_prompt(backend: Any) -> None:
     ids = backend.prepare(1, generation(asked.prompt)).prompt_ids
     kept = backend.prepare(1, generation("word " * 8000 + asked.prompt, truncate=5)).prompt_ids
     assert kept == ids[-5:]
+
+
+def test_prompts_that_are_cut_beside_others_change_none(backend: Any) -> None:
+    """Many threads prepare at once, with one tokenizer."""
+    asked = [
+        made(question(kind).prompt + " and more" * 50)
+        for kind in ("plain", "long", "unicode", "json")
+        for made in (generation, conversation, functools.partial(generation, truncate=7))
+    ]
+    alone = [backend.prepare(1, one).prompt_ids for one in asked]
+    assert {len(ids) for ids in alone[2::3]} == {7}
+
+    def ids(number: int) -> Any:
+        return backend.prepare(number, asked[number % len(asked)]).prompt_ids
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ids, range(50 * len(asked)))) == alone * 50
 
 
 class Watched:
