@@ -111,7 +111,7 @@ class BeamRuns:
                 self._drop(run)
 
     def read(self, output: Any) -> list[tuple[int, Event]]:
-        """What a RequestOutput brings; nothing where it is not of a search."""
+        """What an EngineCoreOutput brings; nothing where it is not of a search."""
         run = self._owners.pop(output.request_id, None)
         if run is None:
             return []

@@ -76,7 +76,7 @@ DOCUMENTED = {
     "vllm.config": {"VllmConfig"},
     "vllm.exceptions": set[str](),
     "vllm.platforms": {"current_platform"},
-    "vllm.sampling_params": {"RequestOutputKind", "StructuredOutputsParams"},
+    "vllm.sampling_params": {"StructuredOutputsParams"},
     "vllm.usage.usage_lib": {"UsageContext"},
 }
 """What may be imported of vLLM anywhere."""
