@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import StartError
+from ..text.answer_ids import AnswerIds
 
 __all__ = [
     "PARTS",
@@ -28,6 +29,7 @@ __all__ = [
     "available_memory",
     "check_library",
     "image_limit",
+    "keep_linear",
     "part",
     "rejected_transfer",
     "tokenize_params",
@@ -61,6 +63,7 @@ PARTS = (
     "vllm.renderers.params:TokenizeParams.apply_pre_tokenization",
     "vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest.build_chat_params",
     "vllm.parser:ParserManager.get_parser",
+    "vllm.parser.abstract_parser:StreamState",
     "vllm.utils.mistral:is_mistral_tokenizer",
     "vllm.multimodal.media.image:ImageMediaIO.load_bytes",
     "vllm.multimodal.processing.context:BaseProcessingInfo.allowed_mm_limits",
@@ -187,6 +190,24 @@ def _params_class() -> Any:
             return super().apply_pre_tokenization(tokenizer, prompt)
 
     return Shortening
+
+
+def keep_linear(parser: Any) -> None:
+    """Lets one of vLLM's parsers take the same time for each token of an answer (see text/answer_ids.py)."""
+    parser._stream_state = _state_class()(**vars(parser._stream_state))
+
+
+@cache
+def _state_class() -> Any:
+    state: Any = part("vllm.parser.abstract_parser:StreamState")
+
+    class Linear(state):  # type: ignore[misc]
+        """vLLM begins with a new list where reasoning ends."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, AnswerIds(value) if type(value) is list else value)
+
+    return Linear
 
 
 def image_limit(core: Any) -> int:

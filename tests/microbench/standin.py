@@ -46,14 +46,14 @@ class StandInCore:
 
         self.per_step = 1
         self.spent = 0
-        self._tokens = list(tokens)
+        self.tokens = list(tokens)
         self._at: dict[str, int] = {}
         self._requests: dict[str, Any] = {}
         self._encoder, self._decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
         # As the sampler makes them: for each token its id, its log-probability, its rank.
-        ids = np.array(self._tokens, dtype=np.int32).reshape(-1, 1)
-        values = np.linspace(-0.001, -7.0, len(self._tokens), dtype=np.float32).reshape(-1, 1)
-        self._logprobs = LogprobsLists(ids, values, np.ones(len(self._tokens), dtype=np.int32), None)
+        ids = np.array(self.tokens, dtype=np.int32).reshape(-1, 1)
+        values = np.linspace(-0.001, -7.0, len(self.tokens), dtype=np.float32).reshape(-1, 1)
+        self._logprobs = LogprobsLists(ids, values, np.ones(len(self.tokens), dtype=np.int32), None)
 
     async def get_output_async(self) -> Any:
         """One step's outputs."""
@@ -70,8 +70,8 @@ class StandInCore:
             at = self._at[name]
             most = request.sampling_params.max_tokens
             size = min(self.per_step, most - at)
-            place = at % (len(self._tokens) - self.per_step)
-            output = EngineCoreOutput(name, self._tokens[place : place + size])
+            place = at % (len(self.tokens) - self.per_step)
+            output = EngineCoreOutput(name, self.tokens[place : place + size])
             if request.sampling_params.logprobs is not None:
                 output.new_logprobs = self._logprobs.slice_request(place, size)
             self._at[name] = at + size

@@ -17,7 +17,7 @@ from ...options import Settings
 from ...text.chat_template import chat_template
 from ...text.parsers import Reasoning, Splitter
 from ..core import Core
-from ..internals import part, tokenize_params
+from ..internals import keep_linear, part, tokenize_params
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
 
 __all__ = ["ChatRenderer"]
@@ -184,7 +184,9 @@ class ChatRenderer:
         if parser is None:
             return None
         config = self._core.model_config
-        return parser(self._core.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
+        made = parser(self._core.get_tokenizer(), tools, chat_template_kwargs=arguments, model_config=config)
+        keep_linear(made)
+        return made
 
     def _tool_parser(self, conversation: Conversation) -> str | None:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
