@@ -77,9 +77,11 @@ def memory(pid: int) -> tuple[int, int]:
 ROLES = (
     ("VLLM::", "engine core"),
     ("bench.vllm_floor", "engine front"),
+    ("bench.nothing.engine", "engine front"),
     ("model.process.engine_main", "engine process"),
     ("djl_python_engine", "worker"),
     ("lmi.testhost.Host", "java"),
+    ("ai.djl.serving.ModelServer", "java"),
     ("lmi.handler.commands.cli serve", "server"),
 )
 """What a process's command contains, and what it is called."""

@@ -54,8 +54,9 @@ class Turns:
         few = min(64, max(self._connections))
         for layer in layers:
             for number, workload in enumerate(self._workloads):
-                # What is compiled or allocated at first use is not measured.
-                layer.run(workload, prompts(few, 999_000 - 1000 * number), min(self._tokens, 20), few)
+                # What is compiled or allocated at first use is not measured: Java compiles what has run ten thousand
+                # times, and a frame costs it three times as much before.
+                layer.run(workload, prompts(4 * few, 999_000 - 1000 * number), self._tokens, few)
         first = 0
         for repeat in range(self._repeat):
             for workload in self._workloads:

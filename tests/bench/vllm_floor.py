@@ -16,6 +16,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -36,30 +38,46 @@ class Floor:
 
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
         self._tokenizer: Any = self._llm.get_tokenizer()
+        self._numbers = count()
 
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """Generates for every prompt, so many at once; each next one when one has ended."""
+        waiting = enumerate(job["prompts"])
+        times: list[list[float]] = [[] for _ in job["prompts"]]
+        pieces: list[list[str]] = [[] for _ in job["prompts"]]
+        asked = {name: job[name] for name in ("tokens", "stream", "logprobs", "chat")}
+        start = time.perf_counter()
+
+        async def connection() -> None:
+            for number, text in waiting:
+                begun, came = time.perf_counter(), 0
+                async for result in self.results(text, **asked):
+                    times[number].append(time.perf_counter() - begun)
+                    (sequence,) = result.outputs
+                    came += len(sequence.token_ids)
+                    pieces[number].append(sequence.text)
+                if came != job["tokens"]:
+                    raise RuntimeError(f"the engine alone gave {came} tokens of {job['tokens']}")
+
+        await asyncio.gather(*(connection() for _ in range(job["connections"])))
+        return {"seconds": time.perf_counter() - start, "times": times, "texts": ["".join(made) for made in pieces]}
+
+    def results(self, text: str, tokens: int, *, stream: bool, logprobs: bool, chat: bool) -> AsyncIterator[Any]:
+        """vLLM's RequestOutputs of one prompt: streamed as deltas, else one."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         params = SamplingParams(
             temperature=0.0,
-            max_tokens=job["tokens"],
+            max_tokens=tokens,
             ignore_eos=True,
-            logprobs=0 if job["logprobs"] else None,
-            output_kind=RequestOutputKind.DELTA if job["stream"] else RequestOutputKind.FINAL_ONLY,
+            logprobs=0 if logprobs else None,
+            output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
         )
-        waiting = enumerate(job["prompts"])
-        times: list[list[float]] = [[] for _ in job["prompts"]]
-        pieces: list[list[str]] = [[] for _ in job["prompts"]]
-        start = time.perf_counter()
-
-        async def connection() -> None:
-            for number, prompt in waiting:
-                await self._answer((number, prompt, job["chat"]), params, times[number], pieces[number])
-
-        await asyncio.gather(*(connection() for _ in range(job["connections"])))
-        return {"seconds": time.perf_counter() - start, "times": times, "texts": ["".join(made) for made in pieces]}
+        results: AsyncIterator[Any] = self._llm.generate(
+            self._rendered(text) if chat else text, params, str(next(self._numbers))
+        )
+        return results
 
     def _rendered(self, text: str) -> Any:
         """The prompt that a chat with one message becomes; the message itself where the model has no template."""
@@ -68,20 +86,6 @@ class Floor:
         messages = [{"role": "user", "content": text}]
         rendered = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return {"prompt_token_ids": self._tokenizer.encode(rendered, add_special_tokens=False)}
-
-    async def _answer(self, asked: tuple[int, str, bool], params: Any, came: list[float], made: list[str]) -> None:
-        """Notes when the request's outputs came, in seconds from its start, and their texts."""
-        start = time.perf_counter()
-        number, text, chat = asked
-        prompt = self._rendered(text) if chat else text
-        count = 0
-        async for output in self._llm.generate(prompt, params, f"{number}-{start}"):
-            came.append(time.perf_counter() - start)
-            (sequence,) = output.outputs
-            count += len(sequence.token_ids)
-            made.append(sequence.text)
-        if count != params.max_tokens:
-            raise RuntimeError(f"the engine alone gave {count} tokens of {params.max_tokens}")
 
     def close(self) -> None:
         """Ends the engine."""
