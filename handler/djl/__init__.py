@@ -2,6 +2,7 @@
 
 worker.py          what `handle` passes Java's calls to: options first, then requests
 convert.py         its Input to requests, frames and answers to its Output
+reading.py         Java's socket, read with few system calls
 rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it

@@ -12,37 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from ...formatters import Request, Response
 from ..exchange import Exchange
 from ..service import Service
-from .frames import MIN_AGE_S, NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
+from .frames import (
+    MIN_AGE_S,
+    NOTHING,
+    Frame,
+    frame_of_exchange,
+    frame_of_fault,
+    frame_of_response,
+    start_of_output,
+)
 
 __all__ = ["TRACKING_ID", "AsyncBatcher", "message_of_response"]
 
 TRACKING_ID = "request_tracking_id"
 """The property by which Java knows whose a frame is (AsyncRequestManager)."""
-
-_LENGTH = struct.Struct(">i")
-_COUNT = struct.Struct(">h")
-
-
-def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
-_OK = _COUNT.pack(200) + _text("OK")
-_ONE_WITHOUT_KEY = _COUNT.pack(1) + _LENGTH.pack(-1)
-
-
-def _start_of_output(properties: Mapping[str, str]) -> bytes:
-    """An Output of one content item up to that item's length, as `Output.send` writes it (djl_python.outputs)."""
-    pairs = (_text(name) + _text(value) for name, value in properties.items())
-    return b"".join((_OK, _COUNT.pack(len(properties)), *pairs, _ONE_WITHOUT_KEY))
 
 
 class _Sender:
@@ -65,11 +54,10 @@ class _Sender:
         if self.start:
             start = self.start
         else:
-            start = _start_of_output({**frame.headers, TRACKING_ID: self.tracking_id})
-            self.start = _start_of_output({TRACKING_ID: self.tracking_id})
-        pieces = frame.pieces()
+            start = start_of_output({**frame.headers, TRACKING_ID: self.tracking_id}, 1)
+            self.start = start_of_output({TRACKING_ID: self.tracking_id}, 1)
         self.ended = frame.last
-        return start, _LENGTH.pack(sum(map(len, pieces))), *pieces
+        return start, *frame.item()
 
     def early(self, now: float) -> bool:
         """Whether all of its answer is there already."""

@@ -5,7 +5,7 @@ Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (PyPredictor, Req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from djl_python import Input, Output
@@ -15,12 +15,12 @@ from ...formatters.base import JSON
 from ..headers import attributes_of, request_id_of
 from .call_limit import NextCall
 from .dynamic_batch import Chunks, Whole
-from .frames import Frame
+from .frames import Frame, message_of_batch
 from .last_chunk import LastChunkApart
 
 __all__ = [
+    "BatchOutput",
     "RawOutput",
-    "output_of_batch",
     "output_of_response",
     "output_of_responses",
     "request_of",
@@ -109,15 +109,16 @@ class RawOutput:
         self._sent()
 
 
-def output_of_batch(frames: list[Frame]) -> Output:
+class BatchOutput(Output):  # type: ignore[misc]  # djl_python has no types
     """All frames of a step (rolling batch)."""
-    output = Output()
-    add = output.content.add
-    for index, frame in enumerate(frames):
-        add(value=frame.encode())
-        for name, value in frame.headers.items():
-            output.properties[f"batch_{index}_{name}"] = value
-    return output
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        super().__init__()
+        self._message = message_of_batch(frames)
+
+    def send(self, cl_socket: Any) -> None:
+        """In one write."""
+        cl_socket.sendall(self._message)
 
 
 class StreamedOutput(Output):  # type: ignore[misc]  # djl_python has no types

@@ -3,7 +3,8 @@
 A frame is a dict of strings: a 16-bit count, then for each key and value a 32-bit length and UTF-8, all big-endian.
 The keys are `data`, `last`, and for an error before the first record `code` and `error`, at which Java drops `data`
 and answers `{"error": ..., "code": ...}` with that status (RollingBatch and AsyncRequestManager:
-Request.addResponse).
+Request.addResponse). Frames are the content items of an `Output`, written as `Output.send` does: a 16-bit code, a
+message, properties, and of each item a key (length -1: none) and its length.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
@@ -23,16 +24,29 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from .slices import SLICE, next_slice
 
-__all__ = ["MIN_AGE_S", "NOTHING", "Frame", "frame_of_exchange", "frame_of_fault", "frame_of_response"]
+__all__ = [
+    "MIN_AGE_S",
+    "NOTHING",
+    "Frame",
+    "frame_of_exchange",
+    "frame_of_fault",
+    "frame_of_response",
+    "message_of_batch",
+    "start_of_output",
+]
 
 log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
+_COUNT = struct.Struct(">h")
 
 
 def _text(value: bytes) -> bytes:
     return _LENGTH.pack(len(value)) + value
 
+
+_OK = _COUNT.pack(200) + _text(b"OK")
+_NO_KEY = _LENGTH.pack(-1)
 
 _TWO = struct.pack(">h", 2) + _text(b"data")
 _FOUR = struct.pack(">h", 4) + _text(b"data")
@@ -58,20 +72,50 @@ class Frame(msgspec.Struct, frozen=True):
     code: int = 424
     """The status that Java is to send with `failure`."""
 
-    def pieces(self) -> tuple[bytes, ...]:
-        """The frame's bytes, to be joined."""
+    def item(self) -> tuple[bytes, ...]:
+        """The content item that it is, to be joined."""
         ending = _LAST if self.last else _MORE
         if self.failure is None:
-            return _TWO, _LENGTH.pack(len(self.data)), self.data, ending
+            size = len(self.data)
+            return (
+                _NO_KEY,
+                _LENGTH.pack(size + len(_TWO) + 4 + len(ending)),
+                _TWO,
+                _LENGTH.pack(size),
+                self.data,
+                ending,
+            )
         error = (_CODE, _text(str(self.code).encode()), _ERROR, _text(self.failure.message.encode()))
-        return _FOUR, _text(b""), ending, *error
-
-    def encode(self) -> bytes:
-        """The frame's bytes."""
-        return b"".join(self.pieces())
+        pieces = b"".join((_FOUR, _text(b""), ending, *error))
+        return _NO_KEY, _text(pieces)
 
 
 NOTHING = Frame()
+_NOTHING = b"".join(NOTHING.item())
+
+
+def start_of_output(properties: Mapping[str, str], items: int) -> bytes:
+    """An Output up to its content items."""
+    pairs = (_text(name.encode()) + _text(value.encode()) for name, value in properties.items())
+    return b"".join((_OK, _COUNT.pack(len(properties)), *pairs, _COUNT.pack(items)))
+
+
+def message_of_batch(frames: Sequence[Frame]) -> bytes:
+    """The Output of a rolling batch: a frame of each request, whose headers are properties."""
+    headers = {
+        f"batch_{index}_{name}": value
+        for index, frame in enumerate(frames)
+        if frame.headers
+        for name, value in frame.headers.items()
+    }
+    pieces = [start_of_output(headers, len(frames))]
+    for frame in frames:
+        if frame is NOTHING:
+            pieces.append(_NOTHING)
+        else:
+            pieces += frame.item()
+    return b"".join(pieces)
+
 
 MIN_AGE_S = 0.020
 """Seconds that a request must be old before its answer goes to Java in one frame.

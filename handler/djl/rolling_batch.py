@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from ...formatters import Request, Response
@@ -37,17 +38,20 @@ MAX_PACE_S = 0.010
 class _Open:
     """A request that Java holds open: an exchange that runs, or one frame that is all there is to say."""
 
-    __slots__ = ("begun", "exchange", "frame")
+    __slots__ = ("begun", "exchange", "frame", "place")
 
-    def __init__(self, exchange: Exchange | None = None, frame: Frame = NOTHING) -> None:
-        self.exchange = exchange
+    def __init__(self, frame: Frame = NOTHING) -> None:
+        self.exchange: Exchange | None = None
         self.frame = frame
         self.begun = False
+        self.place = 0
+        """Which one in Java's order; -1: it is not among them any more."""
 
     @property
-    def first_is_ready(self) -> bool:
-        """Whether somebody waits for the beginning of an answer that is there."""
-        return not self.begun and (self.exchange is None or bool(self.exchange.records) or self.exchange.finished)
+    def ready(self) -> bool:
+        """Whether there is something to send."""
+        exchange = self.exchange
+        return self.frame is not NOTHING if exchange is None else bool(exchange.records) or exchange.finished
 
     def next(self, merge: bool) -> Frame:
         """What there is to send now."""
@@ -70,8 +74,9 @@ class RollingBatch:
         self._poll_timeout = poll_timeout
         self._merge = service.settings.merge_records
         self._open: list[_Open] = []
+        self._fresh: deque[_Open] = deque()
+        """Those of which there may be something to send, some of them more than once."""
         self._condition = threading.Condition()
-        self._notifications = 0
         self._returned = 0.0
         """When the last call returned, by time.monotonic()."""
         service.listen(self._notify)
@@ -82,21 +87,45 @@ class RollingBatch:
         With `reset` Java has forgotten every earlier request: what still runs is aborted. Never raises for what a
         request does.
         """
-        notifications = self._notifications
-        running = sum(item is None for item in items)
+        running = items.count(None)
         if reset or running != len(self._open):
             self._reset(running)
-        self._open += [self._begin(item) for item in items if item is not None]
+        for item in items:
+            if item is not None:
+                self._begin(item)
         if self._merge:
             self._pace(time.monotonic() - self._returned)
-        frames = [entry.next(self._merge) for entry in self._open]
-        if frames and all(frame is NOTHING for frame in frames):
+        if not self._fresh and self._open:
             with self._condition:
-                self._condition.wait_for(lambda: self._notifications != notifications, self._poll_timeout)
-            frames = [entry.next(self._merge) for entry in self._open]
-        self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]
+                self._condition.wait_for(lambda: self._fresh, self._poll_timeout)
+        frames = self._frames()
         self._returned = time.monotonic()
         return frames
+
+    def _frames(self) -> list[Frame]:
+        """One of each; those that end are forgotten."""
+        frames = [NOTHING] * len(self._open)
+        again: list[_Open] = []
+        ended = False
+        # As many as there are now: more may come on the engine's thread meanwhile.
+        for _ in range(len(self._fresh)):
+            entry = self._fresh.popleft()
+            if entry.place < 0 or frames[entry.place] is not NOTHING:
+                continue
+            frame = frames[entry.place] = entry.next(self._merge)
+            if frame.last:
+                ended, entry.place = True, -1
+            elif frame is not NOTHING and entry.ready:
+                again.append(entry)
+        if ended:
+            self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]
+            self._number()
+        self._fresh.extend(again)
+        return frames
+
+    def _number(self) -> None:
+        for place, entry in enumerate(self._open):
+            entry.place = place
 
     def _pace(self, away: float) -> None:
         """Lets more become ready, where Java was `away` for that long; but for no longer than until a first record.
@@ -106,24 +135,34 @@ class RollingBatch:
         if any(entry.begun for entry in self._open):
             with self._condition:
                 waiting = min(PACE_FACTOR * away, MAX_PACE_S)
-                self._condition.wait_for(lambda: any(entry.first_is_ready for entry in self._open), waiting)
+                self._condition.wait_for(lambda: any(e.ready and not e.begun for e in self._open), waiting)
 
-    def _begin(self, request: Request) -> _Open:
-        opened = self._service.open(request)
-        return _Open(frame=frame_of_response(opened)) if isinstance(opened, Response) else _Open(opened)
+    def _begin(self, request: Request) -> None:
+        entry = _Open()
+        entry.place = len(self._open)
+        self._open.append(entry)
+        opened = self._service.open(request, lambda _: self._fresh.append(entry))
+        if isinstance(opened, Response):
+            entry.frame = frame_of_response(opened)
+            self._fresh.append(entry)
+        else:
+            entry.exchange = opened
 
     def _reset(self, running: int) -> None:
         """Aborts what runs. `running` requests that Java still believes in are answered with an error."""
         for entry in self._open:
+            entry.place = -1
             if entry.exchange is not None:
                 entry.exchange.abort()
         if self._open:
             log.warning("rolling batch reset: %d requests aborted, %d expected by the host", len(self._open), running)
         lost = Frame(last=True, failure=GenerationError("the request was lost in a reset of the rolling batch"))
-        self._open = [_Open(frame=lost) for _ in range(running)]
+        self._open = [_Open(lost) for _ in range(running)]
+        self._number()
+        self._fresh = deque(self._open)
 
     def _notify(self) -> None:
-        """Called when there may be new records."""
-        with self._condition:
-            self._notifications += 1
-            self._condition.notify()
+        """Called after each step, when there may be new records."""
+        if self._fresh:
+            with self._condition:
+                self._condition.notify()

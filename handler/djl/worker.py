@@ -32,8 +32,8 @@ from ..service import Service
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
 from .call_limit import call_limit, start_limit
 from .convert import (
+    BatchOutput,
     RawOutput,
-    output_of_batch,
     output_of_response,
     output_of_responses,
     request_of,
@@ -43,6 +43,7 @@ from .convert import (
 from .dynamic_batch import PlainBatch
 from .host_watch import end_with_parent
 from .metrics_log import Reporter
+from .reading import replace_reader
 from .rolling_batch import RollingBatch
 from .start_failure import end_host, listens
 
@@ -86,7 +87,7 @@ class Worker:
             self._rolling = RollingBatch(self._service)
         properties = inputs.get_properties()
         frames = self._rolling.step(requests_of_batch(inputs), reset=properties.get("reset_rollingbatch") == "true")
-        return output_of_batch(frames)
+        return BatchOutput(frames)
 
     def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
         # A batch of one comes as its request is, and a client's header or query parameter may have any name.
@@ -175,6 +176,9 @@ class Worker:
             log.exception("start failed")
             return StartError(f"{type(unexpected).__name__}: {unexpected}")
         self._service = service
+        if not settings.dynamic_batch:
+            # There a call is few messages, and the next one is watched for on the socket (call_limit.py).
+            replace_reader()
         freeze()
         Reporter(service.metrics, service.engine, settings.metrics_interval).start()
         return None

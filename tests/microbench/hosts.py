@@ -56,7 +56,10 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     use_djl_python()
     from djl_python import Input
 
-    from lmi.handler.djl.convert import output_of_batch, requests_of_batch
+    from lmi.handler.djl.convert import BatchOutput, requests_of_batch
+    from lmi.handler.djl.reading import replace_reader
+
+    assert replace_reader()
 
     sink = Null()
     built = 0
@@ -64,7 +67,7 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     def output(frames: list[Any]) -> None:
         nonlocal built
         begun = time.thread_time_ns()
-        made = output_of_batch(frames)
+        made = BatchOutput(frames)
         built += time.thread_time_ns() - begun
         made.send(sink)
 
@@ -93,10 +96,10 @@ def rolling_batch(path: TokenPath, kind: str) -> dict[str, float]:
     theirs.close()
     tokens = SEQUENCES * TOKENS * 1000
     return {
-        "djl_python: reading the input": read / tokens,
+        "reading the input": read / tokens,
         "input to requests": parsed / tokens,
         "frames to output": built / tokens,
-        "djl_python: writing the output": sent / tokens,
+        "writing the output": sent / tokens,
     }
 
 

@@ -1,0 +1,136 @@
+"""Java's messages, read from its socket: what djl_python's own reader makes of them, however they come."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ...kit.djl.hosting import available, djl_python_path
+
+pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+
+Message = tuple[dict[str, str], list[tuple[str | None, bytes]]]
+
+RUNNING: list[tuple[str | None, bytes]] = [(f"batch_{index:03d}.data", b"") for index in range(100)]
+MESSAGES: list[Message] = [
+    ({"batch_size": "100"}, RUNNING),
+    ({"batch_size": "1", "batch_000.requestId": "ü" * 300, "handler": "handle"}, [("batch_000.data", b"{}")]),
+    ({}, []),
+    ({"request_tracking_id": "a"}, [("data", bytes(range(256)) * 4000), (None, b"x"), ("", b"")]),
+    ({"request_tracking_id": "b"}, [("data", b"y" * 70_000)]),
+]
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module; afterwards djl_python reads as it did."""
+    monkeypatch.syspath_prepend(str(djl_python_path()))
+    from djl_python import inputs
+
+    from lmi.handler.djl import reading as module
+
+    monkeypatch.setattr(inputs.Input, "read", inputs.Input.read)
+    return module
+
+
+def encoded(message: Message) -> bytes:
+    """As Java writes it (ai.djl.python 0.36.0, Connection.RequestEncoder)."""
+
+    def text(value: str | None) -> bytes:
+        return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value.encode())) + value.encode()
+
+    properties, content = message
+    pairs = b"".join(text(name) + text(value) for name, value in properties.items())
+    items = b"".join(text(key) + struct.pack(">i", len(value)) + value for key, value in content)
+    return struct.pack(">h", len(properties)) + pairs + struct.pack(">h", len(content)) + items
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    """`data` in pieces of up to so many bytes."""
+    sizes = random.Random(size)
+    at = 0
+    while at < len(data):
+        step = sizes.randint(1, size)
+        yield data[at : at + step]
+        at += step
+
+
+class Sent:
+    """A socket that gives one piece a call."""
+
+    def __init__(self, given: Iterator[bytes]) -> None:
+        self._given = given
+        self._rest = b""
+
+    def recv(self, size: int) -> bytes:
+        data = self._rest or next(self._given, b"")
+        self._rest = data[size:]
+        return data[:size]
+
+
+@pytest.mark.parametrize("size", [3, 100, 5000, 10_000_000])
+def test_messages_are_read_as_djl_python_reads_them(reading: Any, size: int) -> None:
+    """Cut anywhere, and several at once."""
+    from djl_python import Input
+
+    data = b"".join(map(encoded, MESSAGES * 2))
+    theirs, ours = Sent(pieces(data, size)), Sent(pieces(data, size))
+    for properties, content in MESSAGES * 2:
+        own, read = Input(), Input()
+        own.read(theirs)
+        reading.read(read, ours)
+        assert read.get_properties() == own.get_properties() == properties
+        assert read.content.get_keys() == own.content.get_keys() == [key for key, _ in content]
+        assert read.content.get_values() == own.content.get_values() == [value for _, value in content]
+        assert read.get_function_name() == own.get_function_name()
+    with pytest.raises(ValueError, match="disconnected"):
+        reading.read(Input(), ours)
+
+
+def test_a_call_is_answered_before_the_next_one_comes(reading: Any) -> None:
+    """Over a real socket: no more is waited for than a message has."""
+    from djl_python import Input
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(10)
+        theirs.settimeout(10)
+
+        def serve() -> None:
+            for _ in MESSAGES:
+                inputs = Input()
+                reading.read(inputs, theirs)
+                theirs.sendall(bytes([inputs.content.size()]))
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        for message in MESSAGES:
+            ours.sendall(encoded(message))
+            assert ours.recv(1) == bytes([len(message[1])])
+        serving.join()
+
+
+def test_the_reader_of_the_hosts_is_known(reading: Any) -> None:
+    from djl_python import Input
+
+    assert reading.replace_reader()
+    assert Input.read is reading.read
+    assert reading.replace_reader()
+
+
+def test_another_reader_stays(reading: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from djl_python import Input
+
+    own = Input.read
+    monkeypatch.setattr(sys.modules["djl_python.inputs"], "retrieve_int", lambda conn: 0)
+    with caplog.at_level("INFO"):
+        assert not reading.replace_reader()
+    assert Input.read is own
+    assert "left as it is" in caplog.text
