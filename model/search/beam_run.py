@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..errors import UnsupportedError
 from ..events import Delta, Event, Finish
 from ..generation import Beams, Generation, Sampling
-from ..text.outputs import Output, OutputReader
+from ..text.outputs import OutputReader, Prompt
 from ..text.parsers import Splitter, split
 from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
@@ -62,10 +62,10 @@ class BeamTexts:
         candidates = max(candidates_needed(beams, len(ends)), sampling.logprobs or 0)
         return BeamRun(number, generation, sampling, prompt_ids, splitters, search, candidates)
 
-    def started(self, run: BeamRun, output: Output) -> Event:
-        """The first event; `output` has the prompt's log-probabilities, and how many tokens were in the cache."""
+    def started(self, run: BeamRun, prompt: Prompt) -> Event:
+        """The first event."""
         echo = self._reader.prompt_text(run.prompt_ids) if run.generation.echo else ""
-        return self._reader.started(run.prompt_ids, output, echo, run.sampling.prompt_logprobs or 0)
+        return self._reader.started(run.prompt_ids, prompt, echo, run.sampling.prompt_logprobs or 0)
 
     def answer(self, run: BeamRun) -> list[Event]:
         """The n best of a search that has finished."""
@@ -83,7 +83,7 @@ class BeamTexts:
         text = self._reader.text(run.sampling, run.prompt_ids, keep_tokens, run.generation.token_bytes)
         ids = hypothesis.prefix.tokens
         ended = "stop" if hypothesis.ending == "end" else "length"
-        self._reader.read(text, Output(ids, [step.note for step in hypothesis.prefix.steps], ended))
+        self._reader.read(text, list(ids), [step.note for step in hypothesis.prefix.steps], ended)
         new, tokens = text.stream.finish()
         # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
         how = "repetition" if hypothesis.ending == "stop" else ended

@@ -10,67 +10,33 @@ that completes it.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable
 
 from ..events import Token, TopToken
 
-__all__ = ["Decode", "Detokenizer"]
+__all__ = ["Decode", "Detokenizer", "StopFinder"]
 
-Decode = Callable[[int], str]
-"""Adds a token id to a sequence and returns the text that it completes, if any."""
+Decode = Callable[[int | list[int]], str]
+"""Adds a token id, or several, to a sequence and returns the text that is complete then and was not before."""
 
 
 class Detokenizer:
-    """The text of one sequence as it grows.
+    """The text of one sequence as it grows; with `keep_tokens` its tokens too."""
 
-    Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the
-    sequence, and tokens pushed after it are dropped. Text that may be the beginning of a stop string is held back,
-    unless `include_stop`. No stop string is found within the first `min_tokens` tokens.
-    """
+    __slots__ = ("_decode", "_keep_tokens", "_pieces", "_tokens", "count", "endless", "plain", "stop")
 
-    __slots__ = (
-        "_decode",
-        "_held",
-        "_include_stop",
-        "_keep_tokens",
-        "_longest",
-        "_min_tokens",
-        "_pieces",
-        "_prefixes",
-        "_released",
-        "_stops",
-        "_tail",
-        "_tokens",
-        "_total",
-        "count",
-        "stop",
-    )
-
-    def __init__(
-        self,
-        decode: Decode,
-        *,
-        stops: tuple[str, ...] = (),
-        include_stop: bool = False,
-        min_tokens: int = 0,
-        keep_tokens: bool = False,
-    ) -> None:
+    def __init__(self, decode: Decode, keep_tokens: bool = False) -> None:
         self._decode = decode
-        self._stops = stops
-        self._include_stop = include_stop
-        self._min_tokens = min_tokens
         self._keep_tokens = keep_tokens
-        self._longest = max(map(len, stops), default=0)
-        self._prefixes = frozenset(stop[:end] for stop in stops for end in range(1, len(stop)))
         self._pieces: list[str] = []
-        self._held = ""
-        self._tail = ""
-        self._tokens: deque[tuple[Token, int]] = deque()
-        self._released = 0
-        self._total = 0
+        self._tokens: list[Token] = []
+        self.endless = True
+        """Whether nothing in the text ends it."""
+        self.plain = not keep_tokens
+        """Whether `extend` may be called."""
         self.count = 0
-        """Tokens pushed so far, the one that completed a stop string included."""
+        """Tokens so far, the one that completed a stop string included."""
         self.stop: str | None = None
         """The stop string that was found."""
 
@@ -85,47 +51,120 @@ class Detokenizer:
         hidden: bool = False,
     ) -> bool:
         """Adds a token, without its text where `hidden` (an end of sequence). True once a stop string is found."""
+        self.count += 1
+        piece = "" if hidden else self._decode(token_id)
+        if self._keep_tokens:
+            self._tokens.append(Token(token_id, piece, logprob, special, top, raw))
+        if piece:
+            self._pieces.append(piece)
+        return False
+
+    def extend(self, ids: list[int]) -> None:
+        """Adds tokens that are not kept."""
+        self.count += len(ids)
+        self._pieces.append(self._decode(ids))
+
+    def take(self) -> tuple[str, tuple[Token, ...]]:
+        """The text that has become certain since the last call, and its tokens."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        tokens = tuple(self._tokens)
+        self._tokens.clear()
+        return text, tokens
+
+    def finish(self) -> tuple[str, tuple[Token, ...]]:
+        """The rest of the text and of the tokens. The bytes of an unfinished character are dropped."""
+        return self.take()
+
+
+class StopFinder(Detokenizer):
+    """The same for a sequence that stop strings end.
+
+    Stop strings are looked for as each token comes. The first of `stops` (in their order) that occurs ends the
+    sequence, and tokens pushed after it are dropped. Text that may be the beginning of a stop string is held back,
+    unless `include_stop`. No stop string is found within the first `min_tokens` tokens.
+    """
+
+    __slots__ = (
+        "_ends",
+        "_held",
+        "_include_stop",
+        "_longest",
+        "_min_tokens",
+        "_prefixes",
+        "_released",
+        "_stops",
+        "_tail",
+        "_total",
+    )
+
+    def __init__(
+        self,
+        decode: Decode,
+        keep_tokens: bool = False,
+        *,
+        stops: tuple[str, ...],
+        include_stop: bool = False,
+        min_tokens: int = 0,
+    ) -> None:
+        super().__init__(decode, keep_tokens)
+        self.plain = self.endless = False
+        self._stops = stops
+        self._include_stop = include_stop
+        self._min_tokens = min_tokens
+        self._longest = max(map(len, stops))
+        self._prefixes = frozenset(stop[:end] for stop in stops for end in range(1, len(stop)))
+        self._held = ""
+        self._tail = ""
+        self._ends: list[int] = []
+        """Of each kept token at which character of the text it ends."""
+        self._released = 0
+        self._total = 0
+
+    def push(
+        self,
+        token_id: int,
+        logprob: float | None = None,
+        special: bool = False,
+        top: tuple[TopToken, ...] = (),
+        raw: bytes = b"",
+        *,
+        hidden: bool = False,
+    ) -> bool:
+        """As there."""
         if self.stop is not None:
             return True
         self.count += 1
         piece = "" if hidden else self._decode(token_id)
         if self._keep_tokens:
             self._total += len(piece)
-            self._tokens.append((Token(token_id, piece, logprob, special, top, raw), self._total))
-        if not self._stops:
-            if piece:
-                self._pieces.append(piece)
-            return False
+            self._tokens.append(Token(token_id, piece, logprob, special, top, raw))
+            self._ends.append(self._total)
         if piece:
             self._search(piece)
         return self.stop is not None
 
     def take(self) -> tuple[str, tuple[Token, ...]]:
-        """The text that has become certain since the last call, and its tokens."""
+        """As there."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not self._keep_tokens:
             return text, ()
         self._released += len(text)
-        if not self._stops:
-            tokens = tuple(token for token, _ in self._tokens)
-            self._tokens.clear()
-            return text, tokens
-        ready: list[Token] = []
-        while self._tokens and self._tokens[0][1] <= self._released:
-            ready.append(self._tokens.popleft()[0])
+        ready = bisect_right(self._ends, self._released)
+        tokens = tuple(self._tokens[:ready])
+        del self._tokens[:ready], self._ends[:ready]
         # A token whose text is certain in part waits for the rest: the tokens' texts must join to the text.
         if self._tokens:
-            first, end = self._tokens[0]
-            excess = self._released - (end - len(first.text))
+            excess = self._released - (self._ends[0] - len(self._tokens[0].text))
             if excess > 0:
                 self._pieces.append(text[len(text) - excess :])
                 self._released -= excess
                 text = text[: len(text) - excess]
-        return text, tuple(ready)
+        return text, tokens
 
     def finish(self) -> tuple[str, tuple[Token, ...]]:
-        """The rest of the text and of the tokens. The bytes of an unfinished character are dropped."""
+        """As there."""
         if self._held:
             self._pieces.append(self._held)
             self._held = ""
@@ -134,8 +173,9 @@ class Detokenizer:
         if not self._keep_tokens:
             return text, ()
         end = self._released + len(text)
-        rest = tuple(_clipped(token, token_end, end) for token, token_end in self._tokens)
+        rest = tuple(_clipped(token, token_end, end) for token, token_end in zip(self._tokens, self._ends, strict=True))
         self._tokens.clear()
+        self._ends.clear()
         self._released = end
         return text, rest
 

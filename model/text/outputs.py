@@ -1,51 +1,46 @@
 """What an engine brings of a sequence, read into tokens, text and an ending.
 
-Output -> OutputReader.started -> Started
-       -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
+Prompt -> OutputReader.started -> Started
+ids, log-probabilities -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ..events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
 from ..generation import Sampling
-from .detokenizer import Detokenizer
+from .detokenizer import Detokenizer, StopFinder
 from .tokenizer import Tokenizer
 
-__all__ = ["Output", "OutputReader", "SequenceText"]
+__all__ = ["OutputReader", "Prompt", "SequenceText"]
 
 
-@dataclass(slots=True)
-class Output:
-    """What a step brought of a sequence, and a request's first one of its prompt."""
+class Prompt(NamedTuple):
+    """What an engine tells of a request's prompt."""
 
-    token_ids: Sequence[int] = ()
     logprobs: Sequence[Any] = ()
-    """Of each token: its own log-probability where no more is wanted, else by token id what is known of it and of the
-    likeliest, with `logprob` and `rank`."""
-    finish_reason: str | None = None
-    """As vLLM names it: stop, length, abort, error, repetition."""
-    prompt_logprobs: Sequence[Any] = ()
-    """Of each token of the prompt the same; None for the first one."""
-    num_cached_tokens: int = 0
+    """Of each token, by token id, what is known of it and of the likeliest, with `logprob` and `rank`; None for the
+    first one."""
+    cached_tokens: int = 0
 
 
 class SequenceText:
     """One sequence's text in the making, and what is wanted of its tokens."""
 
-    __slots__ = ("cumulative", "include_stop", "logprobs", "stream", "token_bytes")
+    __slots__ = ("cumulative", "include_stop", "logprobs", "plain", "stream", "token_bytes")
 
     def __init__(self, stream: Detokenizer, sampling: Sampling, token_bytes: bool) -> None:
         self.stream = stream
         self.include_stop = sampling.include_stop
         self.logprobs = sampling.logprobs
         self.token_bytes = token_bytes
+        self.plain = sampling.logprobs is None and stream.plain
+        """Whether nothing is wanted but text, so that any number of tokens can be read at once."""
         self.cumulative: float | None = None if sampling.logprobs is None else 0.0
         """The sum of the tokens' log-probabilities."""
 
@@ -62,24 +57,21 @@ class OutputReader:
         decode = self._tokenizer.stream(
             prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
         )
-        stream = Detokenizer(
-            decode,
-            stops=sampling.stop,
-            include_stop=sampling.include_stop,
-            min_tokens=sampling.min_tokens,
-            keep_tokens=keep_tokens,
-        )
-        return SequenceText(stream, sampling, token_bytes)
+        if sampling.stop:
+            stop, shown, least = sampling.stop, sampling.include_stop, sampling.min_tokens
+            found = StopFinder(decode, keep_tokens, stops=stop, include_stop=shown, min_tokens=least)
+            return SequenceText(found, sampling, token_bytes)
+        return SequenceText(Detokenizer(decode, keep_tokens), sampling, token_bytes)
 
     def prompt_text(self, prompt_ids: Sequence[int]) -> str:
         """A prompt as text, special tokens included: the texts of `Started.prefill`, joined."""
         decode = self._tokenizer.stream([], False, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
-    def started(self, prompt_ids: Sequence[int], output: Output, text: str, wanted: int) -> Started:
+    def started(self, prompt_ids: Sequence[int], prompt: Prompt, text: str, wanted: int) -> Started:
         """The event of a request's first output."""
-        started = Started(len(prompt_ids), output.num_cached_tokens, (), text)
-        known = output.prompt_logprobs
+        started = Started(len(prompt_ids), prompt.cached_tokens, (), text)
+        known = prompt.logprobs
         if not known:
             return started
         ranks = tuple(
@@ -87,19 +79,26 @@ class OutputReader:
         )
         return replace(started, prefill=self._prefill(prompt_ids, known, wanted), ranks=ranks)
 
-    def read(self, text: SequenceText, output: Output) -> None:
-        """Adds the new tokens to the text."""
-        ids = output.token_ids
+    def read(self, text: SequenceText, ids: list[int], logprobs: Sequence[Any] = (), reason: str | None = None) -> None:
+        """Adds new tokens to the text.
+
+        `logprobs` has of each its own log-probability where no more is wanted, else by token id what is known of it and
+        of the likeliest, with `logprob` and `rank`. `reason` is why the sequence ended, as vLLM names it: stop, length,
+        abort, error, repetition.
+        """
+        # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
+        hidden_at = len(ids) if reason == "stop" and not text.include_stop else 0
+        if text.plain and not hidden_at:
+            text.stream.extend(ids)
+            return
         push = text.stream.push
         special_ids = self._tokenizer.special_ids
-        # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
-        hidden_at = len(ids) if output.finish_reason == "stop" and not text.include_stop else 0
         if text.logprobs is None or text.cumulative is None:
             for position, token_id in enumerate(ids, 1):
                 if push(token_id, special=token_id in special_ids, hidden=position == hidden_at):
                     return
             return
-        for position, (token_id, entry) in enumerate(zip(ids, output.logprobs, strict=True), 1):
+        for position, (token_id, entry) in enumerate(zip(ids, logprobs, strict=True), 1):
             # A number where nothing else is wanted (chosen in model/vllm/core_outputs.py).
             logprob = finite(entry if type(entry) is float else entry[token_id].logprob)
             text.cumulative += logprob

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .detokenizer import Decode
@@ -34,11 +34,11 @@ class Tokenizer:
         """A decoder for what follows `prompt_ids`."""
         window = list(prompt_ids[-WINDOW:])
         if self._fast is None:
-            return _slow_stream(self._tokenizer, window, skip_special_tokens, spaces_between_special_tokens)
+            return _each(_slow_stream(self._tokenizer, window, skip_special_tokens, spaces_between_special_tokens))
         decode = _fast_stream(self._fast, window, skip_special_tokens)
         if skip_special_tokens or spaces_between_special_tokens:
             return decode
-        return _without_spaces(decode, self._added_tokens())
+        return _each(_without_spaces(decode, self._added_tokens()))
 
     def piece(self, token_id: int) -> str:
         """A token's text on its own; parts of characters become U+FFFD."""
@@ -72,24 +72,35 @@ class Tokenizer:
         return self._added
 
 
+def _each(decode: Callable[[int], str]) -> Decode:
+    """Takes several one by one."""
+
+    def decode_all(ids: int | list[int]) -> str:
+        return decode(ids) if isinstance(ids, int) else "".join(map(decode, ids))
+
+    return decode_all
+
+
 def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -> Decode:
     from tokenizers.decoders import DecodeStream
 
     stream = DecodeStream(ids=window, skip_special_tokens=skip_special_tokens)
 
-    def decode(token_id: int) -> str:
+    def decode(ids: int | list[int]) -> str:
         nonlocal stream
         try:
-            return stream.step(tokenizer, token_id) or ""
+            return stream.step(tokenizer, ids) or ""
         except Exception:  # noqa: BLE001 - the library raises this very class
             # A few tokenizers' texts shrink as tokens are added, which breaks the stream's state: a new one goes on.
             stream = DecodeStream(skip_special_tokens=skip_special_tokens)
-            return stream.step(tokenizer, token_id) or ""
+            if isinstance(ids, int):
+                return stream.step(tokenizer, ids) or ""
+            return "".join(map(decode, ids))
 
     return decode
 
 
-def _without_spaces(decode: Decode, added: dict[int, str]) -> Decode:
+def _without_spaces(decode: Decode, added: dict[int, str]) -> Callable[[int], str]:
     """Added tokens that follow one another get no space between them (transformers' spaces_between_special_tokens)."""
     after_added = False
 
@@ -105,7 +116,7 @@ def _without_spaces(decode: Decode, added: dict[int, str]) -> Decode:
     return joined
 
 
-def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Decode:
+def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Callable[[int], str]:
     """For tokenizers without a Rust core (mistral-common's, SentencePiece's own): vLLM's incremental decoding."""
     if importlib.util.find_spec("vllm") is None:
         return _window_stream(tokenizer, window, skip_special_tokens, spaces)
@@ -126,7 +137,7 @@ def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, s
     return decode
 
 
-def _window_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Decode:
+def _window_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Callable[[int], str]:
     """The same without vLLM: what the last tokens decode to, less what they did without the newest."""
     ids = list(window)
     prefix, read = 0, len(ids)

@@ -21,7 +21,7 @@ from ..events import Delta, Event, Failed, Finish
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
-from ..text.outputs import Output, OutputReader, SequenceText
+from ..text.outputs import OutputReader, Prompt, SequenceText
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .load import load, runner
@@ -165,14 +165,14 @@ class TransformersEngine:
         events: list[Event] = []
         if not group.started:
             group.started = True
-            known = Output(prompt_logprobs=self._prefill[group.number])
+            known = Prompt(self._prefill[group.number])
             events.append(self._reader.started(group.prompt_ids, known, group.echo, group.prompt_logprobs))
         group.grow(1)
         reason = "stop" if token in row.ends else None
         # The row itself may be ahead of its news.
         if reason is None and text.count + 1 >= row.max_tokens:
             reason = "length"
-        self._reader.read(sequence.text, Output([token], [entry] if entry is not None else [], reason))
+        self._reader.read(sequence.text, [token], [entry] if entry is not None else [], reason)
         if reason is None and text.stop is None:
             if group.stream:
                 delta = Delta(sequence.index, *text.take())

@@ -1,7 +1,8 @@
 """The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions; but for text/tokenizer.py
 (slow tokenizers, by vLLM's detokenizer) and process/ending/crash_report.py (whose import sets a handler of its own).
 
-engine.py                  generation: an AsyncBackend (model/engine.py); embedding.py: models that embed
+engine.py, answer.py       generation: an AsyncBackend (model/engine.py), and one sequence of it
+embedding.py               models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 stats_log.py               vLLM's own lines about what it computes
 start.py, options.py       vLLM's arguments and its start

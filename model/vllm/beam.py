@@ -19,7 +19,7 @@ from ..events import Event, Failed
 from ..generation import Beams, Generation, Sampling
 from ..search.beam import Step
 from ..search.beam_run import BeamRun, BeamTexts
-from ..text.outputs import Output
+from ..text.outputs import Prompt
 from ..text.parsers import Splitter
 from .core import Core
 from .core_outputs import entries, told
@@ -41,7 +41,7 @@ class VllmRun:
     waiting: dict[str, int] = field(default_factory=dict[str, int])
     """Those that run: each one's place in the search's `live`."""
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
-    first_output: Output = field(default_factory=Output)
+    prompt: Prompt = field(default_factory=Prompt)
     """What the core has told of the prompt."""
 
 
@@ -155,12 +155,12 @@ class BeamRuns:
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
         search = run.beam.search
         if place == 0 and not search.live[0].tokens:
-            run.first_output = told(output, run.beam.sampling.prompt_logprobs or 0)
+            run.prompt = told(output, run.beam.sampling.prompt_logprobs or 0)
         if run.waiting:
             return []
         events: list[Event] = []
         if not search.live[0].tokens:
-            events.append(self._texts.started(run.beam, run.first_output))
+            events.append(self._texts.started(run.beam, run.prompt))
         search.advance([run.steps[place] for place in range(len(search.live))])
         if not search.finished:
             self._start(run)

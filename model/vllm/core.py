@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
+from .core_outputs import leave_rows
 from .internals import make_client, part
 from .stats_log import StatsLog
 
@@ -50,6 +51,7 @@ class Core:
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
         self._client = make_client(self.vllm_config, self.renderer)
+        leave_rows(self._client.decoder)
 
     async def begin(self) -> None:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""

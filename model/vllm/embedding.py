@@ -161,7 +161,7 @@ class VllmEmbedding:
             prepared, number = self._running.pop(name), int(name)
             try:
                 vector = vector_of(output.pooling_output)
-                started = Started(prepared.tokens, told(output, 0).num_cached_tokens)
+                started = Started(prepared.tokens, told(output, 0).cached_tokens)
             except SystemExit:
                 raise
             except BaseException as error:  # libraries in Rust panic with one

@@ -1,7 +1,7 @@
 """vLLM as a backend: runs in the engine's process, on vLLM 0.23.0 (the LMI container's) and later.
 
     Generation --prepare--> EngineCoreRequest for each sequence --add--> vLLM's core
-    EngineCoreOutput --receive--> ids --text/outputs.py, text/detokenizer.py--> Started, Delta
+    EngineCoreOutput --receive--> answer.py --> Started, Delta
 
 vLLM is asked for token ids only: text, stop strings and each token's exact piece are made by Detokenizer, once. n
 sequences are n requests with seeds of their own, which is what vLLM makes of them too; so a stop string ends one of
@@ -13,24 +13,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, ParameterError, RequestError
-from ..events import Delta, Event, Failed, Finish, Token
+from ..events import Event, Failed
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
-from ..text.outputs import Output, OutputReader, SequenceText
-from ..text.parsers import Splitter, split
+from ..text.outputs import OutputReader
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
+from .answer import Answer
 from .beam import BeamRuns
-from .core_outputs import chosen, entries, told
+from .core_outputs import told
 from .internals import rejected_transfer
 from .request.chat import ChatRenderer
 from .request.requests import Prepared, Requests
@@ -42,36 +41,6 @@ from .typical import Typical
 __all__ = ["VllmEngine"]
 
 log = logging.getLogger(__name__)
-
-WHOLE_INTERVAL = 256
-"""Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
-
-SPLIT_INTERVAL = 32
-"""As WHOLE_INTERVAL, where it is taken apart: vLLM's parsers take up to 0.1 ms a token, and others wait meanwhile."""
-
-
-@dataclass(slots=True)
-class _Sequence:
-    """One sequence of a generation: one vLLM request."""
-
-    name: str
-    index: int
-    group: Group[str]
-    text: SequenceText
-    splitter: Splitter | None
-    guide_field: str | None
-    interval: int
-    """After how many tokens its text is made, and sent where it is streamed."""
-    searched: bool
-    """Whether each token's text is made at once, as it may end the sequence."""
-    begun: bool
-    """Whether the first token, which is sent at once, has been."""
-    new: int = 0
-    """Tokens since the last Delta."""
-    unread: list[Any] = field(default_factory=list[Any])
-    """Outputs of which no text has been made."""
-    parts: list[Delta] = field(default_factory=list[Delta])
-    """What has been made of an answer that is not streamed."""
 
 
 class VllmEngine:
@@ -96,7 +65,7 @@ class VllmEngine:
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(core, BeamTexts(self._reader, text_side, ends))
         self._requests = Requests(core, settings, self._chat, self._beams, typical)
-        self._sequences: dict[str, _Sequence] = {}
+        self._answers: dict[str, Answer] = {}
         self._groups: dict[int, Group[str]] = {}
         context, images = model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
@@ -114,7 +83,7 @@ class VllmEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs."""
-        return bool(self._sequences) or self._beams.busy
+        return bool(self._answers) or self._beams.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
@@ -152,10 +121,8 @@ class VllmEngine:
                 request.request_id = name
                 self._core.add(request)
                 group.running.add(name)
-                interval = self._interval if group.stream else SPLIT_INTERVAL if splitter else WHOLE_INTERVAL
-                searched, begun = bool(sampling.stop), not group.stream
-                self._sequences[name] = _Sequence(
-                    name, index, group, text, splitter, prepared.guide_field, interval, searched, begun
+                self._answers[name] = Answer(
+                    name, index, group, self._reader, text, splitter, prepared.guide_field, self._interval
                 )
         except BaseException:
             self.abort([number])
@@ -173,13 +140,18 @@ class VllmEngine:
         events: list[tuple[int, Event]] = []
         stopped: list[str] = []
         for output in await self._core.receive():
-            sequence = self._sequences.get(output.request_id)
-            if sequence is None:
+            answer = self._answers.get(output.request_id)
+            if answer is None:
                 events += self._beams.read(output)
                 continue
-            group = sequence.group
+            group = answer.group
             try:
-                new = self._advance(sequence, output, stopped)
+                if output.finish_reason is None and group.started and not answer.searched:
+                    # Most outputs: nothing begins or ends here.
+                    if (delta := answer.grow(output)) is not None:
+                        events.append((group.number, delta))
+                    continue
+                new = self._advance(answer, output, stopped)
                 if group.started:
                     events += [(group.number, event) for event in new]
                 else:
@@ -205,73 +177,39 @@ class VllmEngine:
         """Ends vLLM's own processes."""
         self._core.close()
 
-    def _advance(self, sequence: _Sequence, output: Any, stopped: list[str]) -> list[Event]:
-        """What is new of one sequence. Adds it to `stopped` where it has ended and vLLM does not know yet."""
-        group = sequence.group
-        text = sequence.text.stream
+    def _advance(self, answer: Answer, output: Any, stopped: list[str]) -> list[Event]:
+        """What an output brings with which something may begin or end.
+
+        Adds the sequence to `stopped` where it has ended and vLLM does not know yet.
+        """
+        group = answer.group
         events: list[Event] = []
-        if not group.started and sequence.index == 0:
+        if not group.started and answer.index == 0:
             group.started = True
             first = told(output, group.prompt_logprobs)
             events.append(self._reader.started(group.prompt_ids, first, group.echo, group.prompt_logprobs))
             events += group.held
-        count = len(output.new_token_ids)
-        group.grow(count)
-        sequence.new += count
-        sequence.unread.append(output)
         reason = None if output.finish_reason is None else str(output.finish_reason)
-        due = sequence.new >= sequence.interval or not sequence.begun
-        if reason is None and not due and not sequence.searched:
-            return events
-        self._read(sequence, reason)
-        if reason is None and text.stop is None:
-            if due:
-                sequence.new, sequence.begun = 0, True
-                delta = self._delta(sequence, *text.take(), None)
-                if not group.stream:
-                    sequence.parts.append(delta)
-                elif delta.text or delta.tokens or delta.reasoning or delta.calls:
-                    events.append(delta)
-            return events
-        if reason == "error" and (field := sequence.guide_field) and not self._connected:
+        if reason is None:
+            if (delta := answer.grow(output)) is not None:
+                events.append(delta)
+            if not answer.stopped:
+                return events
+            stopped.append(answer.name)
+        if reason == "error" and (field := answer.guide_field) and not self._connected:
             # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
             raise ParameterError(f"{field}: no token of the model matches it", field)
         if reason == "error":
             raise GenerationError("the engine failed while generating")
-        if reason is None:
-            stopped.append(sequence.name)
-        self._forget(sequence)
-        new, tokens = text.finish()
-        ended, stop = self._reader.finish_reason(text.stop, reason, output.stop_reason)
-        # vLLM's own form: lists, numbers, strings.
-        transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
-        finish = Finish(
-            ended, stop, text.count, sequence.text.cumulative, last=not group.running, kv_transfer_params=transfer
-        )
-        events.append(_joined([*sequence.parts, self._delta(sequence, new, tokens, finish)]))
+        self._forget(answer)
+        events.append(answer.end(output, reason))
         return events
 
-    def _read(self, sequence: _Sequence, reason: str | None) -> None:
-        """Makes text of what has not been read; `reason` is why it ended, if it has."""
-        text, unread = sequence.text, sequence.unread
-        if len(unread) == 1:
-            (output,) = unread
-            new = Output(output.new_token_ids, _logprobs(text, output), reason)
-        else:
-            ids = [token_id for output in unread for token_id in output.new_token_ids]
-            new = Output(ids, [known for output in unread for known in _logprobs(text, output)], reason)
-        unread.clear()
-        self._reader.read(text, new)
-
-    def _delta(self, sequence: _Sequence, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
-        """What is new of a sequence, split where it is the answer to a conversation that is to be."""
-        return split(sequence.splitter, Delta(sequence.index, text, tokens, finish), shown=sequence.group.tokens)
-
-    def _forget(self, sequence: _Sequence) -> None:
+    def _forget(self, answer: Answer) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""
-        del self._sequences[sequence.name]
-        group = sequence.group
-        group.running.discard(sequence.name)
+        del self._answers[answer.name]
+        group = answer.group
+        group.running.discard(answer.name)
         if not group.running:
             self._groups.pop(group.number, None)
 
@@ -280,27 +218,6 @@ class VllmEngine:
         names = list(group.running)
         group.running.clear()
         for name in names:
-            del self._sequences[name]
+            del self._answers[name]
         if names:
             self._core.abort(names)
-
-
-def _logprobs(text: SequenceText, output: Any) -> Sequence[Any]:
-    """The log-probabilities of an output's tokens, as far as they are wanted."""
-    if text.logprobs is None or (rows := output.new_logprobs) is None:
-        return ()
-    return entries(rows, text.logprobs) if text.logprobs else chosen(rows)
-
-
-def _joined(parts: list[Delta]) -> Delta:
-    """All that there is of a sequence, in one piece; the last part has its end."""
-    if len(parts) == 1:
-        return parts[0]
-    return Delta(
-        parts[-1].index,
-        "".join(part.text for part in parts),
-        tuple(token for part in parts for token in part.tokens),
-        parts[-1].finish,
-        "".join(part.reasoning for part in parts),
-        tuple(call for part in parts for call in part.calls),
-    )

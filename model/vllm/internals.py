@@ -74,6 +74,10 @@ PARTS = (
     "vllm.v1.engine:EngineCoreRequest.reasoning_ended",
     "vllm.v1.engine:EngineCoreRequest.abort_immediately",
     # Outputs and numbers.
+    "vllm.v1.serial_utils:MsgpackDecoder.decode",
+    "vllm.v1.serial_utils:MsgpackDecoder.dec_hook",
+    "vllm.v1.serial_utils:MsgpackDecoder.ext_hook",
+    "vllm.v1.engine:EngineCoreOutputs.outputs",
     "vllm.v1.engine:EngineCoreOutput.new_token_ids",
     "vllm.v1.engine:EngineCoreOutput.new_logprobs",
     "vllm.v1.engine:EngineCoreOutput.new_prompt_logprobs_tensors",

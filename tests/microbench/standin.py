@@ -49,7 +49,7 @@ class StandInCore:
         self.tokens = list(tokens)
         self._at: dict[str, int] = {}
         self._requests: dict[str, Any] = {}
-        self._encoder, self._decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
+        self._encoder, self.decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
         # As the sampler makes them: for each token its id, its log-probability, its rank.
         ids = np.array(self.tokens, dtype=np.int32).reshape(-1, 1)
         values = np.linspace(-0.001, -7.0, len(self.tokens), dtype=np.float32).reshape(-1, 1)
@@ -60,7 +60,7 @@ class StandInCore:
         begun = time.thread_time_ns()
         sent = self._encoder.encode(self._step())
         self.spent += time.thread_time_ns() - begun
-        return self._decoder.decode(sent)
+        return self.decoder.decode(sent)
 
     def _step(self) -> Any:
         from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason

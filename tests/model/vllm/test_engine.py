@@ -358,7 +358,7 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert failures[0].error.message == "the response could not be decoded: 'a fault'"
     assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
     assert re.search(r"request test: generation \d+ failed", caplog.text)
-    assert not backend._sequences
+    assert not backend._answers
     assert not backend._groups
     assert backend.core_ends()
     monkeypatch.undo()
@@ -374,19 +374,19 @@ DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text
 
 
 def text_of(made: Any, number: int) -> Any:
-    return made._sequences[f"{number}.0"].text
+    return made._answers[f"{number}.0"].text
 
 
 IN_STEP: dict[str, tuple[str, str, Callable[[Any, int], object], dict[str, Any]]] = {
-    "detokenizer": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
-    "detokenizer: a panic": (DETOKENIZER, "push", lambda made, number: made._sequences[f"{number}.0"].text.stream, {}),
+    "detokenizer": (DETOKENIZER, "push", lambda made, number: made._answers[f"{number}.0"].text.stream, {}),
+    "detokenizer: a panic": (DETOKENIZER, "push", lambda made, number: made._answers[f"{number}.0"].text.stream, {}),
     "stop strings": (
-        DETOKENIZER,
+        "lmi.model.text.detokenizer:StopFinder",
         "take",
-        lambda made, number: made._sequences[f"{number}.0"].text.stream,
+        lambda made, number: made._answers[f"{number}.0"].text.stream,
         {"stop": ("zq",)},
     ),
-    "log-probabilities": (OUTPUTS, "read", lambda made, number: made._sequences[f"{number}.0"].text, {"logprobs": 2}),
+    "log-probabilities": (OUTPUTS, "read", lambda made, number: made._answers[f"{number}.0"].text, {"logprobs": 2}),
     "the prompt": (OUTPUTS, "started", lambda made, number: made._groups[number].prompt_ids, {"prompt_logprobs": 2}),
     "beams": (
         "lmi.model.search.beam:BeamSearch",

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from ...demo.model import question
@@ -44,6 +46,16 @@ def batch() -> list[Generation]:
     ]
 
 
+def as_vllm_has_it(output: Any) -> Any:
+    """An EngineCoreOutput with the arrays that vLLM's decoder makes of what comes."""
+    from vllm.v1.outputs import LogprobsLists
+
+    if (rows := output.new_logprobs) is None:
+        return output
+    arrays = (np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in (rows.ids, rows.logprobs, rows.ranks))
+    return msgspec.structs.replace(output, new_logprobs=LogprobsLists(*arrays, None))
+
+
 class Read:
     """What vLLM's LogprobsProcessor reads of the outputs that pass, by request: of its prompt and of its tokens."""
 
@@ -60,7 +72,7 @@ class Read:
     async def receive(self) -> Any:
         outputs = await self._receive()
         for output in outputs:
-            self._readers[output.request_id].update_from_output(output)
+            self._readers[output.request_id].update_from_output(as_vllm_has_it(output))
         return outputs
 
     def told(self, number: int) -> tuple[list[Any], list[Any]]:

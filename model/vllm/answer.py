@@ -1,0 +1,129 @@
+"""One sequence of a generation, which is one vLLM request: what the core's outputs make of it.
+
+EngineCoreOutput --grow, end--> ids, log-probabilities --text/outputs.py--> text, tokens --text/parsers.py--> Delta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ..events import Delta, Finish, Token
+from ..text.outputs import OutputReader, SequenceText
+from ..text.parsers import Splitter, split
+from ..text.sequences import Group
+from .core_outputs import chosen, entries
+
+__all__ = ["Answer"]
+
+WHOLE_INTERVAL = 256
+"""Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
+
+SPLIT_INTERVAL = 32
+"""As WHOLE_INTERVAL, where it is taken apart: vLLM's parsers take up to 0.1 ms a token, and others wait meanwhile."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """One sequence."""
+
+    name: str
+    index: int
+    group: Group[str]
+    reader: OutputReader
+    text: SequenceText
+    splitter: Splitter | None
+    guide_field: str | None
+    interval: int
+    """After how many tokens its text is made, and sent where it is streamed."""
+    searched: bool = False
+    """Whether each token's text is made at once, as it may end the sequence."""
+    due: int = 1
+    """After how many tokens more: the first one of a stream is sent at once."""
+    ids: list[int] = field(default_factory=list[int])
+    """Tokens of which no text has been made."""
+    logprobs: list[Any] = field(default_factory=list[Any])
+    """Of each of them what is wanted."""
+    parts: list[Delta] = field(default_factory=list[Delta])
+    """What has been taken apart of an answer that is not streamed."""
+
+    def __post_init__(self) -> None:
+        self.searched = not self.text.stream.endless
+        if not self.group.stream:
+            self.due = self.interval = WHOLE_INTERVAL if self.splitter is None else SPLIT_INTERVAL
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has ended it."""
+        return self.text.stream.stop is not None
+
+    def grow(self, output: Any) -> Delta | None:
+        """Takes what an output brings of a sequence that goes on, and returns what is to be sent now.
+
+        Raises ParameterError where the answer becomes too long, and what parsers raise.
+        """
+        self._take(output)
+        if self.due > 0 and not self.searched:
+            return None
+        self._read()
+        if self.due > 0 or self.stopped:
+            return None
+        self.due = self.interval
+        if self.splitter is not None:
+            delta = self._split(*self.text.stream.take(), None)
+            if self.group.stream:
+                return delta if delta.text or delta.tokens or delta.reasoning or delta.calls else None
+            self.parts.append(delta)
+        elif self.group.stream:
+            text, tokens = self.text.stream.take()
+            return Delta(self.index, text, tokens) if text or tokens else None
+        return None
+
+    def end(self, output: Any, reason: str | None) -> Delta:
+        """The last of it: by its last output, or None for `reason` where it is `stopped`. Raises as `grow`."""
+        if reason is not None:
+            self._take(output)
+            self._read(reason)
+        stream = self.text.stream
+        text, tokens = stream.finish()
+        ended, stop = self.reader.finish_reason(stream.stop, reason, output.stop_reason)
+        # vLLM's own form: lists, numbers, strings.
+        transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
+        last, cumulative = not self.group.running, self.text.cumulative
+        finish = Finish(ended, stop, stream.count, cumulative, last=last, kv_transfer_params=transfer)
+        return _joined([*self.parts, self._split(text, tokens, finish)])
+
+    def _take(self, output: Any) -> None:
+        ids = output.new_token_ids
+        self.group.grow(len(ids))
+        self.due -= len(ids)
+        self.ids += ids
+        wanted = self.text.logprobs
+        if wanted is not None and (rows := output.new_logprobs) is not None:
+            self.logprobs += entries(rows, wanted) if wanted else chosen(rows)
+
+    def _read(self, reason: str | None = None) -> None:
+        """Makes text of what there is; `reason` is why it ended, if it has."""
+        self.reader.read(self.text, self.ids, self.logprobs, reason)
+        self.ids, self.logprobs = [], []
+
+    def _split(self, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
+        """What is new, split where it is the answer to a conversation that is to be."""
+        return split(self.splitter, Delta(self.index, text, tokens, finish), shown=self.group.tokens)
+
+
+def _joined(parts: Sequence[Delta]) -> Delta:
+    """All that there is of a sequence, in one piece; the last part has its end."""
+    if len(parts) == 1:
+        return parts[0]
+    return Delta(
+        parts[-1].index,
+        "".join(part.text for part in parts),
+        tuple(token for part in parts for token in part.tokens),
+        parts[-1].finish,
+        "".join(part.reasoning for part in parts),
+        tuple(call for part in parts for call in part.calls),
+    )
