@@ -2,6 +2,14 @@
 
     ParsedRequest --begin--> Engine.submit;   event --> ResponseEncoder.feed --> records --> the host takes them
 
+The way of a token (what each hop costs: docs/performance.md, The profile):
+
+    vLLM's core             a step's EngineCoreOutputs, msgpack over ZeroMQ
+    the engine's process    Core.receive -> VllmEngine.receive -> Answer.grow -> OutputReader.read -> Detokenizer
+                            -> Delta;  EngineLoop._read -> one Step message a step, over a socket pair
+    the host, a thread      Dispatcher.step -> Exchange._feed -> ResponseEncoder.feed -> records;  one wake-up a step
+    the host                RollingBatch.step, AsyncBatcher._collect or Stream.records -> Java's socket or the client's
+
 Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
 it is bounded: a host stops taking records while its client does not read.
 """

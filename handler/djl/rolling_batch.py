@@ -115,7 +115,7 @@ class RollingBatch:
             frame = frames[entry.place] = entry.next(self._merge)
             if frame.last:
                 ended, entry.place = True, -1
-            elif frame is not NOTHING and entry.ready:
+            elif frame is not NOTHING and (exchange := entry.exchange) and (exchange.records or exchange.finished):
                 again.append(entry)
         if ended:
             self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]

@@ -43,8 +43,12 @@ class Dispatcher:
                 elif isinstance(event, Delta) and event.finish and event.finish.last:
                     sinks.pop(number, None)
                     child.served = True
-                if not self._give(sink, event) and sinks.pop(number, None) is not None:
-                    child.abort((number,))
+                try:
+                    sink(event)
+                except Exception as error:  # noqa: BLE001 - logged there
+                    self._not_taken(sink, event, error)
+                    if sinks.pop(number, None) is not None:
+                        child.abort((number,))
             if step.events:
                 self._notify()
 
@@ -62,18 +66,18 @@ class Dispatcher:
         with self.lock:
             sink(event)
 
-    def _give(self, sink: Sink, event: EngineEvent) -> bool:
-        """Gives a sink an event; whether it took it. One that did not, which is its request's fault alone, is told of
-        its end."""
+    def _give(self, sink: Sink, event: EngineEvent) -> None:
         try:
             sink(event)
-        except Exception as error:
-            log.exception("an event could not be delivered")
-            if not isinstance(event, Failed):
-                message = f"the response could not be delivered: {type(error).__name__}"
-                self._give(sink, Failed.of(GenerationError(message)))
-            return False
-        return True
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._not_taken(sink, event, error)
+
+    def _not_taken(self, sink: Sink, event: EngineEvent, error: Exception) -> None:
+        """A sink that did not take an event, which is its request's fault alone, is told of its end."""
+        log.error("an event could not be delivered", exc_info=error)
+        if not isinstance(event, Failed):
+            message = f"the response could not be delivered: {type(error).__name__}"
+            self._give(sink, Failed.of(GenerationError(message)))
 
     def _notify(self) -> None:
         for listener in self.listeners:

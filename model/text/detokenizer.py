@@ -34,7 +34,7 @@ class Detokenizer:
         self.endless = True
         """Whether nothing in the text ends it."""
         self.plain = not keep_tokens
-        """Whether `extend` may be called."""
+        """Whether `extend` and `text_of` may be called."""
         self.count = 0
         """Tokens so far, the one that completed a stop string included."""
         self.stop: str | None = None
@@ -64,10 +64,17 @@ class Detokenizer:
         self.count += len(ids)
         self._pieces.append(self._decode(ids))
 
+    def text_of(self, ids: list[int]) -> str:
+        """Adds tokens and takes their text, where all earlier text has been taken."""
+        self.count += len(ids)
+        return self._decode(ids)
+
     def take(self) -> tuple[str, tuple[Token, ...]]:
         """The text that has become certain since the last call, and its tokens."""
         text = "".join(self._pieces)
         self._pieces.clear()
+        if self.plain:
+            return text, ()
         tokens = tuple(self._tokens)
         self._tokens.clear()
         return text, tokens

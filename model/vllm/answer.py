@@ -41,6 +41,8 @@ class Answer:
     """After how many tokens its text is made, and sent where it is streamed."""
     searched: bool = False
     """Whether each token's text is made at once, as it may end the sequence."""
+    plain: bool = False
+    """Whether it is a stream of text alone."""
     due: int = 1
     """After how many tokens more: the first one of a stream is sent at once."""
     ids: list[int] = field(default_factory=list[int])
@@ -52,6 +54,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         self.searched = not self.text.stream.endless
+        self.plain = self.group.stream and self.text.plain and self.splitter is None
         if not self.group.stream:
             self.due = self.interval = WHOLE_INTERVAL if self.splitter is None else SPLIT_INTERVAL
 
@@ -65,6 +68,16 @@ class Answer:
 
         Raises ParameterError where the answer becomes too long, and what parsers raise.
         """
+        if self.plain:
+            # Most outputs of a stream.
+            ids = output.new_token_ids
+            self.ids = self.ids + ids if self.ids else ids
+            self.due -= len(ids)
+            if self.due > 0:
+                return None
+            text = self.text.stream.text_of(self.ids)
+            self.due, self.ids = self.interval, []
+            return Delta(self.index, text) if text else None
         self._take(output)
         if self.due > 0 and not self.searched:
             return None
@@ -98,7 +111,8 @@ class Answer:
 
     def _take(self, output: Any) -> None:
         ids = output.new_token_ids
-        self.group.grow(len(ids))
+        if not self.group.stream:
+            self.group.grow(len(ids))
         self.due -= len(ids)
         self.ids += ids
         wanted = self.text.logprobs

@@ -2,8 +2,8 @@
 --demo.
 
 With --demo and neither a model directory nor a URL: everything there is to compare, on the demo model. That is the
-engine alone, the core, the local server, and the real DJL engine in rolling batch and in async mode, each with one
-record a frame and with merged ones.
+engine alone, the core, the local server, and the real DJL engine in rolling batch and in async mode, each with the
+handler and with one that does nothing (nothing/), which shows what the host allows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ ROOM = {
     "option.max_rolling_batch_size": "256",
     "job_queue_size": "1000",
 }
-MERGED = "option.merge_records=true"
+HANDLER, NOTHING = "tests.kit.djl.serve", "tests.bench.nothing.serve"
 HOSTS = {
-    "rolling": ("rolling",),
-    "rolling merged": ("rolling", MERGED),
-    "async": ("async",),
-    "async merged": ("async", MERGED),
+    "rolling": (HANDLER, "rolling"),
+    "rolling, nothing": (NOTHING, "rolling"),
+    "async": (HANDLER, "async"),
+    "async, nothing": (NOTHING, "async"),
 }
+"""Of each layer the module that starts it, and DJL's mode."""
 
 
 def _everything(arguments: argparse.Namespace, folder: Path) -> None:
@@ -46,8 +47,8 @@ def _everything(arguments: argparse.Namespace, folder: Path) -> None:
         hosts = {}
     arguments.model_dir = model_directory(arguments.demo.resolve(), folder / "model", ROOM)
     arguments.host += [
-        f"{name}={shlex.join([sys.executable, '-m', 'tests.kit.djl.serve', str(arguments.model_dir), *how])}"
-        for name, how in hosts.items()
+        f"{name}={shlex.join([sys.executable, '-m', module, str(arguments.model_dir), mode])}"
+        for name, (module, mode) in hosts.items()
     ]
     arguments.together = True
     arguments.idle = arguments.idle or 20.0

@@ -47,7 +47,7 @@ def path(demo_model: Path) -> Iterator[TokenPath]:
     made.close()
 
 
-@pytest.mark.parametrize(("kind", "limit"), [("LMI stream, log_prob", 15.0), ("chat stream", 10.0)])
+@pytest.mark.parametrize(("kind", "limit"), [("LMI stream, log_prob", 12.0), ("chat stream", 9.0)])
 def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
     costs: list[float] = []
     for _ in range(10):

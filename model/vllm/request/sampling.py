@@ -70,6 +70,8 @@ def sampling_params(
         "logit_bias": sampling.logit_bias,
         "bad_words": list(sampling.bad_words),
         "detokenize": False,
+        # They are made for this request: vLLM need not copy all that they hold (a quarter of a short prompt's time).
+        "skip_clone": True,
     }
     for name in DEFAULTED:
         value = getattr(sampling, name)

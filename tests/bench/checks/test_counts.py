@@ -173,7 +173,7 @@ def test_records_that_are_not_known_are_an_error(workload: Workload, capsys: pyt
         bench(url, "--workload", workload.name)
     assert ended.value.code == 1
     error = capsys.readouterr().err
-    assert f"{workload.name}: none of 3 answers has what shows its records, {workload.mark.pattern.decode()}" in error
+    assert f"{workload.name}: none of 12 answers has what shows its records, {workload.mark.pattern.decode()}" in error
     assert "the first is" in error
 
 

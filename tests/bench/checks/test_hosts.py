@@ -19,12 +19,12 @@ pytestmark = pytest.mark.once
 
 CONNECTIONS = [1, 2]
 TOKENS = 16
-WORKER = {"java", "worker", "engine process"}
+HOST = {"java", "worker"}
 PROCESSES = {
     "engine alone": {"engine front", "engine core"},
     "core, no host": {"host", "engine process"},
     "local server": {"server", "engine process"},
-    **dict.fromkeys(HOSTS, WORKER),
+    **{name: HOST | {"engine front" if "nothing" in name else "engine process"} for name in HOSTS},
 }
 SMALL = ["--tokens", str(TOKENS), "--rounds", "1", "--repeat", "1", "--connections", ",".join(map(str, CONNECTIONS))]
 
@@ -40,7 +40,7 @@ def test_every_layer(demo_model: Path, tmp_path: Path) -> None:
     if missing := hosting.available():
         pytest.skip(missing)
     output = tmp_path / "result"
-    done = run("tests.bench.__main__", str(demo_model), *SMALL, "--idle", "1", "-o", str(output))
+    done = run("tests.bench", "--demo", str(demo_model), *SMALL, "--idle", "1", "-o", str(output))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     runs: list[dict[str, Any]] = result["runs"]
@@ -61,7 +61,7 @@ def test_every_layer(demo_model: Path, tmp_path: Path) -> None:
     for layer, processes in PROCESSES.items():
         # A short run may take less than a tick of a process's clock, which is a hundredth of a second: not all of them.
         used = {role for one in runs if one["layer"] == layer for role, seconds in one["cpu"].items() if seconds > 0}
-        assert processes <= used <= processes | {GENERATOR, "host"}, layer
+        assert processes <= used <= processes | {"engine core", GENERATOR, "host"}, layer
     assert set(result["idle"]) == set(PROCESSES)
     compared = {(one["layer"], one["workload"], one["connections"]): one for one in result["ratios"]}
     assert len(compared) == len(runs)
@@ -81,8 +81,8 @@ def test_a_local_server_of_which_one_dialect_is_asked(demo_model: Path, tmp_path
     """The layer `server`, and with it --dialect; without the engine alone, whole and streamed texts are compared."""
     directory = model_directory(demo_model, tmp_path / "model", {})
     output = tmp_path / "result"
-    arguments = ["bench", str(directory), "--layers", "server", "--dialect", "openai", *SMALL, "-o", str(output)]
-    done = run("lmi.handler.commands.cli", *arguments)
+    arguments = [str(directory), "--layers", "server", "--dialect", "openai", *SMALL, "-o", str(output)]
+    done = run("tests.bench", *arguments)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert [(one["layer"], one["workload"], one["connections"]) for one in result["runs"]] == [

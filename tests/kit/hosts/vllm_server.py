@@ -1,10 +1,16 @@
-"""vLLM's own OpenAI server, as an oracle."""
+"""vLLM's own OpenAI server, as an oracle, and as a layer of the bench.
+
+`python -m tests.kit.hosts.vllm_server MODEL_DIR` prints the URL of its chat completions and ends with its standard
+input.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -53,3 +59,19 @@ def _up(client: httpx.Client) -> bool:
         return client.get("/health").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def main(model_dir: str, *arguments: str) -> None:
+    """`arguments` are vLLM's."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        vllm_server(Path(model_dir), Path(folder) / "log", arguments) as client,
+    ):
+        # It ends with its standard input; the bench sends this too, and it must not break off what that began.
+        signal.signal(signal.SIGTERM, lambda _signal, _frame: None)
+        print(client.base_url.join("/v1/chat/completions"), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
