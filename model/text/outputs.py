@@ -88,8 +88,10 @@ class OutputReader:
         """
         # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
         hidden_at = len(ids) if reason == "stop" and not text.include_stop else 0
-        if text.plain and not hidden_at:
-            text.stream.extend(ids)
+        if text.plain:
+            text.stream.extend(ids[:-1] if hidden_at else ids)
+            if hidden_at:
+                text.stream.push(ids[-1], hidden=True)
             return
         push = text.stream.push
         special_ids = self._tokenizer.special_ids

@@ -209,7 +209,9 @@ def _state_class() -> Any:
         """vLLM begins with a new list where reasoning ends."""
 
         def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, AnswerIds(value) if type(value) is list else value)
+            if name == "previous_token_ids" and type(value) is list:
+                value = AnswerIds(value)
+            super().__setattr__(name, value)
 
     return Linear
 

@@ -52,8 +52,10 @@ def as_vllm_has_it(output: Any) -> Any:
 
     if (rows := output.new_logprobs) is None:
         return output
-    arrays = (np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in (rows.ids, rows.logprobs, rows.ranks))
-    return msgspec.structs.replace(output, new_logprobs=LogprobsLists(*arrays, None))
+    ids, logprobs, ranks = (
+        np.frombuffer(data, dtype).reshape(shape) for dtype, shape, data in (rows.ids, rows.logprobs, rows.ranks)
+    )
+    return msgspec.structs.replace(output, new_logprobs=LogprobsLists(ids, logprobs, ranks))
 
 
 class Read:
