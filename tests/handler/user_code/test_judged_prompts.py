@@ -103,7 +103,10 @@ def test_one_prompt_of_several_that_is_flagged_ends_all_before_any_starts(place:
 
 
 def test_others_are_served_while_one_is_judged(place: Place) -> None:
-    slow, other = place.open(CHAT % b"false"), place.open(CHAT % b"false")
+    slow = place.open(CHAT % b"false")
+    # Two threads work on them: whose generation has which number is certain only if one comes after the other.
+    place.submitted(1)
+    other = place.open(CHAT % b"false")
     place.submitted(2)
     # Returns at once: the engine's thread judges nothing.
     place.engine.say(0, Rendered("slow"))
