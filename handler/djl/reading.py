@@ -77,7 +77,7 @@ def _take(self: Any, data: bytearray) -> int:
     (ai.djl.python 0.36.0, Connection.RequestEncoder).
     """
     keys: list[str | None] = []
-    values: list[bytearray] = []
+    spans: list[slice] = []
     end, at = len(data), 2
 
     def text() -> str | None:
@@ -99,14 +99,15 @@ def _take(self: Any, data: bytearray) -> int:
             at = start + _INT.unpack_from(data, at)[0]
             if at > end:
                 raise _TooShortError
-            values.append(data[start:at])
+            spans.append(slice(start, at))
     except struct.error:
         return end + 1
     except _TooShortError:
         return at
     self.properties.update(pairs)
-    for key, value in zip(keys, values, strict=True):
-        self.content.add(key=key, value=value)
+    # Not before all of it is there: until then what has come is gone through again and again.
+    for key, span in zip(keys, spans, strict=True):
+        self.content.add(key=key, value=data[span])
     return at
 
 

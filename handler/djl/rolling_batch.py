@@ -114,7 +114,8 @@ class RollingBatch:
                 continue
             frame = frames[entry.place] = entry.next(self._merge)
             if frame.last:
-                ended, entry.place = True, -1
+                # The exchange knows of the entry, by what it tells its news.
+                ended, entry.place, entry.exchange = True, -1, None
             elif frame is not NOTHING and (exchange := entry.exchange) and (exchange.records or exchange.finished):
                 again.append(entry)
         if ended:
@@ -154,6 +155,7 @@ class RollingBatch:
             entry.place = -1
             if entry.exchange is not None:
                 entry.exchange.abort()
+                entry.exchange = None
         if self._open:
             log.warning("rolling batch reset: %d requests aborted, %d expected by the host", len(self._open), running)
         lost = Frame(last=True, failure=GenerationError("the request was lost in a reset of the rolling batch"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -85,17 +87,29 @@ def _fast_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool) -
     from tokenizers.decoders import DecodeStream
 
     stream = DecodeStream(ids=window, skip_special_tokens=skip_special_tokens)
+    several = hasattr(stream, "__copy__")
 
-    def decode(ids: int | list[int]) -> str:
+    def one(token_id: int) -> str:
         nonlocal stream
         try:
-            return stream.step(tokenizer, ids) or ""
+            return stream.step(tokenizer, token_id) or ""
         except Exception:  # noqa: BLE001 - the library raises this very class
             # A few tokenizers' texts shrink as tokens are added, which breaks the stream's state: a new one goes on.
             stream = DecodeStream(skip_special_tokens=skip_special_tokens)
-            if isinstance(ids, int):
-                return stream.step(tokenizer, ids) or ""
-            return "".join(map(decode, ids))
+            return stream.step(tokenizer, token_id) or ""
+
+    def decode(ids: int | list[int]) -> str:
+        nonlocal stream
+        if isinstance(ids, int):
+            return one(ids)
+        if len(ids) > 1 and several:
+            before = copy.copy(stream)
+            with contextlib.suppress(Exception):
+                if text := stream.step(tokenizer, ids):
+                    return str(text)
+            # An unfinished character at their end holds back the text of all of them: by itself it holds back its own.
+            stream = before
+        return "".join(map(one, ids))
 
     return decode
 

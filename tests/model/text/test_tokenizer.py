@@ -106,3 +106,21 @@ def test_a_slow_tokenizer_without_vllm(demo_model: Path) -> None:
         pieces = [ours(token) for token in answer]
         assert pieces == [known(token) for token in answer]
         assert "".join(pieces) == asked.answer
+
+
+@pytest.mark.parametrize("kind", ["fast", "slow"])
+def test_several_tokens_at_once_are_those_tokens_one_by_one(demo_model: Path, kind: str) -> None:
+    """Wherever they end, within a character too: what is complete of its text does not wait for the rest of it."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(demo_model) if kind == "fast" else slow()
+    ids = tokenizer.encode("Hello 🦊中é, 🦊🦊 world", add_special_tokens=False)
+    assert len(ids) > 20
+    made = Tokenizer(tokenizer)
+    for end in range(1, len(ids) + 1):
+        one = made.stream([], True, True)
+        expected = "".join(one(token) for token in ids[:end])
+        for size in (1, 2, 3, 5, end):
+            several = made.stream([], True, True)
+            parts = [several(ids[at : min(at + size, end)]) for at in range(0, end, size)]
+            assert "".join(parts) == expected, (end, size)

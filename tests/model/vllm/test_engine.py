@@ -559,3 +559,16 @@ def test_a_model_that_cannot_be_loaded_says_why(model_dir: Path) -> None:
     with pytest.raises(StartError, match="could not start"):
         engine.start()
     engine.close()
+
+
+@pytest.mark.parametrize("most", range(1, 16))
+def test_text_alone_that_ends_within_a_character_keeps_what_is_before_it(backend: Any, most: int) -> None:
+    """Whole and streamed, with tokens shown and without, an answer of so many tokens has the same text."""
+    prompt = question("unicode").prompt
+    asked = [
+        msgspec.structs.replace(generation(prompt, max_tokens=most, stream=stream), tokens=tokens)
+        for stream in (False, True)
+        for tokens in (False, True)
+    ]
+    first, *others = map(text, run(backend, *asked))
+    assert [*others] == [first] * 3
