@@ -138,7 +138,7 @@ class StopFinder(Detokenizer):
         *,
         hidden: bool = False,
     ) -> bool:
-        """As there."""
+        """As Detokenizer.push."""
         if self.stop is not None:
             return True
         self.count += 1
@@ -152,7 +152,7 @@ class StopFinder(Detokenizer):
         return self.stop is not None
 
     def take(self) -> tuple[str, tuple[Token, ...]]:
-        """As there."""
+        """As Detokenizer.take."""
         text = "".join(self._pieces)
         self._pieces.clear()
         if not self._keep_tokens:
@@ -171,7 +171,7 @@ class StopFinder(Detokenizer):
         return text, tokens
 
     def finish(self) -> tuple[str, tuple[Token, ...]]:
-        """As there."""
+        """As Detokenizer.finish."""
         if self._held:
             self._pieces.append(self._held)
             self._held = ""

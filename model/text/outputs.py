@@ -129,7 +129,7 @@ class OutputReader:
         return ("stop", None) if reason == "repetition" else ("abort", None)
 
     def _top(self, entry: Any, wanted: int, token_bytes: bool = False) -> tuple[TopToken, ...]:
-        """The `wanted` most likely tokens of a position; `entry` is vLLM's dictionary."""
+        """The `wanted` most likely tokens of a position; `entry` has what is known of each, by its id."""
         if not wanted:
             return ()
         best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
