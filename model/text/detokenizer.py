@@ -10,7 +10,6 @@ that completes it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 
 from ..events import Token, TopToken
@@ -51,13 +50,18 @@ class Detokenizer:
         hidden: bool = False,
     ) -> bool:
         """Adds a token, without its text where `hidden` (an end of sequence). True once a stop string is found."""
+        if self.stop is not None:
+            return True
         self.count += 1
         piece = "" if hidden else self._decode(token_id)
         if self._keep_tokens:
             self._tokens.append(Token(token_id, piece, logprob, special, top, raw))
         if piece:
-            self._pieces.append(piece)
-        return False
+            self._add(piece)
+        return self.stop is not None
+
+    def _add(self, piece: str) -> None:
+        self._pieces.append(piece)
 
     def extend(self, ids: list[int]) -> None:
         """Adds tokens that are not kept."""
@@ -93,16 +97,13 @@ class StopFinder(Detokenizer):
     """
 
     __slots__ = (
-        "_ends",
         "_held",
         "_include_stop",
         "_longest",
         "_min_tokens",
         "_prefixes",
-        "_released",
         "_stops",
         "_tail",
-        "_total",
     )
 
     def __init__(
@@ -123,33 +124,6 @@ class StopFinder(Detokenizer):
         self._prefixes = frozenset(stop[:end] for stop in stops for end in range(1, len(stop)))
         self._held = ""
         self._tail = ""
-        self._ends: list[int] = []
-        """Of each kept token at which character of the text it ends."""
-        self._released = 0
-        self._total = 0
-
-    def push(
-        self,
-        token_id: int,
-        logprob: float | None = None,
-        special: bool = False,
-        top: tuple[TopToken, ...] = (),
-        raw: bytes = b"",
-        *,
-        hidden: bool = False,
-    ) -> bool:
-        """As Detokenizer.push."""
-        if self.stop is not None:
-            return True
-        self.count += 1
-        piece = "" if hidden else self._decode(token_id)
-        if self._keep_tokens:
-            self._total += len(piece)
-            self._tokens.append(Token(token_id, piece, logprob, special, top, raw))
-            self._ends.append(self._total)
-        if piece:
-            self._search(piece)
-        return self.stop is not None
 
     def take(self) -> tuple[str, tuple[Token, ...]]:
         """As Detokenizer.take."""
@@ -157,17 +131,16 @@ class StopFinder(Detokenizer):
         self._pieces.clear()
         if not self._keep_tokens:
             return text, ()
-        self._released += len(text)
-        ready = bisect_right(self._ends, self._released)
+        rest, ready = len(text), 0
+        while ready < len(self._tokens) and len(self._tokens[ready].text) <= rest:
+            rest -= len(self._tokens[ready].text)
+            ready += 1
         tokens = tuple(self._tokens[:ready])
-        del self._tokens[:ready], self._ends[:ready]
+        del self._tokens[:ready]
         # A token whose text is certain in part waits for the rest: the tokens' texts must join to the text.
-        if self._tokens:
-            excess = self._released - (self._ends[0] - len(self._tokens[0].text))
-            if excess > 0:
-                self._pieces.append(text[len(text) - excess :])
-                self._released -= excess
-                text = text[: len(text) - excess]
+        if rest:
+            self._pieces.append(text[len(text) - rest :])
+            text = text[: len(text) - rest]
         return text, tokens
 
     def finish(self) -> tuple[str, tuple[Token, ...]]:
@@ -179,14 +152,15 @@ class StopFinder(Detokenizer):
         self._pieces.clear()
         if not self._keep_tokens:
             return text, ()
-        end = self._released + len(text)
-        rest = tuple(_clipped(token, token_end, end) for token, token_end in zip(self._tokens, self._ends, strict=True))
+        rest = len(text)
+        tokens: list[Token] = []
+        for token in self._tokens:
+            tokens.append(_clipped(token, rest))
+            rest = max(0, rest - len(token.text))
         self._tokens.clear()
-        self._ends.clear()
-        self._released = end
-        return text, rest
+        return text, tuple(tokens)
 
-    def _search(self, piece: str) -> None:
+    def _add(self, piece: str) -> None:
         """Looks for a stop string that `piece` completes, and decides what of the text so far is certain."""
         if self.count > self._min_tokens:
             before = self._tail if self._include_stop else self._held
@@ -213,9 +187,8 @@ class StopFinder(Detokenizer):
         self._held = text[len(text) - keep :]
 
 
-def _clipped(token: Token, end: int, limit: int) -> Token:
-    """`token`, whose text ends at character `end`, without what lies beyond `limit`."""
-    if end <= limit:
+def _clipped(token: Token, most: int) -> Token:
+    """`token` with so many characters of its text at most."""
+    if len(token.text) <= most:
         return token
-    kept = max(0, len(token.text) - (end - limit))
-    return Token(token.id, token.text[:kept], token.logprob, token.special, token.top, token.raw)
+    return Token(token.id, token.text[:most], token.logprob, token.special, token.top, token.raw)

@@ -16,7 +16,9 @@ PROMPT = (0,)
 
 async def try_out(backend: AsyncBackend, *, embedding: Embedding | None = None) -> None:
     """Runs a token through prepare, add and receive; raises StartError."""
-    one = Generation(request_id="start", prompt=PROMPT, sampling=Sampling(max_tokens=1), embedding=embedding)
+    # With its log-probability, which is read from the core's bytes (core_outputs.py).
+    sampling = Sampling(max_tokens=1, logprobs=None if embedding else 0)
+    one = Generation(request_id="start", prompt=PROMPT, sampling=sampling, embedding=embedding)
     events: list[tuple[int, Event]] = []
     try:
         if embedding is None:
