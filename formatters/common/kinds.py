@@ -6,7 +6,9 @@ Kind.read(name, given) -> value, or an error that names the field
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+import msgspec
 
 from ...model.errors import ParameterError, PayloadError
 from ..base import JsonSchema
@@ -33,6 +35,7 @@ __all__ = [
 LARGEST = 2**63 - 1
 """Integers travel to the engine as msgpack, and on into 64-bit tensors."""
 LARGEST_ID = 2**31 - 1
+TokenIds = tuple[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)], ...]
 TEXTS = 64
 TEXTS_LENGTH = 4096
 """Stop strings are looked for at every token, in time and memory that other requests pay for too."""
@@ -186,10 +189,11 @@ class Ids:
 
 
 def read_ids(given: list[Any], name: str) -> tuple[int, ...]:
-    """A prompt's token ids. Of the hundred thousands that there may be only a wrong one is checked by itself."""
-    if set(map(type, given)) == {int} and min(given) >= 0 and max(given) <= LARGEST_ID:
-        return tuple(given)
-    one = Integer(0, LARGEST_ID)
+    """A prompt's token ids. Of the million that there may be only a wrong one is checked by itself."""
+    try:
+        return msgspec.convert(given, TokenIds)
+    except msgspec.ValidationError:
+        one = Integer(0, LARGEST_ID)
     return tuple(
         int(value)
         if type(value) in (int, float) and 0 <= value <= LARGEST_ID and value == int(value)
