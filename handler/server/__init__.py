@@ -3,6 +3,7 @@
 app.py             the application: routes, the key, requests to the service
 access.py          who is served: the API key, and which web pages
 wakeups.py         wakes the event loop once a step, for all streams
+connection.py      uvicorn's connection, and records written to it as they come
 body_reading.py    how bodies are read, and how much of them is held
 openapi.py         /openapi.json
 sockets.py         the port, taken before the engine starts

@@ -48,6 +48,7 @@ from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .access import Access
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
+from .connection import Connection, connection_of
 from .openapi import document
 from .wakeups import AsyncService, Stream
 
@@ -73,7 +74,7 @@ class StreamResponse(HttpResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
         with self._stream:
-            sending = asyncio.ensure_future(self._send_all(send))
+            sending = asyncio.ensure_future(self._send_all(send, connection_of(scope)))
             leaving = asyncio.ensure_future(_disconnected(receive))
             done, _ = await asyncio.wait((sending, leaving), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
@@ -88,7 +89,7 @@ class StreamResponse(HttpResponse):
                     log.exception("request %s: its response could not be sent", self._stream.exchange.request_id)
                     raise
 
-    async def _send_all(self, send: Send) -> None:
+    async def _send_all(self, send: Send, connection: Connection | None) -> None:
         stream = self._stream
         exchange = stream.exchange
         await stream.ready()
@@ -103,8 +104,11 @@ class StreamResponse(HttpResponse):
             return
         # Specs 003, Response Headers. Where the connection is to be closed h11 replaces it.
         await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
-        async for record in stream.records(merge=self._merge):
-            await send({"type": "http.response.body", "body": record, "more_body": True})
+        if connection is not None:
+            await stream.write_to(connection, merge=self._merge)
+        else:
+            async for record in stream.records(merge=self._merge):
+                await send({"type": "http.response.body", "body": record, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 

@@ -23,6 +23,7 @@ from ...model.options import Settings
 from ..service import Service
 from .access import Access
 from .app import application
+from .connection import Connection
 from .sockets import may_listen
 
 __all__ = ["http_server"]
@@ -58,8 +59,8 @@ def http_server(
         application(service, access),
         log_level="warning",
         log_config=None,
-        # httptools takes less time, but keeps heads however long they are.
-        http="h11",
+        # On h11: httptools takes less time, but keeps heads however long they are.
+        http=Connection,
         h11_max_incomplete_event_size=HEAD_BYTES,
         # uvicorn refuses the connection that reaches it.
         limit_concurrency=_room(service.settings) + 1,

@@ -1,6 +1,7 @@
 """Requests on the local server's event loop.
 
-    engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: wake whoever waits
+    engine's thread: Exchange._feed -> mark;  Service.listen -> flush --one hop a step--> loop: Stream.wake
+    Stream.wake: a stream's records are written at once;  else whoever waits has a turn
 
 However many requests a step serves, the event loop is woken once.
 """
@@ -21,17 +22,24 @@ from ..service import Service
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
+    from .connection import Connection
+
 __all__ = ["AsyncService", "Stream"]
 
 
 class Stream:
     """An exchange whose records can be awaited. A context manager: leaving it early aborts the exchange."""
 
-    __slots__ = ("_news", "exchange")
+    __slots__ = ("_connection", "_error", "_merge", "_news", "exchange")
 
     def __init__(self) -> None:
         self.exchange: Exchange
         self._news = asyncio.Event()
+        self._connection: Connection | None = None
+        """Where records are written as they come."""
+        self._merge = False
+        self._error: Exception | None = None
+        """Why they could not be."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +50,14 @@ class Stream:
         self.exchange.abort()
 
     def wake(self) -> None:
-        """Called on the loop when there may be new records."""
+        """Called on the loop when there may be new records. Raises nothing: others' records are behind it."""
+        if self._connection is not None:
+            try:
+                if self._write(self._connection):
+                    return
+            except Exception as error:  # noqa: BLE001 - raised by `write_to`
+                self._error = error
+                self.exchange.abort()
         self._news.set()
 
     async def ready(self) -> bool:
@@ -57,6 +72,27 @@ class Stream:
             self._news.clear()
             if not exchange.records and not exchange.finished:
                 await self._news.wait()
+
+    async def write_to(self, connection: Connection, *, merge: bool = False) -> None:
+        """Writes each record as it comes, in a chunk of its own; with `merge` those that are ready together as one."""
+        self._connection, self._merge = connection, merge
+        try:
+            while self._error is None and await self.ready():
+                await connection.drained()
+                self._write(connection)
+        finally:
+            self._connection = None
+        if self._error is not None:
+            raise self._error
+
+    def _write(self, connection: Connection) -> bool:
+        """Writes what its client's buffers take; whether there is nothing to do until there is news."""
+        exchange = self.exchange
+        records = exchange.records
+        finished = exchange.finished
+        while records and not connection.full:
+            connection.write_chunk(exchange.take_all() if self._merge else records.popleft())
+        return not finished and not records
 
     async def records(self, *, merge: bool = False) -> AsyncIterator[bytes]:
         """Each record as it comes; with `merge` those that are ready together, as one."""

@@ -1,5 +1,6 @@
-"""`option.merge_records` on the local server: which records share a body message, and that none is lost or held back.
+"""`option.merge_records` on the local server: which records share a chunk, and that none is lost or held back.
 
+By uvicorn's connection as run.py has it, and by ASGI alone, which is how streams of HTTP/1.0 are sent.
 (tests/handler/djl/test_rolling_batch.py and tests/handler/djl/test_async_mode.py have it on DJL's hosts.)
 """
 
@@ -15,10 +16,13 @@ from types import FrameType
 from typing import Any, Literal
 
 import pytest
+import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
-from lmi.handler.server.app import application
+from lmi.handler.server.access import Access
+from lmi.handler.server.run import http_server
 from lmi.handler.server.wakeups import AsyncService
 
 from ...kit.api.handler import Exchange, Service, started_service
@@ -61,13 +65,13 @@ def alone(steps: list[list[Event]], output: str) -> list[bytes]:
     return list(opened.records)
 
 
-class Connection:
+class ByAsgi:
     """One request to the local server's application."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, config: uvicorn.Config) -> None:
         self.bodies: list[bytes] = []
-        self.reads = asyncio.Event()
-        self.reads.set()
+        self._reads = asyncio.Event()
+        self._reads.set()
         self._asked = False
         scope = {
             "type": "http",
@@ -76,7 +80,18 @@ class Connection:
             "query_string": b"",
             "headers": [(b"content-type", b"application/json")],
         }
-        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+        app: Any = config.app
+        self.ended = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    @property
+    def reading(self) -> bool:
+        return self._reads.is_set()
+
+    def read(self) -> None:
+        self._reads.set()
+
+    def stop_reading(self) -> None:
+        self._reads.clear()
 
     async def _receive(self) -> dict[str, Any]:
         if self._asked:
@@ -88,7 +103,58 @@ class Connection:
         # As uvicorn: it takes the message, and then waits until the client has read enough.
         if body := message.get("body"):
             self.bodies.append(body)
-        await self.reads.wait()
+        await self._reads.wait()
+
+
+class ByConnection(asyncio.Transport):
+    """One request on a connection of its own, whose other side is this transport."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__()
+        self.bodies: list[bytes] = []
+        self.ended = asyncio.get_running_loop().create_future()
+        self.reading = True
+        state = {"app_state": {}, "server_state": ServerState()}
+        self._protocol: Any = config.http_protocol_class(config=config, **state)  # type: ignore[call-arg]
+        self._protocol.connection_made(self)
+        head = f"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: {len(STREAM)}\r\n\r\n"
+        self._protocol.data_received(head.encode() + STREAM)
+
+    def read(self) -> None:
+        self.reading = True
+        self._protocol.resume_writing()
+
+    def stop_reading(self) -> None:
+        self.reading = False
+        self._protocol.pause_writing()
+
+    def write(self, data: Any) -> None:
+        if data and data.startswith(b"HTTP/1.1 200 "):
+            assert b"\r\ntransfer-encoding: chunked\r\n" in data.lower()
+        elif data:
+            size, _, rest = data.partition(b"\r\n")
+            body = rest[: int(size, 16)]
+            assert rest == body + b"\r\n"
+            if body:
+                self.bodies.append(body)
+            else:
+                self.ended.set_result(None)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name in ("sockname", "peername") else default
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+Connection = ByAsgi | ByConnection
+WAYS = pytest.mark.parametrize("way", [ByAsgi, ByConnection])
 
 
 async def settled() -> None:
@@ -97,17 +163,24 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def connected(engine: ScriptedEngine, service: Service, then: Callable[[Connection], Awaitable[None]]) -> None:
-    app = application(service)
+async def connected(
+    way: type[Connection], engine: ScriptedEngine, service: Service, then: Callable[[Connection], Awaitable[None]]
+) -> None:
+    config = http_server(service, [], access=Access(), grace=1.0).config
+    config.load()
+    app: Any = config.app
     async with app.router.lifespan_context(app):
-        connection = Connection(app)
+        connection = way(config)
         await settled()
         assert len(engine.generations) == 1
         await then(connection)
 
 
+@WAYS
 @given(acts=ACTS, output=st.sampled_from(["jsonlines", "sse"]), merge=st.sampled_from(["true", "false"]))
-def test_whatever_comes_together_the_bytes_are_the_same(acts: list[Act], output: str, merge: str) -> None:
+def test_whatever_comes_together_the_bytes_are_the_same(
+    way: type[Connection], acts: list[Act], output: str, merge: str
+) -> None:
     engine, service = service_of(output, merge)
     steps: list[list[Event]] = [[Started(3)]]
     said = 0
@@ -118,36 +191,37 @@ def test_whatever_comes_together_the_bytes_are_the_same(acts: list[Act], output:
         for act in acts:
             if act == "turn":
                 await settled()
-                if connection.reads.is_set():
+                if connection.reading:
                     # Whatever is ready is sent: nothing is held back for what may come.
                     assert b"".join(connection.bodies) == b"".join(alone(steps, output))
             elif act == "full":
-                connection.reads.clear()
+                connection.stop_reading()
             elif act == "read":
-                connection.reads.set()
+                connection.read()
             else:
                 steps.append(tokens(act[1], after=said))
                 said += act[1]
                 engine.say(0, *steps[-1])
         steps.append(tokens(2, after=said, last=True))
         engine.say(0, *steps[-1])
-        connection.reads.set()
-        await asyncio.wait_for(connection.task, 30)
+        connection.read()
+        await asyncio.wait_for(connection.ended, 30)
         records = alone(steps, output)
         assert len(records) == said + 2
         assert b"".join(connection.bodies) == b"".join(records)
         if merge == "false":
             assert connection.bodies == records
 
-    asyncio.run(connected(engine, service, run))
+    asyncio.run(connected(way, engine, service, run))
 
 
+@WAYS
 @pytest.mark.parametrize("merge", ["true", "false"])
-def test_records_that_are_ready_together_share_a_body_message(merge: str) -> None:
+def test_records_that_are_ready_together_share_a_chunk(way: type[Connection], merge: str) -> None:
     engine, service = service_of("jsonlines", merge)
 
     def sizes(connection: Connection) -> list[int]:
-        """How many lines each body message has."""
+        """How many lines each chunk has."""
         return [len([json.loads(line) for line in body.splitlines()]) for body in connection.bodies]
 
     async def run(connection: Connection) -> None:
@@ -155,24 +229,41 @@ def test_records_that_are_ready_together_share_a_body_message(merge: str) -> Non
         engine.say(0, Started(3), *tokens(3))
         await settled()
         # A client that does not keep up with three steps.
-        connection.reads.clear()
+        connection.stop_reading()
         for number in range(3, 7):
             engine.say(0, *tokens(1, after=number))
             await settled()
-        connection.reads.set()
+        connection.read()
         await settled()
         # One that does.
         for number in range(7, 9):
             engine.say(0, *tokens(1, after=number, last=number == 8))
             await settled()
-        await asyncio.wait_for(connection.task, 30)
-        assert sizes(connection) == ([3, 1, 3, 1, 1] if merge == "true" else [1] * 9)
+        await asyncio.wait_for(connection.ended, 30)
+        # By ASGI one is taken before it is known that the client does not read.
+        merged = [3, 1, 3, 1, 1] if way is ByAsgi else [3, 4, 1, 1]
+        assert sizes(connection) == (merged if merge == "true" else [1] * 9)
 
-    asyncio.run(connected(engine, service, run))
+    asyncio.run(connected(way, engine, service, run))
 
 
+class Chunks:
+    """A connection that takes everything at once."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    async def drained(self) -> None: ...
+
+    def write_chunk(self, data: bytes) -> None:
+        self.sent.append(data)
+
+
+@WAYS
 @pytest.mark.parametrize("merge", [True, False])
-def test_nothing_is_lost_that_comes_while_records_are_taken(merge: bool) -> None:
+def test_nothing_is_lost_that_comes_while_records_are_taken(way: type[Connection], merge: bool) -> None:
     """As if the engine's thread put a record there between any two instructions of the event loop's."""
     engine, service = service_of("jsonlines", "false")
     traced = {inspect.getfile(AsyncService), inspect.getfile(Exchange)}
@@ -190,13 +281,50 @@ def test_nothing_is_lost_that_comes_while_records_are_taken(merge: bool) -> None
                 engine.say(0, *tokens(1, after=number, last=number == count - 1))
             return meanwhile
 
-        sent: list[bytes] = []
+        chunks: Any = Chunks()
         before = sys.gettrace()
         sys.settrace(meanwhile)
         try:
-            sent += [record async for record in stream.records(merge=merge)]
+            if way is ByConnection:
+                await asyncio.wait_for(stream.write_to(chunks, merge=merge), 30)
+            else:
+                chunks.sent += [record async for record in stream.records(merge=merge)]
         finally:
             sys.settrace(before)
-        return b"".join(sent)
+        return b"".join(chunks.sent)
 
     assert [int(number) for number in re.findall(rb'"id":([0-9]+)', asyncio.run(run()))] == [*range(count)]
+
+
+def test_a_chunk_that_cannot_be_written_ends_its_own_request_alone() -> None:
+    engine, service = service_of("jsonlines", "false")
+
+    class Broken(Chunks):
+        def write_chunk(self, data: bytes) -> None:
+            if self.sent:
+                raise OSError("broken")
+            super().write_chunk(data)
+
+    async def run() -> None:
+        streams = AsyncService(service)
+        both: list[Any] = [Broken(), Chunks()]
+        opened = [streams.open(Request(STREAM)) for _ in both]
+        sending = [
+            asyncio.ensure_future(one.write_to(chunks))
+            for one, chunks in zip(opened, both, strict=True)
+            if not isinstance(one, Response)
+        ]
+        for number in (0, 1):
+            engine.say(number, Started(3), *tokens(1))
+            await settled()
+        for number in (0, 1):
+            engine.say(number, *tokens(1, after=1))
+        await settled()
+        engine.say(1, *tokens(1, after=2, last=True))
+        with pytest.raises(OSError, match="broken"):
+            await asyncio.wait_for(sending[0], 30)
+        await asyncio.wait_for(sending[1], 30)
+        assert engine.aborted == [0]
+        assert [len(chunks.sent) for chunks in both] == [1, 3]
+
+    asyncio.run(run())

@@ -1,0 +1,58 @@
+"""uvicorn's connection, which also lets a stream's records be written to it as they come.
+
+By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, The profile, has what that
+costs and what this does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+__all__ = ["Connection", "connection_of"]
+
+KEY = "lmi.connection"
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1, read and checked by h11."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        # Which each of its requests is told as its state (ASGI's specification, Lifespan State).
+        super().__init__(config, server_state, {**app_state, KEY: weakref.ref(self)}, _loop)
+
+    @property
+    def full(self) -> bool:
+        """Whether its client should read before more is written."""
+        return self.flow.write_paused
+
+    async def drained(self) -> None:
+        """Waits until it is not `full`, or is lost."""
+        await self.flow.drain()
+
+    def write_chunk(self, data: bytes) -> None:
+        """Writes a chunk (RFC 9112, 7.1) of the response that has begun; one that is lost takes and drops it.
+
+        That response must not tell its length, and its client must speak HTTP/1.1: what h11 adds to data is nothing
+        else then.
+        """
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+def connection_of(scope: Mapping[str, Any]) -> Connection | None:
+    """Where the chunks of a request's response can be written, if they can."""
+    found = scope.get("state", {}).get(KEY)
+    return found() if found is not None and scope["http_version"] == "1.1" else None
