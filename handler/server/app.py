@@ -26,6 +26,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -73,21 +74,20 @@ class StreamResponse(HttpResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs until the last record is sent or the client has gone."""
-        with self._stream:
-            sending = asyncio.ensure_future(self._send_all(send, connection_of(scope)))
+        stream = self._stream
+        with stream:
             leaving = asyncio.ensure_future(_disconnected(receive))
-            done, _ = await asyncio.wait((sending, leaving), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
+            leaving.add_done_callback(lambda _: stream.leave())
+            try:
+                with anyio.move_on_after(self._timeout) as limit:
+                    await self._send_all(send, connection_of(scope))
+            except Exception:
+                log.exception("request %s: its response could not be sent", stream.exchange.request_id)
+                raise
+            finally:
+                leaving.cancel()
+            if limit.cancelled_caught:
                 log.warning("connection closed: the client did not read its response for too long")
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-            if sending in done:
-                try:
-                    sending.result()
-                except Exception:
-                    log.exception("request %s: its response could not be sent", self._stream.exchange.request_id)
-                    raise
 
     async def _send_all(self, send: Send, connection: Connection | None) -> None:
         stream = self._stream
@@ -198,9 +198,12 @@ class LocalServer:
             if refused is not None:
                 timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                body = await asyncio.wait_for(read_body(http, max_bytes, self.bodies), timeout)
+                # A body that is there already is read without another task: of requests that come together the first
+                # is on its way to the engine before the last is read.
+                with anyio.fail_after(timeout):
+                    body = await read_body(http, max_bytes, self.bodies)
                 request = replace(request, body=body)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 late = TimeLimitError(f"the body did not arrive within {timeout:g} seconds (option.request_timeout)")
                 refused, whole = refused or late, False
             except (TooLargeError, OverloadedError) as error:

@@ -47,7 +47,12 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Ends it: nobody takes further records."""
         self.exchange.abort()
+        self._news.set()
 
     def wake(self) -> None:
         """Called on the loop when there may be new records. Raises nothing: others' records are behind it."""
@@ -57,7 +62,7 @@ class Stream:
                     return
             except Exception as error:  # noqa: BLE001 - raised by `write_to`
                 self._error = error
-                self.exchange.abort()
+                self.leave()
         self._news.set()
 
     async def ready(self) -> bool:
