@@ -198,9 +198,11 @@ class LocalServer:
             if refused is not None:
                 timeout = min(timeout, DISCARD_TIMEOUT_S)
             try:
-                # A body that is there already is read without another task: of requests that come together the first
-                # is on its way to the engine before the last is read.
-                with anyio.fail_after(timeout):
+                # Without another task: of requests that come together the first is on its way to the engine before the
+                # last is read.
+                connection = connection_of(http.scope)
+                waits = connection is None or not connection.has_body
+                with anyio.fail_after(timeout) if waits else contextlib.nullcontext():
                     body = await read_body(http, max_bytes, self.bodies)
                 request = replace(request, body=body)
             except TimeoutError:

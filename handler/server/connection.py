@@ -34,6 +34,11 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, {**app_state, KEY: weakref.ref(self)}, _loop)
 
     @property
+    def has_body(self) -> bool:
+        """Whether the whole body of the last request is there: reading it does not wait."""
+        return not self.cycle.more_body
+
+    @property
     def full(self) -> bool:
         """Whether its client should read before more is written."""
         return self.flow.write_paused

@@ -145,6 +145,11 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
             asyncio.create_task(http.post(body)),
         ]
         await begun([streamed])
+
+        async def all_there() -> bool:
+            return "lmi_requests_in_flight 3" in (await plain.get("/metrics")).text
+
+        await eventually(all_there)
         server.process.send_signal(signal.SIGINT)
         _, events, whole = await asyncio.gather(*tasks)
     last = streamed.documents[-1]
