@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from lmi.model.errors import StartError
 from lmi.model.process.group import PROCESS_GROUP
@@ -108,7 +109,7 @@ def _shown(answer: Answered) -> str:
 
 
 class CommandLayer(UrlLayer):
-    """A server that a command starts: it prints a line with its http:// URL once it serves."""
+    """A server that a command starts: it prints a line with its http:// URL once it serves, with or without a path."""
 
     def __init__(self, name: str, command: Sequence[str] | str, log: Path) -> None:
         super().__init__(name, "")
@@ -132,19 +133,20 @@ class CommandLayer(UrlLayer):
                 code = self._process.returncode
                 raise StartError(f"{self.name}: the command ended with code {code}: {tail(self._log)}")
             time.sleep(0.02)
-        self.url = found[0].rstrip("/") + "/invocations"
-        self._await_health(found[0])
+        where = urlsplit(found[0])
+        self.url = where._replace(path=where.path.rstrip("/") or "/invocations").geturl()
+        self._await_health(f"{where.scheme}://{where.netloc}/ping")
 
     def _await_health(self, url: str) -> None:
         import urllib.request
 
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            with suppress(OSError), urllib.request.urlopen(f"{url.rstrip('/')}/ping", timeout=5) as answer:
+            with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
                 if answer.status == 200:
                     return
             time.sleep(0.02)
-        raise StartError(f"{self.name}: {url}/ping is not healthy")
+        raise StartError(f"{self.name}: {url} is not healthy")
 
     def cpu(self) -> AbstractContextManager[dict[str, float]]:
         """Of the command's process and all that it started."""
