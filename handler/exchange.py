@@ -8,7 +8,7 @@ The way of a token (what each hop costs: docs/performance.md, The profile):
     the engine's process    Core.receive -> VllmEngine.receive -> Answer.grow (-> OutputReader.read) -> Detokenizer
                             -> Delta;  EngineLoop._read -> one Step message a step, over a socket pair
     the host, a thread      Dispatcher.step -> Exchange._feed -> ResponseEncoder.feed -> records;  one wake-up a step
-    the host                RollingBatch.step, AsyncBatcher._collect or Stream.records -> Java's socket or the client's
+    the host                RollingBatch.step, AsyncBatcher._collect or Stream.wake -> Java's socket or the client's
 
 Events come on the engine's thread and records are taken on the host's; a deque is all that the two share. What waits in
 it is bounded: a host stops taking records while its client does not read.
