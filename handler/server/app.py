@@ -27,6 +27,7 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -49,7 +50,7 @@ from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .access import Access
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
-from .connection import Connection, connection_of
+from .connection import connection_of, in_chunks
 from .openapi import document
 from .wakeups import AsyncService, Stream
 
@@ -80,7 +81,7 @@ class StreamResponse(HttpResponse):
             leaving.add_done_callback(lambda _: stream.leave())
             try:
                 with anyio.move_on_after(self._timeout) as limit:
-                    await self._send_all(send, connection_of(scope))
+                    await self._send_all(scope, send)
             except Exception:
                 log.exception("request %s: its response could not be sent", stream.exchange.request_id)
                 raise
@@ -89,7 +90,7 @@ class StreamResponse(HttpResponse):
             if limit.cancelled_caught:
                 log.warning("connection closed: the client did not read its response for too long")
 
-    async def _send_all(self, send: Send, connection: Connection | None) -> None:
+    async def _send_all(self, scope: Scope, send: Send) -> None:
         stream = self._stream
         exchange = stream.exchange
         await stream.ready()
@@ -104,7 +105,8 @@ class StreamResponse(HttpResponse):
             return
         # Specs 003, Response Headers. Where the connection is to be closed h11 replaces it.
         await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
-        if connection is not None:
+        connection = connection_of(scope)
+        if connection is not None and in_chunks(scope, reply.status, map(str.lower, headers)):
             await stream.write_to(connection, merge=self._merge)
         else:
             async for record in stream.records(merge=self._merge):
@@ -138,6 +140,8 @@ class LocalServer:
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Ties the service to the event loop that the server runs on."""
         self._streams = AsyncService(self._service)
+        # Imports anyio's backend, 25 ms that no request is to wait for.
+        await checkpoint()
         yield
 
     async def ping(self, _request: HttpRequest) -> HttpResponse:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-__all__ = ["Connection", "connection_of"]
+__all__ = ["Connection", "connection_of", "in_chunks"]
 
 KEY = "lmi.connection"
 
@@ -48,16 +48,23 @@ class Connection(H11Protocol):
         await self.flow.drain()
 
     def write_chunk(self, data: bytes) -> None:
-        """Writes a chunk (RFC 9112, 7.1) of the response that has begun; one that is lost takes and drops it.
+        """Writes a chunk (RFC 9112, 7.1) of the response that has begun; a connection that is lost takes and drops it.
 
-        That response must not tell its length, and its client must speak HTTP/1.1: what h11 adds to data is nothing
-        else then.
+        The response must come in chunks: what h11 adds to data is nothing else then. An empty one would be the last.
         """
-        if not self.transport.is_closing():
+        if data and not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 def connection_of(scope: Mapping[str, Any]) -> Connection | None:
-    """Where the chunks of a request's response can be written, if they can."""
+    """The connection of a request, unless another server than run.py's has it."""
     found = scope.get("state", {}).get(KEY)
-    return found() if found is not None and scope["http_version"] == "1.1" else None
+    return found() if found is not None else None
+
+
+def in_chunks(scope: Mapping[str, Any], status: int, headers: Iterable[str]) -> bool:
+    """Whether h11 sends a response to it in chunks (RFC 9112, 6.1): `headers` are its names, in lower case."""
+    return scope["http_version"] == "1.1" and status not in BODILESS and "content-length" not in headers
+
+
+BODILESS = (204, 304)

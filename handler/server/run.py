@@ -65,8 +65,6 @@ def http_server(
         # uvicorn refuses the connection that reaches it.
         limit_concurrency=_room(service.settings) + 1,
         ws="none",
-        # Who asked is used nowhere.
-        proxy_headers=False,
     )
     return _Server(config, service, grace, sockets, on_ready)
 

@@ -51,8 +51,8 @@ class Stream:
 
     def leave(self) -> None:
         """Ends it: nobody takes further records."""
-        self.exchange.abort()
         self._news.set()
+        self.exchange.abort()
 
     def wake(self) -> None:
         """Called on the loop when there may be new records. Raises nothing: others' records are behind it."""
@@ -61,7 +61,7 @@ class Stream:
                 if self._write(self._connection):
                     return
             except Exception as error:  # noqa: BLE001 - raised by `write_to`
-                self._error = error
+                self._connection, self._error = None, error
                 self.leave()
         self._news.set()
 
@@ -87,8 +87,13 @@ class Stream:
                 self._write(connection)
         finally:
             self._connection = None
-        if self._error is not None:
-            raise self._error
+        if (error := self._error) is not None:
+            self._error = None
+            try:
+                raise error
+            finally:
+                # Its traceback has this frame.
+                del error
 
     def _write(self, connection: Connection) -> bool:
         """Writes what its client's buffers take; whether there is nothing to do until there is news."""

@@ -84,7 +84,7 @@ class GuardedEncoder:
         try:
             records = self._inner.feed(Failed.of(error), prompt)
             if all(isinstance(record, bytes) for record in records):
-                return records
+                return [*filter(None, records)]
         except Exception:
             log.exception("request %s: the dialect also failed to render the error", current())
         return plain_error_line(error)

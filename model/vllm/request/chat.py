@@ -224,7 +224,8 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
 def _is_plain(conversation: Conversation) -> bool:
     """Whether it is nothing but texts."""
     return not (conversation.tools or conversation.continue_final_message) and all(
-        message.keys() == TEXT and type(message["content"]) is str for message in conversation.messages
+        message.keys() == TEXT and all(type(value) is str for value in message.values())
+        for message in conversation.messages
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ....demo.model import Question, question
 from ....kit.answers.events import join_calls
 from ....kit.answers.openai import SETTINGS
-from ....kit.api.errors import OptionError
+from ....kit.api.errors import OptionError, ParameterError
 from ....kit.api.types import Conversation, Token
 
 pytestmark = pytest.mark.engine
@@ -96,6 +96,22 @@ def asking() -> Conversation:
     return Conversation(
         messages=({"role": "user", "content": "How is the weather?"},), tools=(WEATHER,), tool_choice="auto"
     )
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool", "function", "developer", "ipython"])
+def test_texts_alone_are_as_if_validated(tokenizer: Any, model_config: Any, role: str) -> None:
+    messages = ({"role": role, "content": ""}, {"role": "user", "content": "Hi"})
+    chat = side(tokenizer, model_config)
+    made = chat.request(Conversation(messages=messages, template_arguments={"a": 1}, add_special_tokens=True))
+    validated = type(made)(**made.model_dump(exclude_unset=True))
+    assert made.messages == [*messages]
+    assert made.model_dump(exclude={"request_id"}) == validated.model_dump(exclude={"request_id"})
+
+
+@pytest.mark.parametrize("message", [{"role": 5, "content": "Hi"}, {"role": "user", "content": 5}, {"content": "Hi"}])
+def test_what_is_no_text_is_validated(tokenizer: Any, model_config: Any, message: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=r"^messages"):
+        side(tokenizer, model_config).request(Conversation(messages=(message,)))
 
 
 def tokens(tokenizer: Any, text: str) -> list[Token]:
