@@ -98,7 +98,6 @@ PARTS = (
 """Modules and what is in them, as `module:name.attribute`."""
 
 
-@cache
 def part(place: str) -> Any:
     """What `place` (`module:name.attribute`) names; raises StartError where this vLLM does not have it."""
     module, _, names = place.partition(":")

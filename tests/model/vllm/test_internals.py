@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lmi.model.vllm.internals import PARTS, check_library, part
+from lmi.model.vllm.internals import PARTS, check_library
 
 from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What `part` has found stays with its own vLLM."""
-    part.cache_clear()
-    yield
-    part.cache_clear()
 
 
 def stand_in(places: Sequence[str]) -> Any:
