@@ -30,7 +30,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        # Which each of its requests is told as its state (ASGI's specification, Lifespan State).
+        # Each of its requests finds it in its state (ASGI's specification, Lifespan State).
         super().__init__(config, server_state, {**app_state, KEY: weakref.ref(self)}, _loop)
 
     @property
@@ -50,7 +50,8 @@ class Connection(H11Protocol):
     def write_chunk(self, data: bytes) -> None:
         """Writes a chunk (RFC 9112, 7.1) of the response that has begun; a connection that is lost takes and drops it.
 
-        The response must come in chunks: what h11 adds to data is nothing else then. An empty one would be the last.
+        The response must come in chunks: what h11 adds to data is nothing else then. Empty data is left out, since an
+        empty chunk ends the response.
         """
         if data and not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))

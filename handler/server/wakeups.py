@@ -82,8 +82,11 @@ class Stream:
         """Writes each record as it comes, in a chunk of its own; with `merge` those that are ready together as one."""
         self._connection, self._merge = connection, merge
         try:
-            while self._error is None and await self.ready():
+            while await self.ready():
                 await connection.drained()
+                if self._error is not None:
+                    # What comes behind a record that is missing is not for the client.
+                    break
                 self._write(connection)
         finally:
             self._connection = None

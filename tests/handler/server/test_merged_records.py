@@ -300,8 +300,11 @@ def test_a_chunk_that_cannot_be_written_ends_its_own_request_alone() -> None:
     engine, service = service_of("jsonlines", "false")
 
     class Broken(Chunks):
+        failed = False
+
         def write_chunk(self, data: bytes) -> None:
-            if self.sent:
+            if self.sent and not self.failed:
+                self.failed = True
                 raise OSError("broken")
             super().write_chunk(data)
 
@@ -318,13 +321,13 @@ def test_a_chunk_that_cannot_be_written_ends_its_own_request_alone() -> None:
             engine.say(number, Started(3), *tokens(1))
             await settled()
         for number in (0, 1):
-            engine.say(number, *tokens(1, after=1))
+            engine.say(number, *tokens(2, after=1))
         await settled()
-        engine.say(1, *tokens(1, after=2, last=True))
+        engine.say(1, *tokens(1, after=3, last=True))
         with pytest.raises(OSError, match="broken"):
             await asyncio.wait_for(sending[0], 30)
         await asyncio.wait_for(sending[1], 30)
         assert engine.aborted == [0]
-        assert [len(chunks.sent) for chunks in both] == [1, 3]
+        assert [len(chunks.sent) for chunks in both] == [1, 4]
 
     asyncio.run(run())
