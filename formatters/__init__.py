@@ -2,6 +2,7 @@
 
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
 table.py           DIALECTS, the table of ours
+adapters.py        which adapter a request names
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
@@ -19,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..model.former_names import former_names
+from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request, take_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .common.body_size import LARGE
 from .detection import Hooks, check_dialect, detect, ends_of, explicit_dialect, read_body, receive, refusal, route_of
@@ -27,8 +29,11 @@ from .table import DIALECTS, fallback
 __all__ = [
     "DIALECTS",
     "LARGE",
+    "NO_ADAPTERS",
+    "AdapterNames",
     "Dialect",
     "Hooks",
+    "NotReadyError",
     "ParsedRequest",
     "Request",
     "Response",
@@ -38,10 +43,12 @@ __all__ = [
     "ends_of",
     "explicit_dialect",
     "fallback",
+    "named_by_request",
     "read_body",
     "receive",
     "refusal",
     "route_of",
+    "take_names",
 ]
 
 if not TYPE_CHECKING:  # or type checkers would accept any name

@@ -200,7 +200,8 @@ class Route:
 class Dialect(Protocol):
     """A dialect. Modules of this package have this shape: the same names, as functions and constants.
 
-    It may have two further ones. `OPENAPI: tuple[OpenApi, ...]` describes requests that are detected by their bodies.
+    It may have further ones. `OPENAPI: tuple[OpenApi, ...]` describes requests that are detected by their bodies.
+    `NAMES_MODEL: bool` is whether the body's `model` may name an adapter.
     `for_formatters(generation, settings) -> ResponseEncoder | None` makes what output formatters of users get
     for a generation, where that is not the dialect's own response.
     """

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..model.errors import (
+    AdapterError,
     GenerationError,
     LmiError,
     MediaTypeError,
@@ -26,6 +27,7 @@ from ..model.errors import (
     UserCodeError,
 )
 from ..model.options import Settings
+from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
 from .common.body_size import LARGE
@@ -190,9 +192,15 @@ NO_HOOKS = Hooks()
 
 
 def receive(
-    request: Request, settings: Settings, user_dialects: Sequence[Dialect] = (), hooks: Hooks = NO_HOOKS
+    request: Request,
+    settings: Settings,
+    user_dialects: Sequence[Dialect] = (),
+    hooks: Hooks = NO_HOOKS,
+    adapters: AdapterNames = NO_ADAPTERS,
 ) -> ParsedRequest | Response:
-    """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause."""
+    """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause, but
+    NotReadyError where it names an adapter that is being loaded.
+    """
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
@@ -206,12 +214,21 @@ def receive(
                 dialect = detect(payload, request, settings, user_dialects)
             raise mistaken
         dialect = detect(payload, request, settings, user_dialects)
+        named = None
+        if dialect in DIALECTS:
+            named, payload = take_names(payload)
+        model = payload.get("model") if getattr(dialect, "NAMES_MODEL", False) else None
+        selected = select(named, model, request, settings, adapters)
+        settings = with_name(settings, selected)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
+        call = with_adapters(call, selected, adapters)
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.NAME)
-    except (RequestError, UserCodeError) as error:
+    except (RequestError, UserCodeError, AdapterError) as error:
         return _refused(dialect, error, payload, request, settings)
+    except NotReadyError:
+        raise
     except RecursionError:
         # A body that could just be read may still be too deep for what is done with it, such as its repr in a message.
         return _refused(dialect, PayloadError(TOO_DEEP), None, request, settings)

@@ -6,6 +6,7 @@ admission.py      what is taken on, and for how long; sweeper.py: the thread tha
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
 api.py            what user code imports
+adapters/         LoRA adapters: which are registered
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
 server/           the local server, `lmi serve MODEL_DIR`
 telemetry/        metrics and the log's lines about requests
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["handle"]
+__all__ = ["handle", "register_adapter", "unregister_adapter", "update_adapter"]
 
 
 def handle(inputs: Any) -> Any:
@@ -29,12 +30,31 @@ def handle(inputs: Any) -> Any:
     The first call has no content: its properties are the options, and the engine is started. Raises nothing that a
     request or an option can cause: errors are in what it returns.
     """
+    return _the_worker().handle(inputs)
+
+
+def register_adapter(inputs: Any) -> Any:
+    """Registers the LoRA adapter that an Input of DJL's describes (handler/djl/adapters.py); answers as `handle`."""
+    return _the_worker().adapter_call(inputs)
+
+
+def update_adapter(inputs: Any) -> Any:
+    """Changes whether an adapter is preloaded or pinned; answers as `handle`."""
+    return _the_worker().adapter_call(inputs)
+
+
+def unregister_adapter(inputs: Any) -> Any:
+    """Ends an adapter; answers as `handle`."""
+    return _the_worker().adapter_call(inputs)
+
+
+def _the_worker() -> Any:
     global _worker
     if _worker is None:
         from .djl.worker import worker
 
         _worker = worker()
-    return _worker.handle(inputs)
+    return _worker
 
 
 _worker: Any = None

@@ -10,17 +10,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from ..formatters import LARGE, Dialect, Request, Response, ends_of, receive, refusal
+from msgspec.structs import replace as replace_fields
+
+from ..formatters import LARGE, NO_ADAPTERS, Dialect, NotReadyError, Request, Response, ends_of, receive, refusal
 from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import GenerationError, LmiError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
+from .adapters.registry import Registry
 from .admission import Admission
 from .exchange import Exchange
 from .sweeper import Watch
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
+from .user_code.adapter_code import load_adapter_code
 from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
 from .user_code.pool import Workers
@@ -45,7 +49,9 @@ class Service:
         self.settings = settings
         self.engine = engine or EngineClient(settings)
         self.admission = Admission(settings, self.engine)
-        self.info: EngineInfo
+        self.adapters: Registry | None = None
+        """Where the options have adapters, from the start on."""
+        self._info: EngineInfo
         self.metrics = Metrics(RequestLog(settings.log_requests))
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
@@ -65,10 +71,17 @@ class Service:
         """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
+        if self.settings.adapters.enable_lora:
+            load_code = partial(load_adapter_code, self.settings, extensions.workers)
+            self.adapters = extensions.adapters = Registry(self.settings, self.engine, load_code)
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
-            self.info = self.engine.start()
+            if self.adapters is not None:
+                self.adapters.find()
+            self._info = self.engine.start()
+            if self.adapters is not None:
+                self.adapters.started()
             if preparing is not None:
                 preparing.result()
         except BaseException:
@@ -82,6 +95,13 @@ class Service:
         self._watch.start()
         log.info("ready after %.1f s", time.monotonic() - begun)
         return self.info
+
+    @property
+    def info(self) -> EngineInfo:
+        """The engine's, with the adapters that are registered now."""
+        if self.adapters is None:
+            return self._info
+        return replace_fields(self._info, adapters=tuple(entry.adapter for entry in self.adapters.registered()))
 
     @property
     def healthy(self) -> bool:
@@ -132,10 +152,14 @@ class Service:
         elif large:
             prepare, workers = self._receive, self._reader
         else:
-            call = receive(request, self.settings, self.dialects)
-            if isinstance(call, Response):
-                return call
-            return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
+            try:
+                call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
+            except NotReadyError:
+                prepare, workers = self._receive, self._reader
+            else:
+                if isinstance(call, Response):
+                    return call
+                return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if large else request
         return Deferred(
@@ -152,7 +176,7 @@ class Service:
 
     def _receive(self, request: Request) -> Prepared | Response:
         """What a request asks for that no user code applies to."""
-        call = receive(request, self.settings, self.dialects)
+        call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
         return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
 
     def listen(self, listener: Listener) -> None:
@@ -182,6 +206,8 @@ class Service:
         if self._extensions is not None:
             self._extensions.workers.close()
         self._reader.close()
+        if self.adapters is not None:
+            self.adapters.close()
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, cast
 
 import msgspec
 
+from .adapters.adapter import Adapter
 from .errors import LmiError, OptionError
 from .events import EngineEvent, Event
 from .generation import Generation
@@ -28,8 +30,8 @@ from .media.images import Image
 from .options import Settings
 
 __all__ = [
-    "ENGINES", "AsyncBackend", "Backend", "BackendBase", "Engine", "EngineInfo", "EngineStats", "Listener", "Sink",
-    "limits", "load_backend",
+    "ENGINES", "AsyncBackend", "Backend", "BackendBase", "Engine", "EngineAdapters", "EngineInfo", "EngineStats",
+    "Listener", "Sink", "limits", "load_backend",
 ]  # fmt: skip
 
 Sink = Callable[[EngineEvent], None]
@@ -51,6 +53,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The longest prompt plus answer, in tokens; of models that embed the longest prompt."""
     images: int = 0
     """How many images a prompt may have; 0: the model takes none."""
+    adapters: tuple[Adapter, ...] = ()
+    """Those that are registered; the host says so, who registers them."""
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,22 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """How many wait for room in the batch or in the cache."""
     cache_usage: float = 0.0
     """How much of the KV cache is in use, from 0 to 1."""
+
+
+class EngineAdapters(Protocol):
+    """The adapters of an engine, which has them again after each rebuild. For any thread."""
+
+    faults: dict[str, LmiError]
+    """By key, what kept one from being loaded when the engine last started."""
+
+    def add(self, adapter: Adapter) -> Future[None]:
+        """Registers an adapter, or pins one; before the engine's start, for that. Its failure, an LmiError, registers
+        nothing."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Ends it; generations that use it end as if it were there."""
+        ...
 
 
 class Engine(Protocol):
@@ -134,13 +154,21 @@ class Engine(Protocol):
         """Adds a listener."""
         ...
 
+    @property
+    def adapters(self) -> EngineAdapters:
+        """The adapters in it."""
+        ...
+
     def close(self) -> None:
         """Ends the engine and whatever runs in it."""
         ...
 
 
 class BackendBase(Protocol):
-    """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else."""
+    """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else.
+
+    One that has adapters has an attribute `adapters`, an AdapterLoader (model/adapters/adapter.py).
+    """
 
     @property
     def info(self) -> EngineInfo: ...

@@ -11,13 +11,16 @@
     │   ├── TooLargeError       the body is longer than may be
     │   ├── UnauthorizedError   no key, or a wrong one
     │   ├── ForbiddenError      a web page's request that no page of ours makes
-    │   └── NotFoundError       no such route, model or adapter
+    │   └── NotFoundError       no such route
+    │       └── ModelNotFoundError  no such model or adapter
     ├── EngineError           our doing; the same body may succeed later
     │   ├── GenerationError     this request failed in the engine; others go on
     │   ├── UserCodeError       user code (a formatter, a dialect, a filter) failed on this request
     │   ├── OverloadedError     a limit on queued work was reached
     │   ├── TimeLimitError      the request took longer than may be
     │   ├── SlowReaderError     the client does not read its answer
+    │   ├── AdapterError        an adapter cannot be loaded
+    │   │   └── NoSlotError       there is no room for it
     │   └── UnavailableError    the engine is starting, being rebuilt, or gone
     └── StartError            the model cannot be served at all
         ├── OptionError         an option is unknown or its value is wrong
@@ -36,6 +39,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 __all__ = [
+    "AdapterError",
     "ContentFilterError",
     "ContextError",
     "EngineError",
@@ -44,6 +48,8 @@ __all__ = [
     "LmiError",
     "MediaTypeError",
     "MemoryShortError",
+    "ModelNotFoundError",
+    "NoSlotError",
     "NotFoundError",
     "OptionError",
     "OverloadedError",
@@ -214,10 +220,16 @@ class ForbiddenError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """No such route, model or adapter."""
+    """No such route."""
 
     status = 404
     code = "not_found"
+
+
+class ModelNotFoundError(NotFoundError):
+    """No such model or adapter."""
+
+    code = "model_not_found"
 
 
 class EngineError(LmiError):
@@ -259,6 +271,20 @@ class SlowReaderError(EngineError):
     """`option.max_unsent_bytes` of the answer wait for the client to read them."""
 
     code = "slow_reader"
+
+
+class AdapterError(EngineError):
+    """An adapter cannot be loaded, or not be used as it is; the status is djl_python's (adapter_manager_mixin)."""
+
+    status = 424
+    code = "adapter_failed"
+
+
+class NoSlotError(AdapterError):
+    """There is no room for the adapter; 507 is DJL's code for too little memory."""
+
+    status = 507
+    code = "no_adapter_slot"
 
 
 class UnavailableError(EngineError):
@@ -303,12 +329,15 @@ _KINDS: dict[str, type[LmiError]] = {
         UnauthorizedError,
         ForbiddenError,
         NotFoundError,
+        ModelNotFoundError,
         EngineError,
         GenerationError,
         UserCodeError,
         OverloadedError,
         TimeLimitError,
         SlowReaderError,
+        AdapterError,
+        NoSlotError,
         UnavailableError,
         StartError,
         OptionError,

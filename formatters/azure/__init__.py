@@ -32,6 +32,7 @@ __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refus
 
 NAME: str = "azure"
 BODY_FIELD: str = ""
+NAMES_MODEL: bool = True
 
 
 class ModelInfo(msgspec.Struct, frozen=True):

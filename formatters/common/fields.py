@@ -108,12 +108,10 @@ def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, pr
         logger.warning("unknown request field ignored: %s", shown)
 
 
-ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 SESSION_HEADER = "X-Amzn-SageMaker-Session-Id"
 
 
 def refuse_headers(request: Request) -> None:
-    """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
-    for header, subject in ((SESSION_HEADER, "stateful sessions"), (ADAPTER_HEADER, "adapters")):
-        if request.headers.get(header.lower()):
-            raise UnsupportedError(f"the header {header}: {subject} are not supported", header)
+    """Stateful sessions: to ignore them would answer without the session."""
+    if request.headers.get(SESSION_HEADER.lower()):
+        raise UnsupportedError(f"the header {SESSION_HEADER}: stateful sessions are not supported", SESSION_HEADER)

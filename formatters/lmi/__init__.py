@@ -63,7 +63,6 @@ ROUTES: tuple[Route, ...] = ()
 OPENAPI = (LMI, VECTORS)
 
 FIELDS = ("inputs", "parameters", "stream")
-ADAPTER_FIELDS = ("adapters", "adapter")
 SESSION_FIELD = "requestType"
 
 
@@ -139,7 +138,7 @@ def inputs_of(payload: Payload) -> str:
 def parameters_of(payload: Payload, settings: Settings) -> dict[str, Any]:
     """The object `parameters`, unread; unknown fields of the body are ignored or refused."""
     for name, value in payload.items():
-        if name not in FIELDS and name not in ADAPTER_FIELDS and value is not None:
+        if name not in FIELDS and value is not None:
             handle_unknown_field(name, FIELDS, settings)
     given = payload.get("parameters")
     if given is None:
@@ -177,11 +176,7 @@ def refuse_several(parameters: Parameters) -> None:
 
 
 def refuse_unsupported(payload: Payload, request: Request) -> None:
-    """Adapters and stateful sessions: to ignore them would answer from the wrong model, or without the session."""
+    """Stateful sessions: to ignore them would answer without the session."""
     if payload.get(SESSION_FIELD) is not None:
         raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
     refuse_headers(request)
-    for name in ADAPTER_FIELDS:
-        wanted = payload.get(name)
-        if any(wanted) if isinstance(wanted, list) else wanted:
-            raise UnsupportedError(f"{name}: adapters are not supported", name)

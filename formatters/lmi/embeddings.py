@@ -82,8 +82,8 @@ TABLE: tuple[Parameter, ...] = (
 ROWS = {row.name: row for row in TABLE}
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
 """Parameters that ask for generated text."""
-BESIDE = ("inputs", "parameters", "stream", "adapters", "adapter")
-"""Fields of the body that are no parameters; adapters have been refused before."""
+BESIDE = ("inputs", "parameters", "stream")
+"""Fields of the body that are no parameters."""
 
 
 @dataclass(slots=True, kw_only=True)

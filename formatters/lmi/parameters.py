@@ -77,7 +77,6 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("top_n_tokens", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("watermark", Boolean(), False, default_only=True),
     Parameter("grammar", Anything(), None, default_only=True),
-    Parameter("adapter_id", Anything(), None, default_only=True),
 )
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}

@@ -44,6 +44,7 @@ __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refus
 
 NAME: str = "minimal"
 BODY_FIELD: str = ""
+NAMES_MODEL: bool = True
 
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"

@@ -41,6 +41,7 @@ __all__ = [
 
 NAME: str = "openai"
 BODY_FIELD: str = "messages, prompt or input"
+NAMES_MODEL: bool = True
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"

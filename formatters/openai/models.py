@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ...model.engine import EngineInfo
 from ...model.options import Settings
@@ -22,6 +23,10 @@ class Model(msgspec.Struct, frozen=True):
     object: str = "model"
     created: int = _STARTED
     owned_by: str = "lmi"
+    root: str | UnsetType = UNSET
+    """Of an adapter, as vLLM's server says it: its folder."""
+    parent: str | UnsetType = UNSET
+    """Of an adapter: the model."""
 
 
 class ModelList(msgspec.Struct, frozen=True):
@@ -32,5 +37,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 def models(request: Request, settings: Settings, info: EngineInfo) -> Response:
-    """The one model that an endpoint serves."""
-    return Response(encode(ModelList((Model(settings.model_name),))))
+    """The model that an endpoint serves, and its adapters."""
+    name = settings.model_name
+    adapters = (Model(adapter.name, root=adapter.path, parent=name) for adapter in info.adapters)
+    return Response(encode(ModelList((Model(name), *adapters))))

@@ -146,8 +146,6 @@ COMMON: tuple[Parameter, ...] = (
         "mm_processor_kwargs",
         "media_io_kwargs",
         "vllm_xargs",
-        "adapter",
-        "adapters",
     ),
     *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
     # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.

@@ -1,6 +1,6 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> user code --> dialect --> entry point --> files of the model --> arguments of the engine
+    options --> user code --> dialect --> entry point --> files of the model --> adapters --> engine's arguments
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
@@ -21,6 +21,7 @@ from ...model.options.choice import is_users
 from ...model.options.model_dir import check_model
 from ..preflight import require_directory
 from ..user_code.extensions import load_extensions
+from .check_adapters import adapter_lines
 
 __all__ = ["check"]
 
@@ -44,6 +45,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         _entry_point(settings),
         *own,
         check_model(settings),
+        *adapter_lines(settings),
         *_arguments(settings),
     ]
 

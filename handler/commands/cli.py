@@ -73,9 +73,9 @@ def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access,
     ending = Shutdown(engine)
     print(f"lmi: starting the engine for {settings.model_name}", flush=True)
     with closing(engine):
-        if not has_code(settings):
+        if not has_code(settings) and not settings.adapters.enable_lora:
             # The rest is imported beside its start, which takes far longer. User code comes first: it may set
-            # the environment that the engine starts with.
+            # the environment that the engine starts with; and so do adapters, with which it starts.
             engine.launch()
         from ..service import Service
 

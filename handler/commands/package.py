@@ -37,9 +37,10 @@ LAYERS = {
 ENTRY_POINT = "lmi.handler"
 
 LEFT_OUT = {
-    "__pycache__", ".cache", ".DS_Store", ".git", ".hypothesis", ".idea", ".ipynb_checkpoints", ".mypy_cache",
+    "__pycache__", ".cache", ".DS_Store", ".git", ".hypothesis", ".idea", ".ipynb_checkpoints", ".lmi", ".mypy_cache",
     ".pytest_cache", ".ruff_cache", ".venv", ".vscode",
 }  # fmt: skip
+"""What stays behind; `.lmi` is the handler's own, with the adapters that were registered on this machine."""
 LEFT_OUT_SUFFIXES = (".pyc", ".pyo", "~")
 
 LARGE = 200_000_000

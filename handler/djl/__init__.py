@@ -6,6 +6,7 @@ reading.py         Java's socket, read with few system calls
 rolling_batch.py   Java calls again and again with every open request
 async_mode.py      Java awaits each request; what all have to say after a step goes to it in one message
 dynamic_batch.py   Java calls with a batch and waits for all of it
+adapters.py        what Java says of adapters
 call_limit.py      how long a dynamic batch may take, before Java kills the worker
 frames.py, slices.py     an answer's records as what Java takes, no field too long
 last_chunk.py      the end of a dynamic batch's stream, so that Java's reader keeps its place

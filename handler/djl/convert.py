@@ -13,6 +13,7 @@ from djl_python import Input, Output
 from ...formatters import Request
 from ...formatters.base import JSON
 from ..headers import attributes_of, request_id_of
+from .adapters import AdapterCall
 from .call_limit import NextCall
 from .dynamic_batch import Chunks, Whole
 from .frames import Frame, message_of_batch
@@ -21,6 +22,8 @@ from .last_chunk import LastChunkApart
 __all__ = [
     "BatchOutput",
     "RawOutput",
+    "adapter_call_of",
+    "output_of_adapter_call",
     "output_of_response",
     "output_of_responses",
     "request_of",
@@ -42,6 +45,25 @@ def request_of(inputs: Input) -> Request:
         if position != at and key is not None
     }
     return _request(bytes(values[at]), inputs.get_properties(), query)
+
+
+def adapter_call_of(inputs: Input) -> AdapterCall:
+    """What Java asks about an adapter."""
+    properties = inputs.get_properties()
+    items = zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True)
+    options = {key: bytes(value).decode(errors="replace") for key, value in items if key is not None}
+    return AdapterCall(
+        str(properties.get("handler")),
+        str(properties.get("name") or ""),
+        properties.get("alias") or None,
+        str(properties.get("src") or ""),
+        options,
+    )
+
+
+def output_of_adapter_call(code: int, message: str) -> Output:
+    """The answer to it."""
+    return Output().error(message, code=code, message=message) if code >= 300 else Output(code, message)
 
 
 def requests_of_batch(inputs: Input) -> list[Request | None]:

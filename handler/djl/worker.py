@@ -18,22 +18,27 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from djl_python import Input, Output
 
-from ...formatters import Request, refusal
+from ...formatters import Request, Response, refusal
+from ...formatters.base import encode
 from ...model.errors import LmiError, OptionError, StartError, UnavailableError
 from ...model.heap import freeze
 from ...model.log_filters import configure
 from ...model.options import Settings, settings_of
+from ..adapters.registry import Entry, Registry
 from ..service import Service
+from .adapters import AdapterCall, Done, answer, enter
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
 from .call_limit import call_limit, start_limit
 from .convert import (
     BatchOutput,
     RawOutput,
+    adapter_call_of,
+    output_of_adapter_call,
     output_of_response,
     output_of_responses,
     request_of,
@@ -73,6 +78,21 @@ class Worker:
     def handle(self, inputs: Input) -> Output | Coroutine[Any, Any, Any] | None:
         """See `lmi.handler.handle`."""
         return self._handle_async(inputs) if _in_event_loop() else self._handle_batch(inputs)
+
+    def adapter_call(self, inputs: Input) -> Output | Coroutine[Any, Any, Any]:
+        """See `lmi.handler.register_adapter`."""
+        call = adapter_call_of(inputs)
+        registry = self._service.adapters if self._service else None
+        if _in_event_loop():
+            return self._adapter_call_async(call, str(inputs.get_property(TRACKING_ID)))
+        entered = enter(registry, call)
+        return output_of_adapter_call(*_answered(registry, call, entered))
+
+    async def _adapter_call_async(self, call: AdapterCall, tracking_id: str) -> AsyncIterator[RawOutput]:
+        # Entered before any request that comes behind it is read; what takes its time holds up none of them.
+        registry = self._service.adapters if self._service else None
+        entered = enter(registry, call)
+        return _told(asyncio.to_thread(_answered, registry, call, entered), tracking_id)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
         if inputs.is_empty():
@@ -182,6 +202,20 @@ class Worker:
         freeze()
         Reporter(service.metrics, service.engine, settings.metrics_interval).start()
         return None
+
+
+def _answered(registry: Registry | None, call: AdapterCall, entered: Entry | Done | None) -> Done:
+    if isinstance(entered, tuple):
+        return entered
+    assert registry is not None
+    return answer(registry, call, entered)
+
+
+async def _told(answering: Awaitable[Done], tracking_id: str) -> AsyncIterator[RawOutput]:
+    """The answer to a call about an adapter, with the mark of a last one: Java forgets the call then."""
+    code, message = await answering
+    response = Response(encode({"code": code, "message": message}), code)
+    yield RawOutput(await message_of_response(response, tracking_id), lambda: None)
 
 
 def _formatters(properties: Mapping[str, object]) -> dict[str, Callable[..., Any]]:

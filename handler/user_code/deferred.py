@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...formatters import ParsedRequest, Response
+from ...formatters import NotReadyError, ParsedRequest, Response
 from ...model.engine import Engine
 from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, EngineEvent, Failed, Rendered
@@ -83,7 +83,7 @@ class Deferred(Exchange):
             ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
         )
         self._prepare = prepare
-        """Raises nothing that a request or user code can cause."""
+        """Raises nothing that a request or user code can cause, but NotReadyError."""
         self._refuse = refuse
         """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
@@ -136,7 +136,13 @@ class Deferred(Exchange):
         if not self._acquire():
             return
         set_current(self.request_id)
-        prepared = self._prepare()
+        try:
+            prepared = self._prepare()
+        except NotReadyError as loading:
+            with self._lock:
+                self._owned = False
+            loading.ready.add_done_callback(lambda _: self._submit(self._start))
+            return
         # The request is not kept for as long as its answer takes: its body may be large.
         del self._prepare
         if isinstance(prepared, Response):

@@ -12,24 +12,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...formatters import (
+    NO_ADAPTERS,
+    AdapterNames,
     Dialect,
     Hooks,
+    NotReadyError,
     ParsedRequest,
     Request,
     Response,
     check_dialect,
     explicit_dialect,
     fallback,
+    named_by_request,
     read_body,
     receive,
+    take_names,
 )
 from ...formatters.base import Payload
 from ...model.errors import OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ..preflight import has_own_code
+from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
 from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
@@ -37,13 +43,26 @@ from .djl_formatters import InputFormatter, OutputFormatter
 from .loading import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
 from .pool import Workers
 
-__all__ = ["Extensions", "load_extensions"]
+__all__ = ["CodedAdapters", "Extensions", "load_extensions"]
 
 log = logging.getLogger(__name__)
 
 HostFormatters = Mapping[str, Callable[..., Any]]
 """Functions that a host has found: `input_formatter`, `output_formatter`."""
 NO_FORMATTERS: HostFormatters = {}
+
+
+class CodedAdapters(AdapterNames, Protocol):
+    """Adapters in whose folders user code may lie."""
+
+    @property
+    def has_code(self) -> bool:
+        """Whether it does in one."""
+        ...
+
+    def code(self, name: str) -> AdapterCode | None:
+        """What lies in this one's; raises what `key` raises."""
+        ...
 
 
 class Extensions:
@@ -57,6 +76,7 @@ class Extensions:
         self.input: InputFormatter | None = None
         self.output: OutputFormatter | None = None
         self.filter: ContentFilter | None = None
+        self.adapters: CodedAdapters | None = None
 
     def prepare(self) -> None:
         """Loads what takes long: to be called while the engine starts. Raises OptionError."""
@@ -71,7 +91,7 @@ class Extensions:
 
     def applies_to(self, request: Request) -> bool:
         """Whether user code may run for a request."""
-        if self.input or self.output or self.filter:
+        if self.input or self.output or self.filter or (self.adapters and self.adapters.has_code):
             return True
         if not self.dialects:
             return False
@@ -83,10 +103,12 @@ class Extensions:
         return explicit is None or isinstance(explicit, UserDialect)
 
     def receive(self, request: Request) -> Prepared | Response:
-        """What a request asks for, or the answer that refuses it. Runs user code; raises nothing."""
+        """What a request asks for, or the answer that refuses it. Runs user code; raises nothing but NotReadyError."""
         hooks = _Hooks(self)
         try:
-            call = receive(request, self.settings, self.dialects, hooks)
+            call = receive(request, self.settings, self.dialects, hooks, self.adapters or NO_ADAPTERS)
+        except NotReadyError:
+            raise
         except Exception as error:
             log.exception("request %s: it could not be prepared", request.request_id)
             failure = UserCodeError(f"the request could not be prepared: {shown(error)}")
@@ -99,28 +121,47 @@ class _Hooks(Hooks):
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
+        self._input = extensions.input
+        self._output = extensions.output
         self._made: Any = None
         """The RequestInput that the input formatter made."""
         self.runs_user_code = True
         self.filtered: FilteredEncoder | None = None
 
     def read(self, request: Request) -> Payload:
-        formatter = self._extensions.input
-        if formatter is None:
+        adapters = self._extensions.adapters
+        if adapters is not None and adapters.has_code and (name := _adapter_of(request)):
+            self._use(adapters.code(name))
+        if self._input is None:
             return read_body(request)
-        payload, self._made = formatter.read(request)
+        payload, self._made = self._input.read(request)
         return payload
+
+    def _use(self, code: AdapterCode | None) -> None:
+        """Each of an adapter's functions goes before the model's."""
+        if code is not None:
+            self._input, self._output = code.input or self._input, code.output or self._output
 
     def ready(
         self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
     ) -> ParsedRequest:
         extensions = self._extensions
-        if extensions.output is not None:
-            call = extensions.output.around(call, dialect, payload, request, settings, self._made)
+        if self._output is not None:
+            call = self._output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:
             call, self.filtered = extensions.filter.around(call)
-        self.runs_user_code = bool(extensions.output or extensions.filter) or isinstance(dialect, UserDialect)
+        self.runs_user_code = bool(self._output or extensions.filter) or isinstance(dialect, UserDialect)
         return call
+
+
+def _adapter_of(request: Request) -> str:
+    """The adapter that header, query or the body's `adapters` names, if it is one for all inputs; raises
+    RequestError."""
+    if named := named_by_request(request):
+        return named
+    given, _ = take_names(read_body(request))
+    names = [given] if isinstance(given, str) else given or ()
+    return names[0] if len(set(names)) == 1 else ""
 
 
 def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FORMATTERS) -> Extensions:

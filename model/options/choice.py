@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from .adapter_options import AdapterOptions
+from .faults import shown
 from .indirect import IndirectOptions
 from .settings import Settings
 from .typed import OptionReader
@@ -13,6 +17,7 @@ from .typed import OptionReader
 __all__ = [
     "FOR_TRANSFORMERS",
     "batching_of",
+    "check_adapters",
     "check_mpi",
     "engine_of",
     "is_users",
@@ -140,6 +145,37 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
             "option.parameter_schema=trtllm"
         )
     reader.fault("mpi_mode", message)
+
+
+def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> AdapterOptions:
+    """The options of adapters, with absolute paths, once they fit each other and the rest."""
+    adapters = settings.adapters
+    if not adapters.enable_lora:
+        if adapters != AdapterOptions():
+            reader.notes.append("the options of adapters have no effect without option.enable_lora=true")
+        return adapters
+    if engine == "transformers":
+        reader.fault("enable_lora", "expected vLLM with it, the transformers engine has no adapters")
+    most = adapters.max_cpu_loras
+    if most is not None and most < adapters.max_loras:
+        reader.fault("max_cpu_loras", f"expected at least option.max_loras={adapters.max_loras}, got {most}")
+    if "lmcache" in reader.arguments.get("kv_transfer_config", "").lower():
+        expected = (
+            "expected no LMCache with it (option.kv_transfer_config): it takes one adapter's KV cache for another's"
+        )
+        reader.fault("enable_lora", expected)
+    folder, registry = adapters.lora_cache_dir, adapters.adapters_registry
+    if folder is not None:
+        folder = str(Path(settings.model_dir, folder))
+        if not Path(folder).is_dir():
+            reader.fault("lora_cache_dir", f"expected a folder, got {shown(folder)}, which is none")
+    if registry is None:
+        registry = str(Path(settings.model_dir, ".lmi", "adapters.json"))
+    elif registry.lower() != "none":
+        registry = str(Path(settings.model_dir, registry))
+    else:
+        registry = ""
+    return msgspec.structs.replace(adapters, lora_cache_dir=folder, adapters_registry=registry)
 
 
 def path_or_id(model: str, directory: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,14 +17,17 @@ from ..errors import OptionError
 from .choice import is_users
 from .settings import Settings
 
-__all__ = ["check_model"]
+__all__ = ["POINTER", "check_model", "tensor_shapes"]
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tokenizer_config.json")
 _IN_FILES = {"auto", "hf", "safetensors", "fastsafetensors", "pt", "npcache", "mistral", "bitsandbytes", "gguf"}
 """Values of load_format that read weights from files of these names; others know of other places, or need none."""
 _HEAD = struct.Struct("<Q")
-_POINTER = b"version https://git-lfs"
+POINTER = b"version https://git-lfs"
+"""How a file begins that stands for one that was not fetched."""
+MAX_HEADER = 100_000_000
+"""Bytes: no longer one is read by safetensors itself."""
 
 
 def check_model(settings: Settings) -> str:
@@ -67,7 +69,7 @@ def _json(file: Path) -> object:
     try:
         return json.loads(data)
     except ValueError as error:
-        found = "is a Git LFS pointer, not the file itself" if data.startswith(_POINTER) else "is not JSON"
+        found = "is a Git LFS pointer, not the file itself" if data.startswith(POINTER) else "is not JSON"
         raise OptionError(f"{file} {found}: {error}", "model_id") from None
 
 
@@ -98,29 +100,46 @@ def _weights(path: Path) -> None:
             lacking = f"{len(missing)} of {len(shards)} files of weights, as {missing[0]}"
             raise OptionError(f"{path} lacks {lacking}", "model_id")
     for file in sorted(path.glob("*.safetensors")):
-        for fault in _faults(file):
-            raise OptionError(f"{file} {fault}", "model_id")
+        _require_whole(file)
 
 
-def _faults(file: Path) -> Iterator[str]:
-    """What is wrong with a file of safetensors, by its header: 8 bytes of length, JSON, then the tensors.
+def _require_whole(file: Path) -> None:
+    try:
+        tensor_shapes(file)
+    except ValueError as error:
+        raise OptionError(f"{file} {error}", "model_id") from None
 
-    The format's own documentation: the last tensor ends with the file.
+
+class _Tensor(msgspec.Struct):
+    """A tensor in the header of a file of safetensors: its shape, and where its bytes begin and end in the data."""
+
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+_OF_TENSOR = msgspec.json.Decoder(_Tensor)
+
+
+def tensor_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a file of safetensors, by its header: 8 bytes of length, JSON, then the tensors.
+
+    Raises ValueError with what is wrong, in words that go on after the file's name. The format's own documentation:
+    the last tensor ends with the file.
     """
     size = file.stat().st_size
     with file.open("rb") as opened:
         head = opened.read(_HEAD.size)
-        if head and _POINTER.startswith(head):
-            yield "is a Git LFS pointer, not the weights"
-        elif len(head) < _HEAD.size or (length := _HEAD.unpack(head)[0]) > size - _HEAD.size:
-            yield f"is not a safetensors file, or cut off in its header: it has {size} bytes"
-        else:
-            try:
-                tensors = msgspec.json.decode(opened.read(length), type=dict[str, dict[str, Any]])
-                ends = [tensor["data_offsets"][1] for name, tensor in tensors.items() if name != "__metadata__"]
-                whole = _HEAD.size + length + max(ends, default=0)
-            except (msgspec.DecodeError, KeyError, TypeError, IndexError):
-                yield "is not a safetensors file: its header cannot be read"
-            else:
-                if size < whole:
-                    yield f"is cut off: it has {size} of {whole} bytes"
+        if head and POINTER.startswith(head):
+            raise ValueError("is a Git LFS pointer, not the weights")
+        if len(head) < _HEAD.size or (length := _HEAD.unpack(head)[0]) > size - _HEAD.size:
+            raise ValueError(f"is not a safetensors file, or cut off in its header: it has {size} bytes")
+        header = opened.read(min(length, MAX_HEADER))
+    try:
+        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        tensors = {name: _OF_TENSOR.decode(entry) for name, entry in entries.items() if name != "__metadata__"}
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("is not a safetensors file: its header cannot be read") from None
+    whole = _HEAD.size + length + max((tensor.data_offsets[1] for tensor in tensors.values()), default=0)
+    if size < whole:
+        raise ValueError(f"is cut off: it has {size} of {whole} bytes")
+    return {name: tensor.shape for name, tensor in tensors.items()}

@@ -51,6 +51,8 @@ class Option:
     """Reads the text instead of the kind's own rule; raises ValueError with what was expected."""
     owner: Literal["handler", "engine", "djl", "nobody"] = "handler"
     """Who reads it. Nobody: it is accepted without effect."""
+    noted: bool = False
+    """Whether it is said, where nobody reads it, that it has no effect."""
     argument: str | None = None
     """The engine argument (vLLM's name) that the text becomes."""
     set_by_djl: bool = False

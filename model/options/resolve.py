@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from .choice import batching_of, check_mpi, engine_of, path_or_id, speculative_config, task_of
+from .adapter_options import AdapterOptions
+from .choice import batching_of, check_adapters, check_mpi, engine_of, path_or_id, speculative_config, task_of
 from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
@@ -47,6 +48,7 @@ def settings_of(
         model_name=given.served_model_name or model_dir,
         limits=Limits(**reader.fields(Limits)),
         images=ImageRules(**reader.fields(ImageRules)),
+        adapters=AdapterOptions(**reader.fields(AdapterOptions)),
         **reader.fields(Settings),
     )
     rolling_batch = batching_of(given, settings, reader)
@@ -60,6 +62,7 @@ def settings_of(
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
     check_mpi(given, settings, reader)
+    adapters = check_adapters(settings, engine, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
         reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
@@ -80,7 +83,8 @@ def settings_of(
     custom = given.output_formatter not in (None, "json", "jsonlines", "sse")
     return msgspec.structs.replace(
         settings,
-        engine=engine,
+        adapters=adapters,
+        engine="vllm" if adapters.enable_lora and engine == "auto" else engine,
         task=task,
         rolling_batch=rolling_batch,
         max_rolling_batch_size=size,

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .option import Option
 
@@ -141,6 +142,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unknown_parameters: Annotated[Literal["ignore", "error"], Option(
         "What to do with unknown generation parameters.",
     )] = "ignore"
+    unknown_models: Annotated[Literal["base", "error"], Option(
+        "What an OpenAI request gets whose `model` is neither this one nor an adapter: this one, or a 404.",
+    )] = "base"
     parameter_schema: Annotated[Literal["common", "trtllm"] | None, Option(
         "Whose defaults LMI's parameters have: TensorRT-LLM's, or those of the other back ends.",
         default="by rolling_batch",
@@ -161,6 +165,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )] = 60.0
     limits: Limits = Limits()
     images: ImageRules = ImageRules()
+    adapters: AdapterOptions = AdapterOptions()
 
     # Conversations.
     chat_template: Annotated[str | None, Option(

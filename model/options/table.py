@@ -5,6 +5,7 @@ Any name that is not in the table is an argument of the engine.
 
 from __future__ import annotations
 
+from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .option import Kind, Option, declared
@@ -26,8 +27,8 @@ def _unsupported(what: str, **defaults: str) -> tuple[Option, ...]:
     return tuple(Option(what, name, default=default, unsupported=what) for name, default in defaults.items())
 
 
-def _no_effect(name: str, why: str) -> Option:
-    return Option(why, name, owner="nobody")
+def _no_effect(name: str, why: str, *, noted: bool = False) -> Option:
+    return Option(why, name, owner="nobody", noted=noted)
 
 
 def _djl(name: str, help: str, *aliases: str) -> Option:
@@ -41,6 +42,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(Settings).values(),
     *declared(Limits).values(),
     *declared(ImageRules).values(),
+    *declared(AdapterOptions).values(),
     # vLLM's arguments that users set most.
     _engine("quantize", "str", "Quantization method; a model that is quantized already needs none.", "none",
             "quantization"),
@@ -62,14 +64,12 @@ OPTIONS: tuple[Option, ...] = (
     _engine("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _engine("seed", "int", "The engine's seed."),
     _engine("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
+    _engine("lora_dtype", "str", "Type of the adapters' weights.", "the model's"),
+    _engine("lora_target_modules", "list", "The modules that adapters may change.", "all that vLLM supports"),
+    _engine("fully_sharded_loras", "bool", "Spread all of an adapter's work over the devices.", "false"),
     # To support one, declare it with its type.
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
-    *_unsupported(
-        "LoRA adapters", enable_lora="false", max_loras="4", max_lora_rank="16", max_cpu_loras="", lora_dtype="auto",
-        lora_extra_vocab_size="256", long_lora_scaling_factors="", fully_sharded_loras="false", lora_target_modules="",
-        default_mm_loras="", enable_tower_connector_lora="false", specialize_active_lora="false",
-        enable_mixed_moe_lora_format="false", adapters="adapters",
-    ),
+    *_unsupported("adapters by modality", default_mm_loras=""),
     *_unsupported("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_unsupported("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
     *_unsupported("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
@@ -81,6 +81,10 @@ OPTIONS: tuple[Option, ...] = (
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
     # Upstream's default of the first is true, so that configurations may well write it.
     _no_effect("enable_stateful_sessions", "Sessions."),
+    # Java's folder of adapters has a fixed name, and so has ours.
+    _no_effect("adapters", "The folder of adapters is always `adapters`."),
+    _no_effect("lora_extra_vocab_size", "Adapters have no vocabulary of their own any more.", noted=True),
+    _no_effect("long_lora_scaling_factors", "Adapters have no context of their own any more.", noted=True),
     _no_effect("waiting_steps", "For a scheduler that no longer exists."),
     _no_effect("device", "vLLM finds the device."),
     # DJL Serving itself sets it for rolling_batch=trtllm.

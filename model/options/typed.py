@@ -61,6 +61,8 @@ class OptionReader:
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
                 self.fault(name, f"{shown(text)} requires what this version does not support: {option.unsupported}")
+        elif option.noted and text:
+            self.notes.append(f"option.{name} has no effect: {option.help[0].lower()}{option.help[1:].rstrip('.')}")
         elif text and option.owner != "nobody":
             self._read_known(option, name, text)
 

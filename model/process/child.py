@@ -17,6 +17,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+from ..adapters.adapter import Adapter
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
@@ -37,7 +38,7 @@ EXIT_TIMEOUT_S = 10.0
 class EngineChild:
     """The engine's process, the channel to it, and the sinks of what runs in it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, adapters: tuple[Adapter, ...] = ()) -> None:
         ours, theirs = socket.socketpair()
         # For sockets, whose paths may not be long.
         self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
@@ -69,7 +70,7 @@ class EngineChild:
             )
             watching.start()
         try:
-            self.channel.send(Start(settings))
+            self.channel.send(Start(settings, adapters))
         except OSError:
             log.debug("the engine's process ended at once")
 

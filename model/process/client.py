@@ -24,9 +24,23 @@ from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
+from .adapter_calls import AdapterCalls
 from .child import EngineChild
 from .dispatch import Dispatcher
-from .messages import ENCODE_ERRORS, Add, BadMessage, EngineFailed, Ready, Release, Stats, Step, readable_step
+from .messages import (
+    ENCODE_ERRORS,
+    AdapterOutcome,
+    Add,
+    BadMessage,
+    Channel,
+    EngineFailed,
+    FromEngine,
+    Ready,
+    Release,
+    Stats,
+    Step,
+    readable_step,
+)
 
 __all__ = ["EngineClient"]
 
@@ -56,6 +70,7 @@ class EngineClient:
         self._tries = tries
         self._numbers = count(1)
         self._dispatcher = Dispatcher()
+        self.adapters = AdapterCalls(self._channel, lambda: self._rebuild_timeout is not None)
         self._lock = threading.Lock()
         self._child: EngineChild | None = None
         self._starting_child: EngineChild | None = None
@@ -93,6 +108,10 @@ class EngineClient:
         child = self._child
         return child.process_id if child else None
 
+    def _channel(self) -> Channel[FromEngine] | None:
+        child = self._child
+        return child.channel if child else None
+
     def listen(self, listener: Listener) -> None:
         """Adds a listener."""
         self._dispatcher.listeners.append(listener)
@@ -100,7 +119,7 @@ class EngineClient:
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            self._starting_child = EngineChild(self._settings)
+            self._starting_child = EngineChild(self._settings, self.adapters.registered)
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         self._launched = True
@@ -131,6 +150,7 @@ class EngineClient:
             if isinstance(first, EngineFailed):
                 raise error_of_kind(first.kind, first.message, first.param)
             raise StartError(f"{child.cause or 'its process ended'} before the engine was ready")
+        self.adapters.ready(first.adapter_faults)
         with self._lock:
             self._child = child
             self._ready_since = time.monotonic()
@@ -220,6 +240,8 @@ class EngineClient:
                     self._dispatcher.step(message, child)
                 elif isinstance(message, Stats):
                     child.stats = message.stats
+                elif isinstance(message, AdapterOutcome):
+                    self.adapters.settle(message)
                 elif isinstance(message, EngineFailed):
                     child.cause = UnavailableError(message.message)
                     break
@@ -249,6 +271,7 @@ class EngineClient:
         level = logging.INFO if self._closing.is_set() else logging.ERROR
         log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
         self._dispatcher.fail(child, list(child.sinks), Failed.of(UnavailableError(cause.message)))
+        self.adapters.fail(cause.message)
         child.end()
         if child.served or time.monotonic() - self._ready_since > STEADY_AFTER_S:
             self._recent_deaths = 0

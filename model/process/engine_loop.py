@@ -13,16 +13,34 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
+from ..adapters.adapter import Adapter, AdapterLoader
 from ..engine import AsyncBackend, Backend, EngineStats
-from ..errors import GenerationError, LmiError, OverloadedError, RequestError
+from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, RequestError
 from ..events import EngineEvent, Failed, Rendered
 from ..log import RequestIds
 from ..options.image_rules import ImageRules
 from .ending.exit import end_with_host
-from .messages import ENCODE_ERRORS, Abort, Add, BadMessage, Channel, Release, Stats, Step, ToEngine, sendable
+from .messages import (
+    ENCODE_ERRORS,
+    Abort,
+    AdapterOutcome,
+    Add,
+    BadMessage,
+    Channel,
+    Fault,
+    Release,
+    RemoveAdapter,
+    SetAdapter,
+    Stats,
+    Step,
+    ToEngine,
+    sendable,
+)
 from .prepare import RequestPreparer
+from .residents import Residents
 from .stepper import Stepper
 from .token_budget import TokenBudget
 
@@ -57,14 +75,20 @@ class EngineLoop:
         self._held: dict[int, Any] = {}
         """What is prepared and waits for its Release."""
         self._token_budget = None if max_tokens is None else TokenBudget(max_tokens)
+        loader: AdapterLoader | None = getattr(backend, "adapters", None)
+        self._residents = None if loader is None else Residents(loader, self._tell_outcome)
         self._request_ids = RequestIds()
         self._host_gone = asyncio.Event()
         self._steps = 0
         """How often the engine has brought something, if only that it made a step."""
 
-    async def begin(self) -> None:
-        """What is left of the engine's start; raises as that does."""
+    async def begin(self, adapters: Sequence[Adapter] = ()) -> dict[str, LmiError]:
+        """What is left of the engine's start, with these adapters; raises as that does.
+
+        Returns what kept adapters from being loaded, by key.
+        """
         await self._backend.begin()
+        return await self._residents.start(adapters) if self._residents is not None else {}
 
     async def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it has failed."""
@@ -85,6 +109,8 @@ class EngineLoop:
             self._steps += 1
             if self._token_budget is not None:
                 self._token_budget.release_ended(events)
+            if self._residents is not None:
+                self._residents.release_ended(events)
             if events:
                 self._send(events)
 
@@ -101,6 +127,15 @@ class EngineLoop:
             elif not busy and (not told_idle or idle_for >= self._idle_beat) and self._preparer.alive():
                 idle_for, told_idle = 0.0, True
                 self._post(Stats(EngineStats()))
+
+    def _begin(self, number: int, prepared: Any) -> None:
+        """Starts what is prepared, once its adapter is there."""
+        if self._residents is not None and self._residents.uses_adapter(number):
+            self._residents.begin(
+                number, partial(self._start, number, prepared), partial(self._tell_refused, number)
+            )  # fmt: skip
+        else:
+            self._start(number, prepared)
 
     def _start(self, number: int, prepared: Any) -> None:
         try:
@@ -122,14 +157,16 @@ class EngineLoop:
     def _release(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             if number in self._held:
-                self._start(number, self._held.pop(number))
+                self._begin(number, self._held.pop(number))
 
     def _hold(self, number: int, prepared: Any, prompt: str) -> None:
         self._held[number] = prepared
         self._send([(number, Rendered(prompt))])
 
     def _tell_refused(self, number: int, error: BaseException) -> None:
-        if not isinstance(error, RequestError | OverloadedError):
+        if self._residents is not None:
+            self._residents.end((number,))
+        if not isinstance(error, RequestError | OverloadedError | AdapterError):
             request_id = self._request_ids[number]
             log.error("request %s: generation %d failed before it started", request_id, number, exc_info=error)
         if not isinstance(error, LmiError):
@@ -150,7 +187,7 @@ class EngineLoop:
             self._end(tuple(failed))
             self._post(Step(events))
 
-    def _post(self, message: Step | Stats) -> None:
+    def _post(self, message: Step | Stats | AdapterOutcome) -> None:
         try:
             self._channel.post(message)
         except OSError:
@@ -161,6 +198,11 @@ class EngineLoop:
         self._backend.abort(numbers)
         if self._token_budget is not None:
             self._token_budget.drop(numbers)
+        if self._residents is not None:
+            self._residents.end(numbers)
+
+    def _tell_outcome(self, key: str, error: LmiError | None) -> None:
+        self._post(AdapterOutcome(key, None if error is None else Fault.of(error)))
 
     # On other threads.
 
@@ -169,9 +211,17 @@ class EngineLoop:
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
                 self._request_ids.add(message.number, message.generation.request_id)
+                if self._residents is not None and (key := message.generation.adapter) is not None:
+                    self._call(self._residents.enter, message.number, key)
                 self._preparer.take(message.number, message.generation)
             elif isinstance(message, Release):
                 self._call(self._release, message.numbers)
+            elif isinstance(message, SetAdapter):
+                if self._residents is not None:
+                    self._call(self._residents.set, message.adapter)
+            elif isinstance(message, RemoveAdapter):
+                if self._residents is not None:
+                    self._call(self._residents.remove, message.key)
             elif isinstance(message, BadMessage):
                 if message.number is None:
                     log.error("a message of the host's cannot be decoded: %s", message.error)
@@ -188,7 +238,7 @@ class EngineLoop:
     def _ready(self, number: int, prepared: Any, prompt: str | None = None) -> None:
         """Takes what is prepared; where its prompt's text is wanted, it is held back."""
         if prompt is None:
-            self._call(self._start, number, prepared)
+            self._call(self._begin, number, prepared)
         else:
             self._call(self._hold, number, prepared, prompt)
 

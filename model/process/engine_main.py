@@ -16,9 +16,11 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 
+from ..adapters.adapter import Adapter
 from ..engine import AsyncBackend, Backend, load_backend
-from ..errors import StartError
+from ..errors import OptionError, StartError
 from ..heap import freeze
 from ..log import cause, show_content
 from ..log_filters import configure, withhold
@@ -29,7 +31,7 @@ from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import Channel, EngineFailed, Ready, Start, ToEngine
+from .messages import Channel, EngineFailed, Fault, Ready, Start, ToEngine
 
 __all__ = ["main"]
 
@@ -52,7 +54,7 @@ def main() -> None:
     watch_host(sock)
     report_exit_to(lambda cause: channel.send_last(EngineFailed("GenerationError", cause)))
     try:
-        asyncio.run(_serve(channel, start.settings))
+        asyncio.run(_serve(channel, start.settings, start.adapters))
     except OSError:
         log.info("the host is gone")
     finally:
@@ -65,7 +67,7 @@ def main() -> None:
         end_now()
 
 
-async def _serve(channel: Channel[ToEngine], settings: Settings) -> None:
+async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Sequence[Adapter]) -> None:
     """From the engine's start to its end."""
     backend: Backend | AsyncBackend | None = None
     try:
@@ -75,7 +77,9 @@ async def _serve(channel: Channel[ToEngine], settings: Settings) -> None:
             backend = load_backend(settings)
             max_tokens = settings.limits.max_tokens_in_flight
             loop = EngineLoop(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout)
-            await loop.begin()
+            if settings.adapters.enable_lora and getattr(backend, "adapters", None) is None:
+                raise OptionError(f"option.enable_lora: {settings.engine} has no adapters", "enable_lora")
+            faults = await loop.begin(adapters)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
         except Exception as error:
@@ -87,7 +91,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings) -> None:
         # From here on there are requests.
         show_content(settings.log_requests == "true")
         withhold()
-        channel.post(Ready(backend.info))
+        channel.post(Ready(backend.info, {key: Fault.of(error) for key, error in faults.items()}))
         freeze()
         try:
             await loop.run()

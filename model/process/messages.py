@@ -17,8 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from ..adapters.adapter import Adapter
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError
+from ..errors import GenerationError, LmiError, error_of_kind
 from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
@@ -26,13 +27,17 @@ from ..options import Settings
 __all__ = [
     "ENCODE_ERRORS",
     "Abort",
+    "AdapterOutcome",
     "Add",
     "BadMessage",
     "Channel",
     "EngineFailed",
+    "Fault",
     "FromEngine",
     "Ready",
     "Release",
+    "RemoveAdapter",
+    "SetAdapter",
     "Start",
     "Stats",
     "Step",
@@ -43,9 +48,10 @@ __all__ = [
 
 
 class Start(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
-    """The first message: what to start."""
+    """The first message: what to start, and the adapters that are registered."""
 
     settings: Settings
+    adapters: tuple[Adapter, ...] = ()
 
 
 class Add(msgspec.Struct, array_like=True, frozen=True, tag="add"):
@@ -67,7 +73,19 @@ class Abort(msgspec.Struct, array_like=True, frozen=True, tag="abort"):
     numbers: tuple[int, ...]
 
 
-ToEngine = Start | Add | Release | Abort
+class SetAdapter(msgspec.Struct, array_like=True, frozen=True, tag="adapter"):
+    """Register an adapter, or pin one that is registered. AdapterOutcome answers it."""
+
+    adapter: Adapter
+
+
+class RemoveAdapter(msgspec.Struct, array_like=True, frozen=True, tag="unadapter"):
+    """Unload an adapter once the generations that were sent before this have ended."""
+
+    key: str
+
+
+ToEngine = Start | Add | Release | Abort | SetAdapter | RemoveAdapter
 
 
 class BadMessage(NamedTuple):
@@ -83,10 +101,37 @@ class BadMessage(NamedTuple):
     body: bytes
 
 
+class Fault(msgspec.Struct, array_like=True, frozen=True):
+    """An error, for the other process (errors.error_of_kind)."""
+
+    kind: str
+    message: str
+    param: str | None = None
+
+    @classmethod
+    def of(cls, error: LmiError) -> Fault:
+        """The fault that tells of `error`."""
+        return cls(error.kind, error.message, error.param)
+
+    @property
+    def error(self) -> LmiError:
+        """The error that it tells of."""
+        return error_of_kind(self.kind, self.message, self.param)
+
+
 class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
     """The engine is up."""
 
     info: EngineInfo
+    adapter_faults: dict[str, Fault] = {}
+    """Of the adapters in Start those that could not be loaded, by key."""
+
+
+class AdapterOutcome(msgspec.Struct, array_like=True, frozen=True, tag="outcome"):
+    """What became of a SetAdapter, by key."""
+
+    key: str
+    fault: Fault | None = None
 
 
 class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
@@ -109,7 +154,7 @@ class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
     stats: EngineStats
 
 
-FromEngine = Ready | EngineFailed | Step | Stats
+FromEngine = Ready | EngineFailed | Step | Stats | AdapterOutcome
 
 
 class _RawStep(msgspec.Struct, array_like=True, frozen=True, tag="step"):

@@ -61,12 +61,28 @@ class Core:
         """The model's; raises ValueError where it has none."""
         return self.renderer.get_tokenizer()
 
-    def request(self, prompt: Any, params: SamplingParams | PoolingParams, priority: int = 0) -> Any:
+    def request(
+        self, prompt: Any, params: SamplingParams | PoolingParams, priority: int = 0, lora_request: Any = None
+    ) -> Any:
         """vLLM's own form of a request, checked; raises what vLLM raises for what it does not take. On any thread.
 
         It has no name yet (`request_id`).
         """
-        return self.input_processor.process_inputs("", prompt, params, supported_tasks=self.tasks, priority=priority)
+        return self.input_processor.process_inputs(
+            "", prompt, params, supported_tasks=self.tasks, priority=priority, lora_request=lora_request
+        )
+
+    async def add_lora(self, request: Any) -> None:
+        """Loads an adapter, by vLLM's LoRARequest; raises what vLLM raises."""
+        await self._client.add_lora_async(request)
+
+    async def remove_lora(self, number: int) -> None:
+        """Unloads one, by its `lora_int_id`; one that is not loaded is ignored."""
+        await self._client.remove_lora_async(number)
+
+    async def pin_lora(self, number: int) -> None:
+        """Keeps one that is loaded in its slot; raises what vLLM raises."""
+        await self._client.pin_lora_async(number)
 
     def add(self, request: Any) -> None:
         """Sends a request to the core; does not wait."""

@@ -29,6 +29,7 @@ from ..generation import Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
 from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
+from .adapters import VllmAdapters, no_adapter
 from .core_outputs import told
 from .internals import part, tokenize_params
 from .start import client_errors, make_core, start
@@ -68,6 +69,7 @@ class VllmEmbedding:
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
         self._most = settings.limits.max_prompt_tokens
+        self.adapters = VllmAdapters(self._core) if settings.adapters.enable_lora else None
         self._running: dict[str, _Prepared] = {}
         """By the name that vLLM knows it by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
@@ -101,8 +103,9 @@ class VllmEmbedding:
         wanted = generation.embedding
         if wanted is None:
             raise UnsupportedError("this model makes embeddings and generates no text")
+        lora = None
         if generation.adapter is not None:
-            raise UnsupportedError("adapter: adapters are not supported", "adapter")
+            lora = (no_adapter if self.adapters is None else self.adapters.request)(generation.adapter)
         params = PoolingParams(
             task=TASK, dimensions=self._dimensions(wanted.dimensions), use_activation=wanted.normalize
         )
@@ -121,7 +124,7 @@ class VllmEmbedding:
             self._check(cut, field)
             if prompt is None:
                 prompt = self._render(tuple(cut))
-            request = self._core.request(prompt, params)
+            request = self._core.request(prompt, params, lora_request=lora)
         except self._client_errors as error:
             if isinstance(error, RequestError):
                 raise

@@ -27,6 +27,7 @@ from ..search.beam_run import BeamTexts
 from ..text.outputs import OutputReader
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
+from .adapters import VllmAdapters, no_adapter
 from .answer import Answer
 from .beam import BeamRuns
 from .core_outputs import told
@@ -64,7 +65,9 @@ class VllmEngine:
         text_side, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
         self._reader = OutputReader(text_side, ends)
         self._beams = BeamRuns(core, BeamTexts(self._reader, text_side, ends))
-        self._requests = Requests(core, settings, self._chat, self._beams, typical)
+        self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
+        adapter = no_adapter if self.adapters is None else self.adapters.request
+        self._requests = Requests(core, settings, self._chat, self._beams, typical, adapter)
         self._answers: dict[str, Answer] = {}
         self._groups: dict[int, Group[str]] = {}
         context, images = model_config.max_model_len, self._chat.images.limit

@@ -32,6 +32,7 @@ __all__ = [
     "keep_linear",
     "part",
     "rejected_transfer",
+    "scales_by_module",
     "tokenize_params",
     "uses_v2_runner",
     "v2_is_forced",
@@ -51,9 +52,14 @@ PARTS = (
     "vllm.v1.engine.core_client:AsyncMPClient.add_request_async",
     "vllm.v1.engine.core_client:AsyncMPClient.abort_requests_async",
     "vllm.v1.engine.core_client:AsyncMPClient.get_supported_tasks_async",
+    "vllm.v1.engine.core_client:AsyncMPClient.add_lora_async",
+    "vllm.v1.engine.core_client:AsyncMPClient.remove_lora_async",
+    "vllm.v1.engine.core_client:AsyncMPClient.pin_lora_async",
     "vllm.v1.engine.core_client:AsyncMPClient.shutdown",
     "vllm.v1.executor:Executor.get_class",
     "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
+    "vllm.lora.request:LoRARequest",
+    "vllm.lora.peft_helper:PEFTHelper",
     "vllm.renderers:renderer_from_config",
     # Options.
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
@@ -151,6 +157,11 @@ def v2_is_forced() -> bool:
 def v2_takes_processors() -> bool:
     """Whether model runner V2 takes logits processors in this version."""
     return importlib.util.find_spec(RUN_V2_PROCESSORS) is not None
+
+
+def scales_by_module() -> bool:
+    """Whether adapters may scale each module in its own way in this version; 0.23 takes no notice of it."""
+    return hasattr(part("vllm.lora.peft_helper:PEFTHelper"), "get_rank_and_scaling")
 
 
 # Options.

@@ -17,6 +17,7 @@ import os
 import typing
 from typing import Any
 
+from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
 from ..errors import did_you_mean, one_line
 from ..options import Settings
 from ..options.faults import refuse, shown
@@ -163,10 +164,40 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     if settings.embeds:
         arguments.setdefault("convert", "embed")
     arguments.setdefault("tensor_parallel_size", _devices(settings))
+    if settings.adapters.enable_lora:
+        arguments.update(_of_adapters(arguments, settings))
     cache = _cpu_cache(settings)
     if cache is not None:
         arguments.setdefault("kv_cache_memory_bytes", cache)
     return arguments
+
+
+def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The arguments that follow from the options of adapters, and from the adapters that lie in the model directory."""
+    options = settings.adapters
+    folders = found(settings)
+    files, _ = read_all(folders, base=None, max_rank=None)
+    speculative = arguments.get("speculative_config") or {}
+    if drafted := speculative.get("num_speculative_tokens"):
+        # vLLM refuses less (EngineArgs.create_engine_config).
+        least = settings.max_rolling_batch_size * (drafted + 1)
+        given = arguments.get("max_num_batched_tokens")
+        if given is not None and given < least:
+            option = name_of_argument("max_num_batched_tokens")
+            expected = f"at least {least} with adapters and {drafted} drafted tokens (max_rolling_batch_size times "
+            refuse([(option, f"option.{option}: expected {expected}{drafted + 1}), got {given}")])
+        if given is None and least > SMALLEST_STEP:
+            arguments["max_num_batched_tokens"] = least
+    return {
+        "enable_lora": True,
+        "max_loras": options.max_loras,
+        "max_lora_rank": chosen_rank(settings, files),
+        "max_cpu_loras": chosen_memory(settings, len(folders)),
+    }
+
+
+SMALLEST_STEP = 2048
+"""Tokens: the least that vLLM computes in a step where nobody says how many."""
 
 
 def _devices(settings: Settings) -> int:

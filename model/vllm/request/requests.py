@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import ParameterError, RequestError, UnsupportedError, raised_by_us
+from ...errors import ParameterError, RequestError, raised_by_us
 from ...generation import Conversation, Generation
 from ...media.images import Image
 from ...options import Settings
@@ -55,8 +55,18 @@ class Prepared:
 class Requests:
     """Prepares generations for one model, beside the engine's steps."""
 
-    def __init__(self, core: Core, settings: Settings, chat: ChatRenderer, beams: BeamRuns, typical: Typical) -> None:
+    def __init__(
+        self,
+        core: Core,
+        settings: Settings,
+        chat: ChatRenderer,
+        beams: BeamRuns,
+        typical: Typical,
+        adapter: Callable[[str], Any],
+    ) -> None:
+        """`adapter` gives vLLM's LoRARequest by its key, or raises AdapterError."""
         config = core.model_config
+        self._adapter = adapter
         self._core = core
         self._chat = chat
         self._beams = beams
@@ -78,8 +88,7 @@ class Requests:
         """Tokenizes and checks; raises RequestError."""
         generation = with_truncation(generation, self._context, self._most)
         sampling = generation.sampling
-        if generation.adapter is not None:
-            raise UnsupportedError("adapter: adapters are not supported", "adapter")
+        lora = None if generation.adapter is None else self._adapter(generation.adapter)
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
         guide_field: str | None = None
         try:
@@ -103,7 +112,7 @@ class Requests:
             if sampling.beams is not None:
                 self._beams.check(sampling, sampling.beams)
             priority = generation.priority if self._by_priority else 0
-            first = self._core.request(prompt, params[0], priority)
+            first = self._core.request(prompt, params[0], priority, lora)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise

@@ -16,6 +16,7 @@ import pytest
 
 from lmi.handler.commands.package import PackageError, package
 
+from ...kit.adapters import LLAMA, write_adapter
 from ...kit.paths import ROOT
 
 LAYERS = ("formatters", "handler", "model")
@@ -131,7 +132,7 @@ def test_the_interpreter_of_these_tests_has_no_handler(tmp_path: Path, bare_pyth
 
 def test_the_archive_holds_the_directory_and_the_handler(tmp_path: Path) -> None:
     mine = directory(tmp_path / "mine", {"weights/a.safetensors": "w", "model.py": "", "adapters/one/x.bin": "x"})
-    for rubbish in ("__pycache__/model.pyc", ".git/HEAD", "weights/.cache/lock", "model.py~"):
+    for rubbish in ("__pycache__/model.pyc", ".git/HEAD", "weights/.cache/lock", "model.py~", ".lmi/adapters.json"):
         directory(mine, {rubbish: "rubbish"})
     (mine / "start.sh").write_text("")
     (mine / "start.sh").chmod(0o700)
@@ -147,6 +148,25 @@ def test_the_archive_holds_the_directory_and_the_handler(tmp_path: Path) -> None
     assert set(files) >= ours()
     assert {member.mode for member in members if member.isdir()} == {0o755}
     assert {name for name, member in files.items() if member.mode != 0o644} == {"start.sh"}
+
+
+def test_adapters_go_along(tmp_path: Path) -> None:
+    """Those of the model directory, and those beside weights that are in a folder of it."""
+    mine = directory(
+        tmp_path / "mine", {"serving.properties": "option.entryPoint=lmi.handler\noption.model_id=weights\n"}
+    )
+    names = {
+        f"{place}/{name}"
+        for place in ("adapters/a", "weights/adapters/b")
+        for name in ("adapter_config.json", "adapter_model.safetensors")
+    }
+    directory(mine, {"adapters/a/model.py": "", "weights/config.json": "{}"})
+    for place in ("adapters/a", "weights/adapters/b"):
+        write_adapter(mine / place, LLAMA)
+    unpacked, members = packaged(mine, tmp_path)
+    files = {member.name for member in members if member.isfile()} - ours()
+    assert files == names | {"serving.properties", "adapters/a/model.py", "weights/config.json"}
+    assert {name for name in names if (unpacked / name).read_bytes() != (mine / name).read_bytes()} == set()
 
 
 def test_the_archive_is_the_same_bytes_each_time(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lmi.model.errors import (
+    AdapterError,
     ContentFilterError,
     ContextError,
     EngineError,
@@ -27,8 +28,8 @@ from lmi.model.errors import (
 )
 
 __all__ = [
-    "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError", "LmiError",
-    "MediaTypeError", "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError", "ParameterError",
-    "PayloadError", "RequestError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError",
-    "UnavailableError", "UnsupportedError", "UserCodeError",
+    "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError",
+    "LmiError", "MediaTypeError", "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError",
+    "ParameterError", "PayloadError", "RequestError", "StartError", "TimeLimitError", "TooLargeError",
+    "UnauthorizedError", "UnavailableError", "UnsupportedError", "UserCodeError",
 ]  # fmt: skip

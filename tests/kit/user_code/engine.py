@@ -4,15 +4,42 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+from lmi.model.adapters.adapter import Adapter
 from lmi.model.engine import EngineInfo, EngineStats, Listener, Sink
 from lmi.model.errors import LmiError, UnavailableError
 from lmi.model.events import Delta, EngineEvent, Failed, Finish, Started, Token
 from lmi.model.generation import Generation
 from lmi.model.process.dispatch import Dispatcher
 from lmi.model.process.messages import Step
+
+
+class ScriptedAdapters:
+    """An EngineAdapters: what is registered is loaded at once, but for those of `errors`, by name."""
+
+    def __init__(self) -> None:
+        self.faults: dict[str, LmiError] = {}
+        self.registered: dict[str, Adapter] = {}
+        self.errors: dict[str, LmiError] = {}
+        self.held: Future[None] | None = None
+        """What is given for each, where a test holds them up."""
+
+    def add(self, adapter: Adapter) -> Future[None]:
+        future: Future[None] = Future()
+        if (error := self.errors.get(adapter.name)) is not None:
+            future.set_exception(error)
+            return future
+        self.registered[adapter.key] = adapter
+        if self.held is not None:
+            return self.held
+        future.set_result(None)
+        return future
+
+    def remove(self, key: str) -> None:
+        self.registered.pop(key, None)
 
 
 class ScriptedEngine:
@@ -34,6 +61,7 @@ class ScriptedEngine:
         self.aborted: list[int] = []
         self.released: list[int] = []
         self._listeners: list[Listener] = []
+        self.adapters = ScriptedAdapters()
 
     @property
     def running(self) -> int:

@@ -1,0 +1,157 @@
+"""Which adapter a request names, in any dialect.
+
+    header, query, body's `adapters` --take_names--> names;   `model` --> a name, if it is an adapter's
+
+The first of these that says something decides (djl_python, lmi_vllm; DJL Serving, PyEngine; TGI's `adapter_id`):
+
+    X-Amzn-SageMaker-Adapter-Identifier     a header, or a custom attribute
+    ?adapter=                               a query parameter
+    adapters, adapter                       a name, or a list with one for each input; "" is the model itself
+    parameters.adapter_id                   a name
+    model                                   of OpenAI's bodies: an adapter's name; any other is the model itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from ..model.errors import ModelNotFoundError, PayloadError, UnsupportedError
+from ..model.options import Settings
+from .base import ParsedRequest, Payload, Request
+
+__all__ = [
+    "ADAPTER_HEADER",
+    "NO_ADAPTERS",
+    "AdapterNames",
+    "NotReadyError",
+    "named_by_request",
+    "select",
+    "take_names",
+    "with_adapters",
+    "with_name",
+]
+
+ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+QUERY = "adapter"
+BODY_FIELDS = ("adapters", "adapter")
+PARAMETER = "adapter_id"
+
+
+class NotReadyError(Exception):
+    """The adapter is being loaded: the request is to be read again when `ready` is done."""
+
+    def __init__(self, ready: Future[None]) -> None:
+        self.ready = ready
+        super().__init__("the adapter is being loaded")
+
+
+class AdapterNames(Protocol):
+    """The adapters that requests may name."""
+
+    def knows(self, name: str) -> bool:
+        """Whether there is one of this name or alias."""
+        ...
+
+    def key(self, name: str) -> str:
+        """What the engine calls it; raises ModelNotFoundError, AdapterError, NotReadyError."""
+        ...
+
+
+class _None:
+    def knows(self, name: str) -> bool:
+        return False
+
+    def key(self, name: str) -> str:
+        raise UnsupportedError("adapters: this endpoint has none (option.enable_lora)", "adapters")
+
+
+NO_ADAPTERS: AdapterNames = _None()
+
+
+def named_by_request(request: Request) -> str:
+    """The name beside the body, or empty."""
+    named = request.attributes.get(ADAPTER_HEADER.lower()) or request.headers.get(ADAPTER_HEADER.lower())
+    return named or request.query.get(QUERY, "")
+
+
+def take_names(payload: Payload) -> tuple[str | Sequence[str] | None, Payload]:
+    """What the body names, and the body without it; raises PayloadError."""
+    given: object = None
+    for field in BODY_FIELDS:
+        if field in payload:
+            given = given or payload[field]
+            payload = {name: value for name, value in payload.items() if name != field}
+    parameters = payload.get("parameters")
+    if isinstance(parameters, dict) and PARAMETER in parameters:
+        read = dict(cast("dict[str, Any]", parameters))
+        named = read.pop(PARAMETER)
+        if not given and named is not None:
+            if not isinstance(named, str):
+                raise PayloadError.of(f"parameters.{PARAMETER}", named, "an adapter's name")
+            given = named
+        payload = {**payload, "parameters": read}
+    if given is None or isinstance(given, str):
+        return given, payload
+    if isinstance(given, list) and all(isinstance(name, str) for name in cast("list[object]", given)):
+        return cast("list[str]", given), payload
+    raise PayloadError.of("adapters", given, "an adapter's name, or a list of names")
+
+
+def select(
+    named: str | Sequence[str] | None, model: object, request: Request, settings: Settings, adapters: AdapterNames
+) -> str | Sequence[str]:
+    """The name that counts, or one for each input; empty: the model itself. Raises ModelNotFoundError.
+
+    `named`: what the body names; `model`: its field of that name, where it may name an adapter.
+    """
+    if beside := named_by_request(request):
+        return beside
+    if named and (isinstance(named, str) or any(named)):
+        return named
+    if isinstance(model, str) and model:
+        if adapters.knows(model):
+            return model
+        if settings.unknown_models == "error" and model != settings.model_name:
+            raise ModelNotFoundError(f"model: there is no model {model[:MAX_NAME]!r}", "model")
+    return ""
+
+
+def with_name(settings: Settings, selected: str | Sequence[str]) -> Settings:
+    """The settings by which an answer says what it is from: vLLM's server too gives an adapter's name as `model`."""
+    return (
+        msgspec.structs.replace(settings, model_name=selected) if isinstance(selected, str) and selected else settings
+    )
+
+
+def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: AdapterNames) -> ParsedRequest:
+    """The call whose generations have the adapters that are selected, by the engine's names for them.
+
+    A user's dialect may have named them itself. Raises PayloadError, ModelNotFoundError, AdapterError, NotReadyError.
+    """
+    generations = call.generations
+    if not selected and not any(generation.adapter for generation in generations):
+        return call
+    if isinstance(selected, str):
+        names = [selected or generation.adapter or "" for generation in generations]
+    elif len(selected) == len(generations):
+        names = list(selected)
+    else:
+        expected = f"a name for each of the {len(generations)} inputs"
+        raise PayloadError(f"adapters: expected {expected}, got {len(selected)} names", "adapters")
+    keys = {name: adapters.key(name) for name in names if name}
+    return replace(
+        call,
+        generations=tuple(
+            msgspec.structs.replace(generation, adapter=keys.get(name))
+            for generation, name in zip(generations, names, strict=True)
+        ),
+    )
+
+
+MAX_NAME = 256
+"""Characters of a name that a message repeats."""

@@ -1,0 +1,87 @@
+"""The model.py of an adapter: formatters that go before the model's, for requests that name the adapter.
+
+Each is a module of its own, so that two adapters share no globals.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...model.errors import AdapterError, OptionError
+from ...model.options import Settings
+from .djl_formatters import InputFormatter, OutputFormatter
+from .loading import decorated, shown
+from .pool import Workers
+
+__all__ = ["AdapterCode", "load_adapter_code"]
+
+log = logging.getLogger(__name__)
+
+_numbers = itertools.count(1)
+
+
+class AdapterCode:
+    """What one adapter's model.py decorates."""
+
+    def __init__(self, module: str, input: InputFormatter | None, output: OutputFormatter | None) -> None:
+        self._module = module
+        self.input = input
+        self.output = output
+
+    def close(self) -> None:
+        """Forgets the module."""
+        sys.modules.pop(self._module, None)
+
+
+def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: Path) -> AdapterCode | None:
+    """The formatters in an adapter's folder, None where there is no model.py; raises AdapterError. Executes it."""
+    path = folder / "model.py"
+    if not path.is_file():
+        return None
+    module = _executed(path, name)
+    try:
+        made: dict[str, Any] = {}
+        for kind, make in FORMATTERS.items():
+            if (function := decorated(module, f"is_{kind}_formatter")) is not None:
+                label = f"adapter {name}: {kind} formatter {getattr(function, '__name__', repr(function))}"
+                made[kind] = make(function, label, settings, workers)
+        code = AdapterCode(module.__name__, made.get("input"), made.get("output"))
+        if code.input is not None:
+            code.input.prepare()
+        if code.output is not None and settings.embeds:
+            raise OptionError("an output formatter formats generated text, which this model does not make")
+    except Exception as error:
+        sys.modules.pop(module.__name__, None)
+        raise _failed(name, error) from error
+    return code
+
+
+FORMATTERS: dict[str, Callable[..., Any]] = {"input": InputFormatter, "output": OutputFormatter}
+
+
+def _executed(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"lmi_adapter_{next(_numbers)}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # What a module defines looks for it there (dataclasses).
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        sys.modules.pop(module.__name__, None)
+        log.exception("adapter %s: model.py failed", name)
+        raise _failed(name, error) from error
+    return module
+
+
+def _failed(name: str, error: BaseException) -> AdapterError:
+    # djl_python's words (lmi_vllm).
+    return AdapterError(f"Failed to load custom code for adapter {name}: {shown(error)}")

@@ -1,0 +1,57 @@
+"""LoRA adapters: whether there are any, how many fit, and where they come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from .option import Option
+
+__all__ = ["RANKS", "AdapterOptions"]
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What `max_lora_rank` may be (vLLM 0.23.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""
+
+
+def _rank(text: str) -> int:
+    expected = "one of " + ", ".join(map(str, RANKS))
+    if not text.isdecimal():
+        raise ValueError(expected)
+    rank = int(text)
+    if rank not in RANKS:
+        nearest = min(RANKS, key=lambda allowed: (allowed < rank, abs(allowed - rank)))
+        raise ValueError(f"{expected}; {nearest} is the nearest that holds it" if nearest > rank else expected)
+    return rank
+
+
+# fmt: off
+class AdapterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options say of adapters. vLLM's further ones (`lora_dtype` ...) go to it as they are."""
+
+    enable_lora: Annotated[bool, Option("Serve LoRA adapters beside the model.")] = False
+    max_loras: Annotated[int, Option(
+        "How many adapters one batch may mix: each takes a slot of the device's memory.", ge=1,
+    )] = 4
+    max_lora_rank: Annotated[int | None, Option(
+        "The highest rank of an adapter: " + ", ".join(map(str, RANKS)) + ".",
+        default="16, or what holds the adapters found at start", convert=_rank,
+    )] = None
+    max_cpu_loras: Annotated[int | None, Option(
+        "How many adapters are kept in the machine's memory; others are read again when they are asked for.",
+        default="max_loras more than the adapters found at start", ge=1,
+    )] = None
+    adapters_on_error: Annotated[Literal["fail", "warn"], Option(
+        "What a broken adapter in the folder `adapters` does: it fails the start, or only requests that name it.",
+    )] = "fail"
+    lora_cache_dir: Annotated[str | None, Option(
+        "A folder of adapters that are loaded by their folders' names when a request first names them.",
+    )] = None
+    lora_cache_size: Annotated[int, Option(
+        "How many adapters of lora_cache_dir are registered at a time; the least recently used makes room.", ge=1,
+    )] = 100
+    adapters_registry: Annotated[str | None, Option(
+        "The file that keeps what was registered while the server ran, for its next start; `none`: nothing is kept.",
+        default="`.lmi/adapters.json` in the model directory, if that can be written",
+    )] = None
+# fmt: on
