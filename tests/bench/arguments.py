@@ -35,6 +35,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only this one, by its name in the tables; again for more",
     )
+    command.add_argument(
+        "--adapters",
+        default="",
+        metavar="NAME,NAME",
+        help="adapters of the model directory that requests name in turn; with --set enable_lora=true",
+    )
     command.add_argument("--connections", default="1,16,64,256")
     command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")
     command.add_argument("--rounds", type=int, default=3, help="requests of each connection")

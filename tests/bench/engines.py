@@ -81,6 +81,7 @@ class FloorLayer:
             "stream": workload.stream,
             "logprobs": workload.logprobs,
             "chat": workload.dialect == "openai",
+            "adapters": workload.adapters,
         }
         with self.cpu() as cpu:
             result = self._ask(json.dumps(job))
@@ -131,7 +132,8 @@ class CoreLayer:
 
         def begin(number: int, prompt: str) -> None:
             follower = _Follower(number, ended)
-            opened = self._service.open(Request(json.dumps(workload.body(prompt, tokens)).encode()), follower)
+            body = workload.request(number, prompt, tokens)
+            opened = self._service.open(Request(json.dumps(body).encode()), follower)
             if isinstance(opened, Response):
                 raise StartError(f"the bench's request was refused: {opened.failure}")
 

@@ -69,7 +69,7 @@ class UrlLayer:
     def run(self, workload: Workload, prompts: Sequence[str], tokens: int, connections: int) -> Measured:
         """Posts the workload's bodies over so many connections."""
         named = {"model": self._model} if self._model and workload.dialect == "openai" else {}
-        bodies = [workload.body(prompt, tokens) | named for prompt in prompts]
+        bodies = [workload.request(number, prompt, tokens) | named for number, prompt in enumerate(prompts)]
         with self.cpu() as cpu:
             load = run_load(self.url, bodies, connections, self._headers)
         cpu[GENERATOR] = load.cpu

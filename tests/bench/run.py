@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from lmi.model.errors import OptionError
@@ -61,8 +62,9 @@ def _terminable() -> Iterator[None]:
 def _bench(arguments: argparse.Namespace, overrides: dict[str, str]) -> None:
     connections = _numbers(arguments.connections)
     names = [workload.name for workload in WORKLOADS]
+    adapters = tuple(filter(None, arguments.adapters.split(",")))
     workloads = [
-        workload
+        replace(workload, adapters=adapters)
         for workload in WORKLOADS
         if arguments.dialect in (None, workload.dialect)
         and (not arguments.workload or workload.name in arguments.workload)

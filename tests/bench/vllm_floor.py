@@ -1,6 +1,7 @@
 """vLLM by itself, as the bench's floor: `python -m tests.bench.vllm_floor FD`, a job a line on standard input.
 
-    {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true, "chat": false}
+    {"prompts": [...], "connections": 64, "tokens": 100, "stream": true, "logprobs": true, "chat": false,
+     "adapters": [names, in turn]}
       -->  {"seconds": ..., "times": [[when each output of a request came, ...], ...], "texts": [its text, ...]}
 
 The first line of input is the Settings, as msgpack in base64; an empty object comes once the engine is up. AsyncLLM has
@@ -32,13 +33,18 @@ class Floor:
 
     def __init__(self, settings: Settings) -> None:
         from vllm import AsyncEngineArgs
+        from vllm.lora.request import LoRARequest
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        from lmi.model.adapters.folder import found
         from lmi.model.vllm.options import engine_arguments
 
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(settings)))
         self._tokenizer: Any = self._llm.get_tokenizer()
         self._numbers = count()
+        self._adapters = {
+            name: LoRARequest(name, number, str(path)) for number, (name, path) in enumerate(found(settings).items(), 1)
+        }
 
     async def run(self, job: dict[str, Any]) -> dict[str, Any]:
         """Generates for every prompt, so many at once; each next one when one has ended."""
@@ -46,12 +52,14 @@ class Floor:
         times: list[list[float]] = [[] for _ in job["prompts"]]
         pieces: list[list[str]] = [[] for _ in job["prompts"]]
         asked = {name: job[name] for name in ("tokens", "stream", "logprobs", "chat")}
+        adapters = [self._adapters[name] for name in job["adapters"]] or [None]
         start = time.perf_counter()
 
         async def connection() -> None:
             for number, text in waiting:
                 begun, came = time.perf_counter(), 0
-                async for result in self.results(text, **asked):
+                adapter = adapters[number % len(adapters)]
+                async for result in self.results(text, adapter, **asked):
                     times[number].append(time.perf_counter() - begun)
                     (sequence,) = result.outputs
                     came += len(sequence.token_ids)
@@ -62,7 +70,9 @@ class Floor:
         await asyncio.gather(*(connection() for _ in range(job["connections"])))
         return {"seconds": time.perf_counter() - start, "times": times, "texts": ["".join(made) for made in pieces]}
 
-    def results(self, text: str, tokens: int, *, stream: bool, logprobs: bool, chat: bool) -> AsyncIterator[Any]:
+    def results(
+        self, text: str, adapter: Any, tokens: int, *, stream: bool, logprobs: bool, chat: bool
+    ) -> AsyncIterator[Any]:
         """vLLM's RequestOutputs of one prompt: streamed as deltas, else one."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -75,7 +85,7 @@ class Floor:
             output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
         )
         results: AsyncIterator[Any] = self._llm.generate(
-            self._rendered(text) if chat else text, params, str(next(self._numbers))
+            self._rendered(text) if chat else text, params, str(next(self._numbers)), lora_request=adapter
         )
         return results
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any
 
@@ -63,6 +63,13 @@ class Workload:
     """All text in it."""
     counts: bool = False
     """Whether every token has a record of its own, so that none needs a reference to be counted."""
+    adapters: tuple[str, ...] = ()
+    """Those that requests name in turn; none: they name none."""
+
+    def request(self, number: int, prompt: str, tokens: int) -> Body:
+        """The body of request `number`."""
+        body = self.body(prompt, tokens)
+        return body | {"adapters": self.adapters[number % len(self.adapters)]} if self.adapters else body
 
 
 def prompts(number: int, first: int = 0) -> list[str]:
@@ -167,7 +174,8 @@ WORKLOADS: tuple[Workload, ...] = (LMI_STREAM, LMI_WHOLE, CHAT_STREAM, CHAT_WHOL
 
 def other_form(workload: Workload) -> Workload:
     """Of the same dialect: whole for streamed, streamed for whole."""
-    return next(one for one in WORKLOADS if one.dialect == workload.dialect and one.stream != workload.stream)
+    other = next(one for one in WORKLOADS if one.dialect == workload.dialect and one.stream != workload.stream)
+    return replace(other, adapters=workload.adapters)
 
 
 @dataclass(slots=True)

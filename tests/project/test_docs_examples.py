@@ -24,7 +24,11 @@ TEXTS = {"generated_text", "content"}
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 MAKE = [block for block in BLOCKS if block.language == "bash" and block.text.startswith("make ")]
 COMMANDS = [
-    block for block in BLOCKS if block.language == "bash" and not block.excused and not block.text.startswith("make ")
+    block
+    for block in BLOCKS
+    # test_docs_adapters.py runs those, one after the other.
+    if block.language == "bash" and block.page.name != "adapters.md"
+    if not block.excused and not block.text.startswith("make ")
 ]
 CONSOLE = [block for block in BLOCKS if block.language == "console"]
 

@@ -54,7 +54,9 @@ class _Engine:
         text = body["messages"][-1]["content"] if chat else body["inputs"]
         tokens = body["max_tokens"] if chat else body["parameters"]["max_new_tokens"]
         write: Writer = WRITERS[chat, stream]()
-        async for result in self._floor.results(text, tokens, stream=stream, logprobs=stream and not chat, chat=chat):
+        async for result in self._floor.results(
+            text, None, tokens, stream=stream, logprobs=stream and not chat, chat=chat
+        ):
             if not self._ready:
                 # After all requests that this step brought something.
                 asyncio.get_running_loop().call_soon(self._flush)
