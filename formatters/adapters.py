@@ -94,7 +94,9 @@ def take_names(payload: Payload) -> tuple[str | Sequence[str] | None, Payload]:
             if not isinstance(named, str):
                 raise PayloadError.of(f"parameters.{PARAMETER}", named, "an adapter's name")
             given = named
-        payload = {**payload, "parameters": read}
+        payload = {name: value for name, value in payload.items() if name != "parameters"}
+        if read:
+            payload["parameters"] = read
     if given is None or isinstance(given, str):
         return given, payload
     if isinstance(given, list) and all(isinstance(name, str) for name in cast("list[object]", given)):
@@ -123,9 +125,9 @@ def select(
 
 def with_name(settings: Settings, selected: str | Sequence[str]) -> Settings:
     """The settings by which an answer says what it is from: vLLM's server too gives an adapter's name as `model`."""
-    return (
-        msgspec.structs.replace(settings, model_name=selected) if isinstance(selected, str) and selected else settings
-    )
+    if not isinstance(selected, str) or not selected:
+        return settings
+    return msgspec.structs.replace(settings, model_name=selected, own_name=settings.model_name)
 
 
 def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: AdapterNames) -> ParsedRequest:
@@ -143,7 +145,7 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
     else:
         expected = f"a name for each of the {len(generations)} inputs"
         raise PayloadError(f"adapters: expected {expected}, got {len(selected)} names", "adapters")
-    keys = {name: adapters.key(name) for name in names if name}
+    keys = {name: adapters.key(name) for name in dict.fromkeys(names) if name}
     return replace(
         call,
         generations=tuple(

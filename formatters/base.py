@@ -175,6 +175,8 @@ class OpenApi:
     """Headers that have a meaning here, all optional."""
     serves: Callable[[Settings], bool] = _generates
     """Whether it is for an endpoint with these settings, where the body decides the dialect."""
+    query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
+    """Parameters of the query, all optional; with them the body is too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ..model.errors import (
     GenerationError,
     LmiError,
     MediaTypeError,
+    ModelNotFoundError,
     OptionError,
     PayloadError,
     RequestError,
@@ -207,7 +208,14 @@ def receive(
         # Before the body is read: an explicit dialect refuses an unreadable body in its own form.
         dialect = explicit_dialect(request, settings, user_dialects) or dialect
         _check_query(request, user_dialects)
-        payload = hooks.read(request)
+        try:
+            payload = hooks.read(request)
+        except (AdapterError, ModelNotFoundError):
+            # There are no formatters of the adapter's: the body is what it looks like.
+            with suppress(RequestError):
+                payload = read_body(request)
+                dialect = detect(payload, request, settings, user_dialects)
+            raise
         mistaken = comma_error(request)
         if mistaken is not None:
             with suppress(PayloadError):

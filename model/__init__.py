@@ -3,6 +3,7 @@
 generation.py, events.py, errors.py    the values that everything speaks in
 engine.py                              the Engine and Backend protocols, the table of backends
 auto.py                                vLLM where it has the model, else transformers
+adapters/                              LoRA adapters: their files, what an engine does with them
 options/                               `option.*` as typed settings
 process/                               an engine in a process of its own, its death and its rebuilding
 text/                                  from token ids to exact text, and the limits of both

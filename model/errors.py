@@ -20,7 +20,9 @@
     │   ├── TimeLimitError      the request took longer than may be
     │   ├── SlowReaderError     the client does not read its answer
     │   ├── AdapterError        an adapter cannot be loaded
-    │   │   └── NoSlotError       there is no room for it
+    │   │   ├── AdapterNotFoundError  none of that name is registered, or its folder is not there
+    │   │   ├── AdapterExistsError    another one has its name
+    │   │   └── NoSlotError           there is no room for it
     │   └── UnavailableError    the engine is starting, being rebuilt, or gone
     └── StartError            the model cannot be served at all
         ├── OptionError         an option is unknown or its value is wrong
@@ -40,6 +42,8 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AdapterError",
+    "AdapterExistsError",
+    "AdapterNotFoundError",
     "ContentFilterError",
     "ContextError",
     "EngineError",
@@ -280,6 +284,20 @@ class AdapterError(EngineError):
     code = "adapter_failed"
 
 
+class AdapterNotFoundError(AdapterError):
+    """None of that name is registered (`param` is name), or no folder is where it is said to be (src)."""
+
+    status = 404
+    code = "adapter_not_found"
+
+
+class AdapterExistsError(AdapterError):
+    """Another one has its name; 409 is DJL Serving's status for that."""
+
+    status = 409
+    code = "adapter_exists"
+
+
 class NoSlotError(AdapterError):
     """There is no room for the adapter; 507 is DJL's code for too little memory."""
 
@@ -337,6 +355,8 @@ _KINDS: dict[str, type[LmiError]] = {
         TimeLimitError,
         SlowReaderError,
         AdapterError,
+        AdapterNotFoundError,
+        AdapterExistsError,
         NoSlotError,
         UnavailableError,
         StartError,

@@ -72,8 +72,9 @@ def check_version(request: Request) -> None:
 def check_deployment(request: Request, settings: Settings) -> None:
     """Raises NotFoundError for a deployment that is not the one that is served."""
     given = _header(request, DEPLOYMENT)
-    if given and given != settings.model_name:
-        raise NotFoundError.of(DEPLOYMENT, given, f"the deployment that is served, {settings.model_name!r}")
+    served = settings.own_name or settings.model_name
+    if given and given != served:
+        raise NotFoundError.of(DEPLOYMENT, given, f"the deployment that is served, {served!r}")
 
 
 def read_payload(payload: Payload, request: Request) -> Payload:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ...model.errors import AdapterError
+from ...model.errors import AdapterError, AdapterNotFoundError
 
-__all__ = ["check_name", "folder_of", "is_plain"]
+__all__ = ["check_name", "folder_of", "folder_within"]
 
 MAX_NAME = 256
 """Characters."""
@@ -19,19 +20,26 @@ def check_name(name: str) -> None:
         raise AdapterError(f"name: expected 1 to {MAX_NAME} characters that print, without /, got {name[:MAX_NAME]!r}")
 
 
-def is_plain(name: str) -> bool:
-    """Whether a name that a request brings may name a folder: nothing that leads elsewhere, nothing hidden."""
-    return 0 < len(name) <= MAX_NAME and name.isprintable() and not set(name) & set("/\\") and not name.startswith(".")
+def folder_within(directory: str, name: str) -> Path | None:
+    """The folder in `directory` that a name of a request's means: nothing that leads elsewhere, nothing hidden."""
+    if not name.isprintable() or not 0 < len(name.encode()) < MAX_NAME or set(name) & set("/\\") or name[0] == ".":
+        return None
+    folder = Path(directory, name)
+    # Not Path.is_dir, which raises where nobody may look.
+    return folder if os.path.isdir(folder) else None
 
 
 def folder_of(source: str) -> str:
     """The absolute path of a local folder, given as that or as a file: URL, which DJL Serving hands on as it is.
 
-    Raises AdapterError, with djl_python's words, which scripts look for (djl_python, lmi_vllm).
+    Raises AdapterNotFoundError, with djl_python's words, which scripts look for (djl_python, lmi_vllm).
     """
-    path = source
-    if source.startswith("file:"):
-        path = unquote(urlsplit(source).path)
-    if not path.startswith("/") or not Path(path).is_dir():
-        raise AdapterError(f"Only local LoRA models are supported. {source} is not a valid path", "src")
+    try:
+        path = unquote(urlsplit(source).path) if source.startswith("file:") else source
+        there = path.startswith("/") and Path(path).is_dir()
+    except (OSError, ValueError):
+        # No URL, or a path that is too long or may not be looked at.
+        path, there = source, False
+    if not there:
+        raise AdapterNotFoundError(f"Only local LoRA models are supported. {source} is not a valid path", "src")
     return str(Path(path).absolute())

@@ -75,4 +75,4 @@ class Store:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)
+            pass

@@ -69,12 +69,14 @@ def enter(registry: Registry | None, call: AdapterCall) -> Entry | Done | None:
     return None
 
 
-def answer(registry: Registry, call: AdapterCall, entered: Entry | None) -> Done:
-    """The rest of a call, which may wait for the engine. Raises nothing."""
+def answer(registry: Registry, call: AdapterCall, entered: Entry | None, *, patient: bool = False) -> Done:
+    """The rest of a call, which may wait for the engine; a `patient` one also for one that is being rebuilt, as in
+    async mode, where Java has said already that all is well. Raises nothing.
+    """
     try:
         if entered is not None:
             try:
-                registry.load(entered)
+                registry.load(entered, patient=patient)
             except LmiError as error:
                 if entered.source != "folder":
                     raise

@@ -92,7 +92,7 @@ class Worker:
         # Entered before any request that comes behind it is read; what takes its time holds up none of them.
         registry = self._service.adapters if self._service else None
         entered = enter(registry, call)
-        return _told(asyncio.to_thread(_answered, registry, call, entered), tracking_id)
+        return _told(asyncio.to_thread(_answered, registry, call, entered, patient=True), tracking_id)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
         if inputs.is_empty():
@@ -204,11 +204,13 @@ class Worker:
         return None
 
 
-def _answered(registry: Registry | None, call: AdapterCall, entered: Entry | Done | None) -> Done:
+def _answered(
+    registry: Registry | None, call: AdapterCall, entered: Entry | Done | None, *, patient: bool = False
+) -> Done:
     if isinstance(entered, tuple):
         return entered
     assert registry is not None
-    return answer(registry, call, entered)
+    return answer(registry, call, entered, patient=patient)
 
 
 async def _told(answering: Awaitable[Done], tracking_id: str) -> AsyncIterator[RawOutput]:

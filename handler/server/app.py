@@ -6,6 +6,7 @@
     POST /predictions/{name}   the same
     GET  /health               as /ping, with TGI's error
     GET  /openapi.json         this list for programs (openapi.py), with all routes of dialects
+    POST /adapters ...         adapters.py
 
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
@@ -49,6 +50,7 @@ from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_o
 from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .access import Access
+from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
 from .connection import connection_of, in_chunks
 from .openapi import document
@@ -281,7 +283,7 @@ def _http_response(answer: Response) -> HttpResponse:
 
 def application(service: Service, access: Access | None = None) -> Starlette:
     """The ASGI application for a service that has been started, for those whom `access` lets in."""
-    server = LocalServer(service, access or Access())
+    server = LocalServer(service, access := access or Access())
     methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
     for known in (*service.dialects, *DIALECTS):
         for route in known.ROUTES:
@@ -291,6 +293,7 @@ def application(service: Service, access: Access | None = None) -> Starlette:
         HttpRoute("/health", server.health, methods=["GET"]),
         HttpRoute("/metrics", server.metrics, methods=["GET"]),
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
+        *AdapterRoutes(service, access, server.bodies).routes(),
         *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

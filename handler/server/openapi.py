@@ -25,6 +25,7 @@ from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi, openapi_o
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
 from ...model.options import Settings
+from .adapter_messages import OPENAPI as ADAPTERS
 
 __all__ = ["HOST", "document"]
 
@@ -44,7 +45,7 @@ UNHEALTHY: JsonSchema = {
     "required": ["error", "error_type"],
 }
 
-HOST: Mapping[str, OpenApi] = {
+PAGES: Mapping[str, OpenApi] = {
     "/ping": OpenApi("Whether the engine is healthy", answers={JSON: (STATUS,)}, errors={JSON: (STATUS,)}),
     "/health": OpenApi(
         "Whether the engine is healthy, in the form of TGI", answers={JSON: (STATUS,)}, errors={JSON: (UNHEALTHY,)}
@@ -56,7 +57,9 @@ HOST: Mapping[str, OpenApi] = {
     ),
     "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={TEXT: (STRING,)}),
 }
-"""The host's own routes, by path. One that is not in it is described by the first line of its function's docstring."""
+HOST: Mapping[str, Mapping[str, OpenApi]] = {path: {"GET": page} for path, page in PAGES.items()} | {**ADAPTERS}
+"""The host's own routes, by path and method. One that is not in it is described by the first line of its function's
+docstring."""
 OPEN = ("/ping", "/health")
 """Those that need no key."""
 
@@ -104,7 +107,7 @@ def _documents(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], 
     `option.dialect` takes precedence over the path, except for pages.
     """
     if route.path in HOST:
-        return [(HOST[route.path], None)]
+        return [(HOST[route.path][method], None)]
     dialects = (*user_dialects, *DIALECTS)
     path = BY_BODY[0] if route.path in BY_BODY else route.path
     own_routes = [
@@ -140,7 +143,8 @@ def _operation(
     }
     requests = [_request(one, settings) for one in described if one.request is not None]
     if requests and method == "POST":
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": one_of(*requests)}}}
+        required = not any(one.query for one in described)
+        operation["requestBody"] = {"required": required, "content": {JSON: {"schema": one_of(*requests)}}}
     return operation
 
 
@@ -170,6 +174,8 @@ def _parameters(
         if method == "GET" and one is not None and one.body and described.request is not None:
             content = {JSON: {"schema": _request(described, settings)}}
             found["query", one.body] = {"name": one.body, "in": "query", "required": True, "content": content}
+        for name, schema in described.query.items():
+            found["query", name] = {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in described.headers.items():
             found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
     if route.path in BY_BODY:

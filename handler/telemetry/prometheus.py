@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from ..adapters.registry import Entry
 from ..service import Service
 from .metrics import Histogram
 
@@ -68,6 +69,7 @@ class Exposition:
         )
         yield from (CounterMetricFamily(name, what, value=value) for name, what, value in counters)
 
+        yield from _adapters([] if service.adapters is None else service.adapters.registered())
         stats = engine.stats
         gauges: tuple[tuple[str, str, float], ...] = (
             ("lmi_engine_up", "Whether the engine is up.", engine.healthy),
@@ -98,6 +100,26 @@ class Exposition:
                 ),
             )
         )
+
+
+MAX_ADAPTERS = 100
+"""How many adapters have a label of their own: those that were named last. The others are one."""
+
+
+def _adapters(registered: Iterable[Entry]) -> Iterator[Metric]:
+    """What was asked of each adapter that is registered now."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    entries = sorted(registered, key=lambda entry: entry.used, reverse=True)
+    yield GaugeMetricFamily("lmi_adapters", "Adapters that are registered.", value=len(entries))
+    requests = CounterMetricFamily(
+        "lmi_adapter_requests", "Requests that have named an adapter, since it was registered.", labels=("adapter",)
+    )
+    for entry in sorted(entries[:MAX_ADAPTERS], key=lambda entry: entry.adapter.name):
+        requests.add_metric((entry.adapter.name,), entry.requests)
+    if others := entries[MAX_ADAPTERS:]:
+        requests.add_metric(("",), sum(entry.requests for entry in others))
+    yield requests
 
 
 def _histograms(known: Iterable[tuple[str, str, Histogram]]) -> Iterator[HistogramMetricFamily]:

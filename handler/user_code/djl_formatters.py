@@ -152,7 +152,7 @@ def _configs(settings: Settings) -> SimpleNamespace:
         output_formatter=settings.output_formatter,
         tgi_compat=settings.tgi_compat,
         bedrock_compat=False,
-        enable_lora=False,
+        enable_lora=settings.adapters.enable_lora,
         trust_remote_code=settings.trust_remote_code,
         revision=settings.revision,
         dtype=settings.dtype,

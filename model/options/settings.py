@@ -80,6 +80,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A hub id or an absolute path; by default the model directory."""
     model_name: str
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
+    own_name: str = ""
+    """The model's, where `model_name` is that of the adapter that a request names."""
     engine: str = "vllm"
     """A name of the ENGINES table (vllm, transformers, auto, which finds out at start), or the user's `module:name`."""
     task: str = "auto"

@@ -25,13 +25,17 @@ class AdapterCalls:
         self._started = started
         self._lock = threading.Lock()
         self._registered: dict[str, Adapter] = {}
-        self._pending: dict[str, tuple[Adapter, Future[None]]] = {}
+        self._pending: dict[str, tuple[Adapter | None, Future[None]]] = {}
+        """What an engine has been asked; None for an adapter that has been removed meanwhile."""
+        self._given: set[str] = set()
+        """The keys of those that the last engine was started with."""
         self.faults: dict[str, LmiError] = {}
 
-    @property
-    def registered(self) -> tuple[Adapter, ...]:
-        """Those that an engine is to have at its start."""
-        return tuple(self._registered.values())
+    def for_start(self) -> tuple[Adapter, ...]:
+        """Those that an engine is to have at its start; what is removed meanwhile it is told when it is up."""
+        with self._lock:
+            self._given = set(self._registered)
+            return tuple(self._registered.values())
 
     def add(self, adapter: Adapter) -> Future[None]:
         """Registers or pins one; for any thread."""
@@ -46,19 +50,21 @@ class AdapterCalls:
         return future
 
     def remove(self, key: str) -> None:
-        """Ends one; for any thread. An engine that is being rebuilt does not get it."""
+        """Ends one; for any thread."""
         with self._lock:
             self._registered.pop(key, None)
             self.faults.pop(key, None)
+            if key in self._pending:
+                self._pending[key] = None, self._pending[key][1]
         self._post(RemoveAdapter(key))
 
     def settle(self, outcome: AdapterOutcome) -> None:
         """Takes what the engine says of a registration."""
         with self._lock:
             adapter, future = self._pending.pop(outcome.key, (None, None))
-            if adapter is None or future is None:
+            if future is None:
                 return
-            if outcome.fault is None:
+            if outcome.fault is None and adapter is not None:
                 self._registered[outcome.key] = adapter
         if outcome.fault is None:
             future.set_result(None)
@@ -67,7 +73,11 @@ class AdapterCalls:
 
     def ready(self, faults: Mapping[str, Fault]) -> None:
         """An engine is up, without those that it could not load: they are tried again when a request names them."""
-        self.faults = {key: fault.error for key, fault in faults.items()}
+        with self._lock:
+            self.faults = {key: fault.error for key, fault in faults.items()}
+            removed = self._given - self._registered.keys()
+        for key in removed:
+            self._post(RemoveAdapter(key))
 
     def fail(self, reason: str) -> None:
         """The engine has ended: what it was asked last is not answered any more."""

@@ -119,7 +119,7 @@ class EngineClient:
     def launch(self) -> None:
         """Starts the engine's process, for whoever has something else to do before `start`; raises StartError."""
         try:
-            self._starting_child = EngineChild(self._settings, self.adapters.registered)
+            self._starting_child = EngineChild(self._settings, self.adapters.for_start())
         except OSError as error:
             raise StartError(f"the engine's process could not be started: {error}") from error
         self._launched = True
@@ -150,10 +150,10 @@ class EngineClient:
             if isinstance(first, EngineFailed):
                 raise error_of_kind(first.kind, first.message, first.param)
             raise StartError(f"{child.cause or 'its process ended'} before the engine was ready")
-        self.adapters.ready(first.adapter_faults)
         with self._lock:
             self._child = child
             self._ready_since = time.monotonic()
+        self.adapters.ready(first.adapter_faults)
         self._rebuild_timeout = self._rebuild_timeout or max(
             REBUILD_TIMEOUT_S, REBUILD_FACTOR * (self._ready_since - began)
         )

@@ -5,12 +5,14 @@
 
 No more are loaded than the engine keeps, so that it never drops one by itself: vLLM would read that one's files again
 within a step, where a fault ends the engine with all that runs on it. What makes room is the one that has not been used
-for the longest time, without requests and not pinned; where there is none, loading waits until a request ends.
+for the longest time, without requests and not pinned. Where there is none, loading waits until a request ends; and
+after PATIENCE_S the least recently used one gets no new ones before: it would wait for ever where all are busy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -27,6 +29,9 @@ log = logging.getLogger(__name__)
 
 Outcome = Callable[[str, LmiError | None], None]
 
+PATIENCE_S = 1.0
+"""Seconds that one which needs room waits for another to be idle by itself."""
+
 
 @dataclass(slots=True, eq=False)
 class _Resident:
@@ -38,11 +43,18 @@ class _Resident:
     """When a request last named it, as a count."""
     numbers: set[int] = field(default_factory=set[int])
     """The generations that use it, prepared or not."""
+    running: set[int] = field(default_factory=set[int])
+    """Those of them that have been started."""
     waiting: dict[int, tuple[Callable[[], None], Callable[[BaseException], None]]] = field(
         default_factory=dict[int, tuple[Callable[[], None], Callable[[BaseException], None]]]
     )
     """Those that are prepared and wait until it is loaded: what starts and what refuses each."""
     loading: asyncio.Task[None] | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing needs it any more."""
+        return self.removed and not self.numbers
 
 
 class Residents:
@@ -61,6 +73,8 @@ class Residents:
         self._turn = asyncio.Lock()
         """One is loaded at a time: room that one has made is not another's."""
         self._room = asyncio.Event()
+        self._yielding: _Resident | None = None
+        """The one that starts nothing new until it has made room."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, adapters: Iterable[Adapter]) -> dict[str, LmiError]:
@@ -77,9 +91,10 @@ class Residents:
 
     def set(self, adapter: Adapter) -> None:
         """Registers one, or lets one that is registered be pinned; tells the outcome."""
-        resident = self._known.get(adapter.key) or self._take_in(adapter)
+        known = self._known.get(adapter.key)
+        resident = known or self._take_in(adapter)
         if adapter.preload or adapter.pin:
-            self._run(self._set(resident, pin=adapter.pin))
+            self._run(self._set(resident, pin=adapter.pin, new=known is None))
         else:
             self._tell(adapter.key, None)
 
@@ -87,7 +102,7 @@ class Residents:
         """Unloads it once its requests have ended. Their engine has had them before: none comes after this."""
         if (resident := self._known.pop(key, None)) is not None:
             resident.removed = True
-            self._drop_if_idle(resident)
+            self._drop_if_gone(resident)
 
     def enter(self, number: int, key: str) -> None:
         """A generation that names it has come; it is counted until `end`."""
@@ -106,7 +121,8 @@ class Residents:
         if resident is None:
             # vLLM would read its files within a step.
             refuse(AdapterError("the adapter has been unregistered", "adapters"))
-        elif resident in self._loaded and resident.loading is None:
+        elif resident in self._loaded and resident.loading is None and resident is not self._yielding:
+            resident.running.add(number)
             start()
         else:
             resident.waiting[number] = start, refuse
@@ -118,8 +134,9 @@ class Residents:
         for number in numbers:
             if (resident := self._of.pop(number, None)) is not None:
                 resident.numbers.discard(number)
+                resident.running.discard(number)
                 resident.waiting.pop(number, None)
-                self._drop_if_idle(resident)
+                self._drop_if_gone(resident)
                 self._room.set()
 
     def release_ended(self, events: Iterable[tuple[int, EngineEvent]]) -> None:
@@ -134,10 +151,13 @@ class Residents:
         self._loader.know(adapter)
         return resident
 
-    async def _set(self, resident: _Resident, *, pin: bool) -> None:
+    async def _set(self, resident: _Resident, *, pin: bool, new: bool) -> None:
         try:
             await self._load(resident, pin=pin)
         except LmiError as error:
+            if new:
+                # It is not registered: the host will not remove it.
+                self.remove(resident.adapter.key)
             self._tell(resident.adapter.key, error)
         else:
             self._tell(resident.adapter.key, None)
@@ -152,26 +172,37 @@ class Residents:
             error = type(failed)(f"adapter {name} could not be loaded: {failed.message}", "adapters")
         resident.loading = None
         waiting, resident.waiting = resident.waiting, {}
-        for start, refuse in waiting.values():
+        for number, (start, refuse) in waiting.items():
             if error is None:
+                resident.running.add(number)
                 start()
             else:
                 refuse(error)
 
     async def _load(self, resident: _Resident, *, pin: bool) -> None:
-        """Raises AdapterError."""
+        """Raises LmiError."""
         async with self._turn:
-            if pins := pin and not resident.pinned:
-                self._check_pins()
-            if resident not in self._loaded:
-                await self._make_room()
-                await self._loader.load(resident.adapter)
-                self._loaded[resident] = None
-            if pins:
-                await self._loader.pin(resident.adapter)
-                resident.pinned = True
-        # It may have been removed meanwhile.
-        self._drop_if_idle(resident)
+            if resident.gone:
+                raise AdapterError("the adapter has been unregistered", "adapters")
+            try:
+                await self._load_in_turn(resident, pin=pin and not resident.pinned)
+            except LmiError:
+                raise
+            except Exception as error:
+                # Whoever waits for it is to be told of this too.
+                log.exception("adapter %s", resident.adapter.name)
+                raise AdapterError(f"{type(error).__name__}: {error}") from error
+
+    async def _load_in_turn(self, resident: _Resident, *, pin: bool) -> None:
+        if pin:
+            self._check_pins()
+        if resident not in self._loaded:
+            await self._make_room()
+            await self._loader.load(resident.adapter)
+            self._loaded[resident] = None
+        if pin:
+            await self._loader.pin(resident.adapter)
+            resident.pinned = True
 
     def _check_pins(self) -> None:
         pinned, most = sum(one.pinned for one in self._loaded), self._loader.most_pinned
@@ -182,24 +213,41 @@ class Residents:
             )
 
     async def _make_room(self) -> None:
+        patient_until = 0.0
         while len(self._loaded) >= self._loader.most_loaded:
-            idle = [one for one in self._loaded if not one.numbers and not one.pinned]
+            idle = [one for one in self._loaded if one.gone or not (one.running or one.pinned)]
             if idle:
-                oldest = min(idle, key=lambda one: one.used)
-                del self._loaded[oldest]
-                await self._loader.unload(oldest.adapter)
-            else:
+                await self._unload(min(idle, key=lambda one: (bool(one.numbers), one.used)))
+                continue
+            now = asyncio.get_running_loop().time()
+            if not patient_until:
                 log.info("all of the %d adapters that are kept in memory are in use: another waits", len(self._loaded))
-                self._room.clear()
-                await self._room.wait()
+                patient_until = now + PATIENCE_S
+            elif now >= patient_until and self._yielding is None:
+                self._yielding = min((one for one in self._loaded if not one.pinned), key=lambda one: one.used)
+            self._room.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._room.wait(), None if self._yielding else patient_until - now)
+        self._yielding = None
 
-    def _drop_if_idle(self, resident: _Resident) -> None:
-        if resident.removed and not resident.numbers:
+    def _drop_if_gone(self, resident: _Resident) -> None:
+        if resident.gone:
+            self._room.set()
+            self._run(self._drop(resident))
+
+    async def _drop(self, resident: _Resident) -> None:
+        async with self._turn:
+            # Room may have been made of it meanwhile.
+            await self._unload(resident)
             self._loader.forget(resident.adapter)
-            if resident in self._loaded:
-                del self._loaded[resident]
-                self._run(self._loader.unload(resident.adapter))
-                self._room.set()
+
+    async def _unload(self, resident: _Resident) -> None:
+        if resident in self._loaded:
+            del self._loaded[resident]
+            try:
+                await self._loader.unload(resident.adapter)
+            except Exception:
+                log.exception("adapter %s could not be unloaded", resident.adapter.name)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)

@@ -10,7 +10,7 @@ from ..adapters.adapter import Adapter, name_of_key
 from ..adapters.files import read_adapter
 from ..errors import AdapterError, UnsupportedError, one_line
 from .core import Core
-from .internals import scales_by_module
+from .internals import part, scales_by_module
 
 __all__ = ["VllmAdapters", "no_adapter"]
 
@@ -40,11 +40,9 @@ class VllmAdapters:
 
     def know(self, adapter: Adapter) -> None:
         """Lets `request` give it."""
-        from vllm.lora.request import LoRARequest
-
+        made = part("vllm.lora.request:LoRARequest")
         # vLLM takes a path that is none for a name on the hub, and would download it.
-        request = LoRARequest(lora_name=adapter.key, lora_int_id=adapter.number, lora_path=adapter.path)
-        self._requests[adapter.key] = request
+        self._requests[adapter.key] = made(lora_name=adapter.key, lora_int_id=adapter.number, lora_path=adapter.path)
         self._signatures[adapter.key] = _signature(adapter.path)
 
     def forget(self, adapter: Adapter) -> None:

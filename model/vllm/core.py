@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
 from .core_outputs import leave_rows
+from .cpu_adapters import EXTENSION, SPARE_BASE
 from .internals import make_client, part
 from .stats_log import StatsLog
 
@@ -56,6 +57,8 @@ class Core:
     async def begin(self) -> None:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""
         self.tasks = tuple(await self._client.get_supported_tasks_async())
+        if self.vllm_config.parallel_config.worker_extension_cls == EXTENSION:
+            await self._client.collective_rpc_async(SPARE_BASE)
 
     def get_tokenizer(self) -> Any:
         """The model's; raises ValueError where it has none."""

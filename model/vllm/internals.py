@@ -33,6 +33,7 @@ __all__ = [
     "part",
     "rejected_transfer",
     "scales_by_module",
+    "spare_base_rows",
     "tokenize_params",
     "uses_v2_runner",
     "v2_is_forced",
@@ -55,11 +56,11 @@ PARTS = (
     "vllm.v1.engine.core_client:AsyncMPClient.add_lora_async",
     "vllm.v1.engine.core_client:AsyncMPClient.remove_lora_async",
     "vllm.v1.engine.core_client:AsyncMPClient.pin_lora_async",
+    "vllm.v1.engine.core_client:AsyncMPClient.collective_rpc_async",
     "vllm.v1.engine.core_client:AsyncMPClient.shutdown",
     "vllm.v1.executor:Executor.get_class",
     "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
     "vllm.lora.request:LoRARequest",
-    "vllm.lora.peft_helper:PEFTHelper",
     "vllm.renderers:renderer_from_config",
     # Options.
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
@@ -160,8 +161,32 @@ def v2_takes_processors() -> bool:
 
 
 def scales_by_module() -> bool:
-    """Whether adapters may scale each module in its own way in this version; 0.23 takes no notice of it."""
+    """Whether adapters may scale each module in its own way in this version; 0.23 takes no notice of it.
+
+    Not before the core has started, and no one of PARTS: in 0.23 this imports the layers of models, parts of which
+    its CPU platform replaces when the core starts.
+    """
     return hasattr(part("vllm.lora.peft_helper:PEFTHelper"), "get_rank_and_scaling")
+
+
+def spare_base_rows() -> None:
+    """In the process that runs a model on a CPU: tokens without an adapter go without one.
+
+    Their index is -1, which vLLM's kernels for CPUs (0.23.0, 0.32.0) take for that of the last slot: beside requests
+    with adapters those without would have that one's answers.
+    """
+    operations = "vllm.lora.ops.torch_ops"
+    for name in ("bgmv_expand", "bgmv_expand_slice"):
+        spared = _spared(part(f"{operations}.lora_ops:{name}"))
+        for module in (f"{operations}.lora_ops", operations, "vllm.lora.punica_wrapper.punica_cpu"):
+            setattr(importlib.import_module(module), name, spared)
+
+
+def _spared(expand: Callable[..., None]) -> Callable[..., None]:
+    def expand_spared(inputs: Any, weights: Any, output: Any, indices: Any, *more: Any, **named: Any) -> None:
+        expand(inputs * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
+
+    return expand_spared
 
 
 # Options.

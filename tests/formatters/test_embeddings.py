@@ -164,7 +164,6 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
         {"inputs": "a", "parameters": {"max_new_tokens": 9}},
         "parameters.max_new_tokens: this model makes embeddings and generates no text",
     ),
-    ({"inputs": "a", "adapters": ["one"]}, "adapters: adapters are not supported"),
     ({"parameters": {}}, "unknown dialect: expected a field inputs"),
 ]
 

@@ -40,11 +40,11 @@ class Reading:
         self.go_on = threading.Event()
         monkeypatch.setattr("lmi.handler.service.receive", self._read)
 
-    def _read(self, request: Request, *arguments: Any) -> Any:
+    def _read(self, request: Request, *arguments: Any, **named: Any) -> Any:
         self.threads.append((request.request_id, threading.current_thread().name))
         if threading.current_thread() is not threading.main_thread():
             assert self.go_on.wait(30)
-        return receive(request, *arguments)
+        return receive(request, *arguments, **named)
 
 
 @pytest.fixture

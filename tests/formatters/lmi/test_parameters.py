@@ -229,7 +229,7 @@ def test_wrong_type(name: str, value: Any) -> None:
 
 def test_no_parameter_is_left_out() -> None:
     covered = {name for name, _ in WRONG_TYPES}
-    assert {row.name for row in TABLE} - covered == {"grammar", "adapter_id"}
+    assert {row.name for row in TABLE} - covered == {"grammar"}
 
 
 MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
@@ -308,7 +308,6 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
         "parameters.watermark: expected False, the only value that is supported, got True",
     ),
     ({"grammar": {"type": "json"}}, UnsupportedError, "parameters.grammar: not supported"),
-    ({"adapter_id": "french"}, UnsupportedError, "parameters.adapter_id: not supported"),
 ]
 
 

@@ -74,7 +74,7 @@ def test_the_option_and_its_environment_variable(tmp_path: Path, text: str | Non
 # --- Parameters ---
 
 NAMES = (
-    *("adapter_id", "best_of", "decoder_input_details", "details", "do_sample", "frequency_penalty", "grammar"),
+    *("best_of", "decoder_input_details", "details", "do_sample", "frequency_penalty", "grammar"),
     *("max_new_tokens", "repetition_penalty", "return_full_text", "seed", "stop", "temperature", "top_k"),
     *("top_n_tokens", "top_p", "truncate", "typical_p", "watermark"),
 )
@@ -255,7 +255,6 @@ def test_what_streams(path: str, stream: bool | None, streams: bool) -> None:
         ("decoder_input_details", 1, "parameters.decoder_input_details: expected true or false, got 1"),
         ("seed", -1, "parameters.seed: expected an integer >= 0, got -1"),
         ("top_n_tokens", 21, "parameters.top_n_tokens: expected an integer from 0 to 20, got 21"),
-        ("adapter_id", "poet", "parameters.adapter_id: not supported"),
         ("n", 2, "parameters.n: expected 1, the only value that is supported, got 2"),
         ("grammar", "json", "parameters.grammar: expected an object, got 'json'"),
         (

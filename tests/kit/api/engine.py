@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lmi.model.adapters.adapter import Adapter
 from lmi.model.engine import limits
 from lmi.model.heap import freeze
 from lmi.model.log import show_content
@@ -13,7 +14,22 @@ from lmi.model.media.url_policy import public as public_address
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 from lmi.model.process.engine_loop import EngineLoop
-from lmi.model.process.messages import Abort, Add, Channel, FromEngine, Release, Stats, Step, ToEngine
+from lmi.model.process.messages import (
+    Abort,
+    AdapterOutcome,
+    Add,
+    Channel,
+    Fault,
+    FromEngine,
+    Ready,
+    Release,
+    RemoveAdapter,
+    SetAdapter,
+    Start,
+    Stats,
+    Step,
+    ToEngine,
+)
 from lmi.model.process.prepare import RequestPreparer
 from lmi.model.process.token_budget import TokenBudget
 from lmi.model.search.best_of import Ranking, ranked
@@ -29,9 +45,9 @@ from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.structured import structured_outputs
 
 __all__ = [
-    "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Add", "Budget", "Channel", "ChatRenderer", "EngineChild",
-    "EngineClient", "EngineLoop", "FromEngine", "MediaError", "Part", "Ranking", "Release", "RequestPreparer", "Row",
-    "Stats", "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze",
-    "image_parts", "limits",
+    "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Adapter", "AdapterOutcome", "Add", "Budget", "Channel", "ChatRenderer",
+    "EngineChild", "EngineClient", "EngineLoop", "Fault", "FromEngine", "MediaError", "Part", "Ranking", "Ready",
+    "Release", "RemoveAdapter", "RequestPreparer", "Row", "SetAdapter", "Start", "Stats", "Step", "Target", "Tidy",
+    "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts", "limits",
     "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs", "v2_takes_processors",
 ]  # fmt: skip

@@ -12,6 +12,8 @@ from lmi.model.errors import (
     LmiError,
     MediaTypeError,
     MemoryShortError,
+    ModelNotFoundError,
+    NoSlotError,
     NotFoundError,
     OptionError,
     OverloadedError,
@@ -29,7 +31,7 @@ from lmi.model.errors import (
 
 __all__ = [
     "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError",
-    "LmiError", "MediaTypeError", "MemoryShortError", "NotFoundError", "OptionError", "OverloadedError",
-    "ParameterError", "PayloadError", "RequestError", "StartError", "TimeLimitError", "TooLargeError",
-    "UnauthorizedError", "UnavailableError", "UnsupportedError", "UserCodeError",
+    "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError", "NotFoundError",
+    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "RequestError", "StartError",
+    "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError", "UnsupportedError", "UserCodeError",
 ]  # fmt: skip

@@ -343,14 +343,21 @@ class TestAsync:
 
 
 def test_adapters(start: Start) -> None:
-    """Those of the model directory before the first request, others by the management call."""
+    """Those of the model directory before the first request, others by the management call.
+
+    DJL Serving passes on code and message alone, and in async mode it does not wait for them.
+    """
     properties = "option.async_mode=true\noption.enable_lora=true\nretry_threshold=10"
     host = start(ASYNC, properties, adapter="first")
-    added = httpx.post(
-        f"{host.url}/models/m/adapters?name=second&src=/a/b&preload=false", trust_env=False, verify=False
-    )
-    assert added.text == "done"
+
+    def ask(method: str, path: str) -> httpx.Response:
+        return httpx.request(method, f"{host.url}{path}", trust_env=False, verify=False)
+
+    added = ask("POST", "/models/m/adapters?name=second&src=/a/b&preload=false")
+    assert (added.status_code, added.json()) == (200, {"status": "OK"})
     assert post(host, {}).json() == [["first", "first", ""], ["second", "b", "false"]]
+    assert ask("POST", "/adapters?name=second&src=/a/b").status_code == 409
+    assert ask("DELETE", "/adapters/third").status_code == 404
 
 
 def test_rolling_worker_that_dies_between_calls(start: Start) -> None:

@@ -26,8 +26,12 @@ class ScriptedAdapters:
         self.errors: dict[str, LmiError] = {}
         self.held: Future[None] | None = None
         """What is given for each, where a test holds them up."""
+        self.added: list[Adapter] = []
+        """All that it was asked for, and what was removed, by key."""
+        self.removed: list[str] = []
 
     def add(self, adapter: Adapter) -> Future[None]:
+        self.added.append(adapter)
         future: Future[None] = Future()
         if (error := self.errors.get(adapter.name)) is not None:
             future.set_exception(error)
@@ -39,6 +43,7 @@ class ScriptedAdapters:
         return future
 
     def remove(self, key: str) -> None:
+        self.removed.append(key)
         self.registered.pop(key, None)
 
 

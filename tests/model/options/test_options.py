@@ -172,8 +172,7 @@ WRONG = [
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
-    ("enable_lora", "true", "LoRA"),
-    ("max_loras", "8", "LoRA"),
+    ("default_mm_loras", "{}", "adapters by modality"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
@@ -192,10 +191,10 @@ def test_refused(name: str, text: str, said: str) -> None:
 
 
 def test_all_faults_in_one_message() -> None:
-    message = refused(dtype="int9", async_mode="perhaps", enable_lora="true")
+    message = refused(dtype="int9", async_mode="perhaps", sessions_path="s")
     assert message.startswith("3 options are wrong: (1) option.dtype")
     assert "option.async_mode" in message
-    assert "option.enable_lora" in message
+    assert "option.sessions_path" in message
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.unsupported], ids=lambda option: option.name)

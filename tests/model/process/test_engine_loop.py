@@ -5,17 +5,31 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from lmi.model.process.engine_loop import EngineLoop
 
-from ...kit.api.engine import Abort, Add, Channel, FromEngine, Release, Stats, Step, ToEngine
-from ...kit.api.errors import ParameterError
+from ...kit.api.engine import (
+    Abort,
+    AdapterOutcome,
+    Add,
+    Channel,
+    Fault,
+    FromEngine,
+    Release,
+    RemoveAdapter,
+    SetAdapter,
+    Stats,
+    Step,
+    ToEngine,
+)
+from ...kit.api.errors import AdapterError, ParameterError
 from ...kit.api.options import ImageRules
-from ...kit.api.types import EngineInfo, EngineStats, Event, Failed, Generation, Image, Rendered
+from ...kit.api.types import Delta, EngineInfo, EngineStats, Event, Failed, Finish, Generation, Image, Rendered
+from ...kit.engines.loaders import Loader, adapter
 
 pytestmark = pytest.mark.anyio
 
@@ -203,3 +217,183 @@ async def test_tokens_in_flight_are_counted_from_start_to_end(ends: Ends) -> Non
     assert [number for number, _ in told] == [41, 1, 61, 1]
     kinds = [event.kind for _, event in told if isinstance(event, Failed)]
     assert kinds == ["OverloadedError"] * 3 + ["ParameterError"]
+
+
+A, B = adapter("a", 1, preload=False), adapter("b", 2)
+
+
+class Adapted(Noting):
+    """One with adapters, that keeps one of them; it cannot prepare the prompt "broken"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adapters = Loader(most_loaded=1, most_pinned=0)
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
+        if generation.prompt == "broken":
+            raise ParameterError("not this prompt")
+        return super().prepare(number, generation, images)
+
+
+class Running:
+    """A loop at work, with the host's end of its channel."""
+
+    def __init__(self, ends: Ends) -> None:
+        self.backend = Adapted()
+        self.loader = self.backend.adapters
+        self.host = ends.host
+        self.loop = EngineLoop(ends.engine, self.backend, ImageRules())
+        self.running = asyncio.ensure_future(self.loop.run())
+
+    def add(self, number: int, key: str | None, prompt: str = "a", *, held: bool = False) -> None:
+        self.host.post(Add(number, Generation(request_id="r", prompt=prompt, adapter=key, held=held)))
+
+    async def told(self) -> Any:
+        """The next message to the host but those about how busy the engine is."""
+        while isinstance(message := await asyncio.to_thread(self.host.receive), Stats):
+            pass
+        return message
+
+    async def event(self) -> tuple[int, Any]:
+        """The next event."""
+        message = await self.told()
+        assert isinstance(message, Step)
+        (event,) = message.events
+        return event
+
+    async def after(self) -> None:
+        """Once everything that has been posted is done: with a generation that names no adapter."""
+        self.add(99, None)
+        await until(lambda: ("add", 99) in self.backend.told)
+        self.backend.told.remove(("add", 99))
+
+    async def end(self) -> None:
+        assert self.loader.faults == []
+        self.host.close()
+        await asyncio.wait_for(self.running, 10)
+
+
+@pytest.fixture
+async def running(ends: Ends) -> AsyncIterator[Running]:
+    running = Running(ends)
+    yield running
+    await running.end()
+
+
+async def test_what_names_an_adapter_starts_when_that_is_loaded(running: Running) -> None:
+    running.loader.held = asyncio.Event()
+    running.host.post(SetAdapter(A))
+    assert await running.told() == AdapterOutcome(A.key)
+    running.add(1, A.key)
+    await running.after()
+    assert running.backend.told == []
+    running.loader.held.set()
+    await until(lambda: running.backend.told)
+    assert running.backend.told == [("add", 1)]
+
+
+async def test_the_host_is_told_what_became_of_a_registration(running: Running) -> None:
+    running.loader.errors[B.key] = AdapterError("it is broken", "adapters")
+    running.host.post(SetAdapter(B))
+    assert await running.told() == AdapterOutcome(B.key, Fault("AdapterError", "it is broken", "adapters"))
+
+
+async def test_a_generation_fails_with_the_load_of_its_adapter(running: Running) -> None:
+    running.loader.errors[A.key] = AdapterError("it is broken")
+    running.host.post(SetAdapter(A))
+    await running.told()
+    running.add(1, A.key)
+    running.add(2, "of which#7")
+    failed = dict([await running.event(), await running.event()])
+    assert {number: event.error.message for number, event in failed.items()} == {
+        1: "adapter a could not be loaded: it is broken",
+        2: "the adapter has been unregistered",
+    }
+    assert running.backend.told == []
+
+
+async def test_one_that_is_aborted_while_it_waits_for_its_adapter_never_starts(running: Running) -> None:
+    running.loader.held = asyncio.Event()
+    running.host.post(SetAdapter(A))
+    await running.told()
+    for number in (1, 2):
+        running.add(number, A.key)
+    await until(lambda: running.loader.told)
+    running.host.post(Abort((1,)))
+    await until(lambda: running.backend.told)
+    running.loader.held.set()
+    await until(lambda: len(running.backend.told) > 1)
+    await running.after()
+    assert running.backend.told == [("abort", 1), ("add", 2)]
+
+
+async def test_one_that_is_held_back_waits_for_its_adapter_when_it_is_released(running: Running) -> None:
+    running.host.post(SetAdapter(A))
+    await running.told()
+    running.add(1, A.key, held=True)
+    running.add(2, A.key, held=True)
+    assert {await running.event(), await running.event()} == {(1, Rendered("prompt 1")), (2, Rendered("prompt 2"))}
+    await running.after()
+    # Nobody knows whether it will ever run.
+    assert running.loader.told == []
+    running.host.post(Abort((2,)))
+    running.host.post(RemoveAdapter(A.key))
+    running.host.post(Release((1,)))
+    await until(lambda: ("add", 1) in running.backend.told)
+    assert running.loader.loaded == [A.key]
+    running.host.post(Abort((1,)))
+    await until(lambda: running.loader.known == set())
+
+
+async def failed_to_prepare(running: Running) -> None:
+    running.add(1, B.key, "broken")
+
+
+async def refused_by_the_engine(running: Running) -> None:
+    running.backend.refuses = True
+    running.add(1, B.key)
+
+
+async def ended_in_the_engine(running: Running) -> None:
+    running.add(1, B.key)
+    await until(lambda: ("add", 1) in running.backend.told)
+    finish = Finish("eos", generated_tokens=1, cumulative_logprob=0.0)
+    running.backend.brought.put_nowait([(1, Delta(0, "", (), finish))])
+
+
+async def made_what_cannot_be_sent(running: Running) -> None:
+    running.add(1, B.key)
+    await until(lambda: ("add", 1) in running.backend.told)
+    running.backend.brought.put_nowait([(1, Delta(0, "\ud800"))])
+
+
+async def aborted(running: Running) -> None:
+    running.add(1, B.key)
+    running.host.post(Abort((1,)))
+
+
+@pytest.mark.parametrize(
+    "end", [failed_to_prepare, refused_by_the_engine, ended_in_the_engine, made_what_cannot_be_sent, aborted]
+)
+async def test_a_generation_that_ends_lets_go_of_its_adapter(
+    running: Running, end: Callable[[Running], Awaitable[None]]
+) -> None:
+    """Or it would take its place for ever, and others would wait for it."""
+    running.host.post(SetAdapter(B))
+    assert await running.told() == AdapterOutcome(B.key)
+    await end(running)
+    running.host.post(RemoveAdapter(B.key))
+    await until(lambda: running.loader.known == set())
+    assert running.loader.told == ["load b#2", "unload b#2"]
+
+
+async def test_the_start_says_which_adapters_could_not_be_loaded(ends: Ends) -> None:
+    backend = Adapted()
+    backend.adapters.errors[B.key] = AdapterError("it is broken")
+    faults = await EngineLoop(ends.engine, backend, ImageRules()).begin([A, B])
+    assert {key: error.message for key, error in faults.items()} == {B.key: "it is broken"}
+    assert backend.adapters.known == {A.key, B.key}
+
+
+async def test_an_engine_without_adapters_has_none_at_its_start(ends: Ends) -> None:
+    assert await EngineLoop(ends.engine, Noting(), ImageRules()).begin([A]) == {}

@@ -15,7 +15,12 @@ import java.util.Map;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 
-/** The calls of the LoRA handlers: from requests, and from the adapters/ folder of the model directory. */
+/**
+ * The calls of the LoRA handlers: from requests, and from the adapters/ folder of the model directory.
+ *
+ * <p>As DJL Serving's: an alias only where a header gives one, in messages; each parameter once more as content; and only
+ * what the host itself knows is asked of the worker, but for a registration.
+ */
 final class Adapters {
 
     /**
@@ -30,24 +35,26 @@ final class Adapters {
 
     private Adapters() {}
 
-    /** POST adapters?name=&src=, POST adapters/NAME/update?src=, DELETE adapters/NAME. */
-    static Change change(FullHttpRequest request, Route route) {
+    /** POST adapters?name=&src=, POST adapters/NAME/update, DELETE adapters/NAME. */
+    static Change change(FullHttpRequest request, Route route, Worker worker) {
+        String alias = request.headers().get("X-Amzn-SageMaker-Adapter-Alias");
         Map<String, String> parameters = new HashMap<>();
         new QueryStringDecoder(request.uri())
                 .parameters()
                 .forEach((name, values) -> parameters.put(name, values.get(0)));
         if (route.adapter() == null && request.method().equals(HttpMethod.POST)) {
             String name = required(parameters, "name");
-            Input input = input("register_adapter", name, required(parameters, "src"), parameters);
-            return new Change(input, worker -> worker.keepAdapter(name, input));
+            Input input = input("register_adapter", name, alias, required(parameters, "src"), parameters);
+            return new Change(input, applied -> keepNew(applied, name, input));
         } else if (route.update() && request.method().equals(HttpMethod.POST)) {
-            String src = required(parameters, "src");
-            Input kept = input("register_adapter", route.adapter(), src, parameters);
-            Input input = input("update_adapter", route.adapter(), src, parameters);
-            return new Change(input, worker -> worker.keepAdapter(route.adapter(), kept));
+            String src = parameters.getOrDefault("src", known(worker, route).getProperty("src", null));
+            Input kept = input("register_adapter", route.adapter(), alias, src, parameters);
+            Input input = input("update_adapter", route.adapter(), alias, src, parameters);
+            return new Change(input, applied -> applied.keepAdapter(route.adapter(), kept));
         } else if (route.adapter() != null && request.method().equals(HttpMethod.DELETE)) {
-            Input input = input("unregister_adapter", route.adapter(), null, Map.of());
-            return new Change(input, worker -> worker.dropAdapter(route.adapter()));
+            known(worker, route);
+            Input input = input("unregister_adapter", route.adapter(), alias, null, Map.of());
+            return new Change(input, applied -> applied.dropAdapter(route.adapter()));
         }
         throw new Front.BadRequestException(405, "Request method is not allowed, please refer to API document.");
     }
@@ -62,16 +69,33 @@ final class Adapters {
             List<Path> sources = entries.sorted().toList();
             for (Path source : sources) {
                 String name = source.getFileName().toString();
-                worker.keepAdapter(name, input("register_adapter", name, source.toAbsolutePath().toString(), Map.of()));
+                worker.keepAdapter(name, input("register_adapter", name, null, source.toAbsolutePath().toString(), Map.of()));
             }
         }
     }
 
-    private static Input input(String handler, String name, String src, Map<String, String> options) {
+    /** DJL Serving finds out that it has the name only when the worker has done its part. */
+    private static void keepNew(Worker worker, String name, Input registration) {
+        if (worker.adapter(name) != null) {
+            throw new Front.BadRequestException(409, "The adapter " + name + " is registered already");
+        }
+        worker.keepAdapter(name, registration);
+    }
+
+    private static Input known(Worker worker, Route route) {
+        Input registration = worker.adapter(route.adapter());
+        if (registration == null) {
+            throw new Front.BadRequestException(404, "The adapter " + route.adapter() + " was not found");
+        }
+        return registration;
+    }
+
+    private static Input input(
+            String handler, String name, String alias, String src, Map<String, String> options) {
         Input input = new Input();
         input.addProperty("handler", handler);
         input.addProperty("name", name);
-        input.addProperty("alias", name);
+        input.addProperty("alias", alias);
         if (src != null) {
             input.addProperty("src", src);
         }

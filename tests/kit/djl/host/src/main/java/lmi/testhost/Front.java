@@ -115,14 +115,14 @@ final class Front {
                     case PREDICT -> {
                         current = RequestParser.parse(request);
                         current.addProperty("requestId", answer.requestId);
-                        predict(current, answer, () -> {});
+                        predict(current, answer);
                     }
                     case ADAPTER -> {
                         if (!worker.option("enable_lora")) {
                             throw new BadRequestException("LoRA is not enabled.");
                         }
-                        Adapters.Change change = Adapters.change(request, route);
-                        predict(change.input(), answer, () -> change.apply(worker));
+                        Adapters.Change change = Adapters.change(request, route, worker);
+                        ask(change, answer);
                     }
                 }
             } catch (RuntimeException e) {
@@ -145,14 +145,29 @@ final class Front {
         }
     }
 
-    private void predict(Input input, Answer answer, Runnable afterSuccess) {
+    private void predict(Input input, Answer answer) {
         worker.submit(input)
+                .thenAcceptAsync(answer::send, senders)
+                .exceptionally(
+                        error -> {
+                            answer.error(error instanceof CompletionException ? error.getCause() : error);
+                            return null;
+                        });
+    }
+
+    /**
+     * Code and message are all that DJL Serving passes on of a call about an adapter. In async mode the Output that it
+     * has at once is not filled yet: it says 200 and OK, whatever comes.
+     */
+    private void ask(Adapters.Change change, Answer answer) {
+        worker.submit(change.input())
                 .thenAcceptAsync(
                         output -> {
-                            if (output.getCode() < 300) {
-                                afterSuccess.run();
+                            if (output.getCode() >= 300) {
+                                throw new BadRequestException(output.getCode(), output.getMessage());
                             }
-                            answer.send(output);
+                            change.apply(worker);
+                            answer.json(output.getCode(), Map.of("status", output.getMessage()));
                         },
                         senders)
                 .exceptionally(

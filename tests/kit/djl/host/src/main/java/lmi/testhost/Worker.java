@@ -17,13 +17,13 @@ import org.slf4j.LoggerFactory;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -59,7 +59,7 @@ final class Worker {
 
     private static final Logger LOGGER = LoggerFactory.getLogger(Worker.class);
 
-    private final Map<String, Input> adapters = new LinkedHashMap<>();
+    private final Map<String, Input> adapters = new ConcurrentSkipListMap<>();
     private final Properties properties;
     private final ZooModel<Input, Output> model;
     private final BlockingQueue<Job> queue;
@@ -111,12 +111,17 @@ final class Worker {
         return Boolean.parseBoolean(properties.getProperty("option." + name));
     }
 
+    /** Its registration, or null. */
+    Input adapter(String name) {
+        return adapters.get(name);
+    }
+
     /** An adapter that every later start of the worker registers again. */
-    synchronized void keepAdapter(String name, Input registration) {
+    void keepAdapter(String name, Input registration) {
         adapters.put(name, registration);
     }
 
-    synchronized void dropAdapter(String name) {
+    void dropAdapter(String name) {
         adapters.remove(name);
     }
 
