@@ -6,7 +6,7 @@
 client.py            the Engine that hosts know; starts the process again when it dies
 dispatch.py          hands its events to the requests that wait for them
 child.py, group.py   the process itself, and all that it has started
-messages.py          what the two say to each other
+channel.py           how the two send; messages.py: what they say to each other
 engine_main.py       the engine's process, from its start to its end
 engine_loop.py       what runs in it: takes requests in, hands the backend's events out
 stepper.py           a backend that is driven step by step (a Backend), for that loop

@@ -11,7 +11,8 @@ from concurrent.futures import Future
 
 from ..adapters.adapter import Adapter
 from ..errors import LmiError, UnavailableError
-from .messages import AdapterOutcome, Channel, Fault, FromEngine, RemoveAdapter, SetAdapter
+from .channel import Channel
+from .messages import AdapterOutcome, Fault, FromEngine, RemoveAdapter, SetAdapter
 
 __all__ = ["AdapterCalls"]
 

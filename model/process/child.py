@@ -21,9 +21,10 @@ from ..adapters.adapter import Adapter
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
 from ..options.settings import Settings
+from .channel import Channel
 from .ending.exit_report import describe_exit
 from .group import PROCESS_GROUP, end_group
-from .messages import Abort, Channel, FromEngine, Start
+from .messages import Abort, FromEngine, Start
 
 __all__ = ["SCRATCH", "EngineChild", "engine_environment"]
 

@@ -25,6 +25,7 @@ from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
 from .adapter_calls import AdapterCalls
+from .channel import Channel
 from .child import EngineChild
 from .dispatch import Dispatcher
 from .messages import (
@@ -32,7 +33,6 @@ from .messages import (
     AdapterOutcome,
     Add,
     BadMessage,
-    Channel,
     EngineFailed,
     FromEngine,
     Ready,

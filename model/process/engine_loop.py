@@ -22,6 +22,7 @@ from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, R
 from ..events import EngineEvent, Failed, Rendered
 from ..log import RequestIds
 from ..options.image_rules import ImageRules
+from .channel import Channel
 from .ending.exit import end_with_host
 from .messages import (
     ENCODE_ERRORS,
@@ -29,7 +30,6 @@ from .messages import (
     AdapterOutcome,
     Add,
     BadMessage,
-    Channel,
     Fault,
     Release,
     RemoveAdapter,

@@ -26,12 +26,13 @@ from ..log import cause, show_content
 from ..log_filters import configure, withhold
 from ..options import Settings
 from ..options.model_dir import check_model
+from .channel import Channel
 from .ending.crash_report import crash_at_once, crash_at_once_too
 from .ending.exit import closing, end_now, terminated, watch_host
 from .ending.exit_report import report_exit_to, shutting_down
 from .ending.start_errors import start_error
 from .engine_loop import EngineLoop
-from .messages import Channel, EngineFailed, Fault, Ready, Start, ToEngine
+from .messages import EngineFailed, Fault, Ready, Start, ToEngine
 
 __all__ = ["main"]
 

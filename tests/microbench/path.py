@@ -25,9 +25,10 @@ from lmi.handler.service import Service
 from lmi.model.engine import Sink
 from lmi.model.generation import Generation
 from lmi.model.options import Settings
+from lmi.model.process.channel import Channel
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
-from lmi.model.process.messages import Channel, FromEngine, Step, ToEngine
+from lmi.model.process.messages import FromEngine, Step, ToEngine
 
 from ..bench.work import WORKLOADS, prompts
 from .standin import StandInCore, backend, now, numbers, settings_of

@@ -11,6 +11,7 @@ from lmi.model.media.images import Budget, image_parts
 from lmi.model.media.url_policy import MediaError, Target
 from lmi.model.media.url_policy import allowed as allowed_url
 from lmi.model.media.url_policy import public as public_address
+from lmi.model.process.channel import Channel
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
 from lmi.model.process.engine_loop import EngineLoop
@@ -18,7 +19,6 @@ from lmi.model.process.messages import (
     Abort,
     AdapterOutcome,
     Add,
-    Channel,
     Fault,
     FromEngine,
     Ready,
