@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from concurrent.futures import Future
 from typing import Literal
 
@@ -22,7 +23,7 @@ MAX_FAILURES = 1000
 class Entry:
     """A registration."""
 
-    __slots__ = ("adapter", "alias", "code", "ready", "requests", "retry_after", "source", "used")
+    __slots__ = ("adapter", "alias", "begun", "code", "named", "ready", "requests", "retry_after", "source", "used")
 
     def __init__(self, adapter: Adapter, source: Source, alias: str | None) -> None:
         self.adapter = adapter
@@ -30,14 +31,24 @@ class Entry:
         self.alias = alias
         self.ready: Future[None] = Future()
         """Done when it can be used, or failed."""
+        self.begun = False
+        """Whether somebody loads it, or has."""
         self.code: AdapterCode | None = None
         """What of the user's lies in its folder."""
         self.retry_after = math.inf
         """When one of lora_cache_dir that has failed is tried again, by time.monotonic()."""
         self.requests = 0
         """How many requests have named it."""
+        self.named = time.monotonic()
+        """When a request last named it, or when it was made."""
         self.used = 0
         """When a request last named it, as a count."""
+
+    def forget_code(self) -> None:
+        """Ends the use of its code."""
+        if self.code is not None:
+            self.code.close()
+            self.code = None
 
     @property
     def shown(self) -> str:
@@ -59,6 +70,13 @@ class Entries:
         self._by_name: dict[str, Entry] = {}
         self._names: dict[str, str] = {}
         """By alias."""
+        self._coded: set[Entry] = set()
+        """Those that have code, or may have it once they are loaded."""
+
+    @property
+    def has_code(self) -> bool:
+        """Whether one has code, or may have it once it is loaded; asked for each request."""
+        return bool(self._coded)
 
     def get(self, name: str) -> Entry | None:
         """The one of this name or alias."""
@@ -86,14 +104,16 @@ class Entries:
             self._by_name[entry.adapter.name] = entry
             if entry.alias:
                 self._names[entry.alias] = entry.adapter.name
+            self._coded.add(entry)
+        entry.ready.add_done_callback(lambda _: None if entry.code else self._coded.discard(entry))
 
     def drop(self, entry: Entry) -> None:
         """Removes one, and forgets its code."""
         name = entry.adapter.name
         with self.lock:
+            self._coded.discard(entry)
             if self.holds(entry):
                 del self._by_name[name]
                 if entry.alias and self._names.get(entry.alias) == name:
                     del self._names[entry.alias]
-        if entry.code is not None:
-            entry.code.close()
+        entry.forget_code()

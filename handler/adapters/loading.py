@@ -27,6 +27,8 @@ LoadCode = Callable[[str, Path], "AdapterCode | None"]
 
 RETRY_AFTER_S = 30.0
 """Seconds after which one of lora_cache_dir that has failed is tried again."""
+AGAIN_AFTER_S = 1.0
+"""The same where only the engine was not there."""
 TRIES = 3
 """How often a patient registration is tried: the adapter may be what ends the engine."""
 PATIENCE_S = 1800.0
@@ -51,7 +53,10 @@ class Loader:
 
         A `patient` one waits for an engine that is being rebuilt.
         """
-        if not entry.ready.done():
+        with self._entries.lock:
+            mine, entry.begun = not (entry.begun or entry.ready.done()), True
+        # Whoever else asks for it waits for that.
+        if mine:
             fault = self._fault_of(entry, patient=patient)
             if fault is None:
                 entry.ready.set_result(None)
@@ -79,10 +84,10 @@ class Loader:
     def fail(self, entry: Entry, fault: LmiError) -> None:
         """Ends a registration with its cause, which requests that name it are told."""
         log.error("adapter %s (%s) could not be loaded: %s", entry.shown, entry.adapter.path, fault)
-        if entry.code is not None:
-            entry.code.close()
+        entry.forget_code()
         if entry.source == "name":
-            entry.retry_after = time.monotonic() + RETRY_AFTER_S
+            pause = AGAIN_AFTER_S if isinstance(fault, UnavailableError) else RETRY_AFTER_S
+            entry.retry_after = time.monotonic() + pause
         entry.ready.set_exception(fault)
 
     def close(self) -> None:
@@ -104,8 +109,7 @@ class Loader:
         if fault is None and not self._entries.holds(entry):
             # It has been unregistered meanwhile.
             self._engine.adapters.remove(entry.adapter.key)
-            if entry.code is not None:
-                entry.code.close()
+            entry.forget_code()
         return fault
 
     def _into_engine(self, entry: Entry) -> LmiError | None:

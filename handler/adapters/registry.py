@@ -11,6 +11,7 @@ for the engine, whatever its name (Adapter.key).
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,10 @@ from .store import Kept, Store
 
 __all__ = ["Entry", "Registry"]
 
+IDLE_S = 10.0
+"""Seconds in which nobody has named one of lora_cache_dir before it may make room."""
+EVICT_EVERY_S = 1.0
+"""Seconds between two looks at whether there are too many of these."""
 LOADERS = 2
 """Threads that load what a request has named first."""
 
@@ -49,6 +54,7 @@ class Registry:
         self._entries = Entries()
         self._loader = Loader(settings, engine, self._entries, load_code)
         self._store = Store(settings.adapters.adapters_registry or "")
+        self._evicted = 0.0
         self._changing = threading.Lock()
         """Held by an update: of two at once the engine would tell the outcome of one only (adapter_calls.py)."""
         self._loaders = ThreadPoolExecutor(LOADERS, "lmi-adapters")
@@ -66,7 +72,7 @@ class Registry:
     @property
     def has_code(self) -> bool:
         """Whether user code lies in one's folder, or may once it is loaded."""
-        return any(entry.code is not None or not entry.ready.done() for entry in self._entries.all())
+        return self._entries.has_code
 
     def knows(self, name: str) -> bool:
         """Whether there is one of this name or alias."""
@@ -75,8 +81,11 @@ class Registry:
     def key(self, name: str) -> str:
         """What the engine calls it; raises ModelNotFoundError, AdapterError, NotReadyError."""
         entry = self.entry(name)
-        entry.used = next(self._clock)
+        entry.used, entry.named = next(self._clock), time.monotonic()
         entry.requests += 1
+        if entry.source == "name" and entry.named > self._evicted + EVICT_EVERY_S:
+            self._evicted = entry.named
+            self._evict()
         return entry.adapter.key
 
     def code(self, name: str) -> AdapterCode | None:
@@ -116,22 +125,25 @@ class Registry:
                 return there
             if there is not None:
                 self._drop(there)
-            self._evict()
             entry = self._add(name, str(folder), "name")
         self._loaders.submit(self._load_quietly, entry)
         return entry
 
     def _evict(self) -> None:
-        """Makes room for another one of lora_cache_dir."""
-        named = [entry for entry in self.registered() if entry.source == "name" and entry.ready.done()]
-        most = self._settings.adapters.lora_cache_size
-        for entry in sorted(named, key=lambda entry: entry.used)[: max(0, len(named) + 1 - most)]:
+        """Lets go of those of lora_cache_dir that are too many."""
+        known = [entry for entry in self.registered() if entry.source == "name" and entry.ready.done()]
+        surplus = max(0, len(known) - self._settings.adapters.lora_cache_size)
+        # Later ones have requests on their way to the engine, or that waited for them and are about to name them again.
+        idle = [entry for entry in known if entry.named < time.monotonic() - IDLE_S]
+        for entry in sorted(idle, key=lambda entry: entry.used)[:surplus]:
             self._drop(entry)
 
     def _load_quietly(self, entry: Entry) -> None:
         # What failed is logged, and kept for requests.
         with contextlib.suppress(LmiError):
             self._loader.load(entry)
+        # Those that have waited name it now.
+        entry.named = time.monotonic()
 
     # The management API.
 
@@ -155,12 +167,12 @@ class Registry:
             raise AdapterError("Can not set preload to false and pin to true", "pin")
         with self._entries.lock:
             there = self._entries.named(name)
-            if not anew and there is not None and there.source == "folder" and there.adapter.path == source:
+            if not anew and there is not None and there.source == "folder" and _same(there.adapter.path, source):
                 # DJL Serving registers at its start what has been found here, even what is broken.
                 return there
             path = folder_of(source)
             if there is not None and not there.failed:
-                same = there.adapter.path == path and (there.adapter.preload, there.adapter.pin) == (preload, pin)
+                same = _same(there.adapter.path, path) and (there.adapter.preload, there.adapter.pin) == (preload, pin)
                 if not anew and same and there.source != "name":
                     return there
                 if there.source in {"folder", "api"}:
@@ -186,7 +198,7 @@ class Registry:
         entry.ready.result()
         with self._changing:
             adapter = entry.adapter
-            if source and folder_of(source) != adapter.path:
+            if source and not _same(folder_of(source), adapter.path):
                 raise AdapterError("Updating adapter path is not supported.", "src")
             if pin is False and adapter.pin:
                 how = "Unregister the adapter and register it anew"
@@ -198,6 +210,9 @@ class Registry:
             if changed != adapter:
                 self._engine.adapters.add(changed).result()
                 entry.adapter = changed
+                if not self._entries.holds(entry):
+                    # It has been unregistered meanwhile.
+                    self._engine.adapters.remove(changed.key)
                 self._keep(entry)
         return entry
 
@@ -239,3 +254,12 @@ class Registry:
             adapter = entry.adapter
             kept = Kept(adapter.path, entry.alias, preload=adapter.preload, pin=adapter.pin)
             self._store.put(adapter.name, kept)
+
+
+def _same(path: str, other: str) -> bool:
+    """Whether both are one folder: DJL Serving may know the model directory by another way."""
+    try:
+        return os.path.realpath(path) == os.path.realpath(other)
+    except ValueError:
+        # It is no path at all.
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -22,11 +21,14 @@ def check_name(name: str) -> None:
 
 def folder_within(directory: str, name: str) -> Path | None:
     """The folder in `directory` that a name of a request's means: nothing that leads elsewhere, nothing hidden."""
-    if not name.isprintable() or not 0 < len(name.encode()) < MAX_NAME or set(name) & set("/\\") or name[0] == ".":
+    if not name or not name.isprintable() or set(name) & set("/\\") or name[0] == ".":
         return None
     folder = Path(directory, name)
-    # Not Path.is_dir, which raises where nobody may look.
-    return folder if os.path.isdir(folder) else None
+    try:
+        return folder if folder.is_dir() else None
+    except OSError:
+        # The name is too long, or nobody may look there.
+        return None
 
 
 def folder_of(source: str) -> str:

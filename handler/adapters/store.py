@@ -46,7 +46,7 @@ class Store:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Kept])
         except FileNotFoundError:
             return {}
-        except OSError as error:
+        except (OSError, msgspec.DecodeError) as error:
             log.error("the registry of adapters %s cannot be read and is begun anew: %s", self._path, error)
             return {}
 

@@ -10,7 +10,8 @@ A request that none of it applies to is served as if there were none: see `appli
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +33,7 @@ from ...formatters import (
     take_names,
 )
 from ...formatters.base import Payload
-from ...model.errors import OptionError, RequestError, UserCodeError
+from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
 from ..preflight import has_own_code
 from .adapter_code import AdapterCode
@@ -129,13 +130,26 @@ class _Hooks(Hooks):
         self.filtered: FilteredEncoder | None = None
 
     def read(self, request: Request) -> Payload:
-        adapters = self._extensions.adapters
-        if adapters is not None and adapters.has_code and (name := _adapter_of(request)):
-            self._use(adapters.code(name))
+        in_body = self._use_adapters(request)
         if self._input is None:
             return read_body(request)
         payload, self._made = self._input.read(request)
-        return payload
+        # It chose the formatter, which need not know of it.
+        return {"adapters": in_body, **payload} if in_body else payload
+
+    def _use_adapters(self, request: Request) -> str | Sequence[str]:
+        """Takes the formatters of the adapter that the request names; gives what the body names. Raises as `code`."""
+        adapters = self._extensions.adapters
+        if adapters is None or not (adapters.has_code or self._input):
+            return ""
+        beside, in_body = named_by_request(request), _named_in_body(request)
+        if beside:
+            self._use(adapters.code(beside))
+        elif in_body and len(set(in_body if isinstance(in_body, list) else [in_body])) == 1:
+            # Of what is no adapter its dialect knows whether it was to be one.
+            with suppress(RequestError, AdapterError):
+                self._use(adapters.code(in_body if isinstance(in_body, str) else in_body[0]))
+        return in_body
 
     def _use(self, code: AdapterCode | None) -> None:
         """Each of an adapter's functions goes before the model's."""
@@ -154,14 +168,11 @@ class _Hooks(Hooks):
         return call
 
 
-def _adapter_of(request: Request) -> str:
-    """The adapter that header, query or the body's `adapters` names, if it is one for all inputs; raises
-    RequestError."""
-    if named := named_by_request(request):
-        return named
-    given, _ = take_names(read_body(request))
-    names = [given] if isinstance(given, str) else given or ()
-    return names[0] if len(set(names)) == 1 else ""
+def _named_in_body(request: Request) -> str | Sequence[str]:
+    """What the body names, if it is one that can be read."""
+    with suppress(RequestError):
+        return take_names(read_body(request))[0] or ""
+    return ""
 
 
 def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FORMATTERS) -> Extensions:

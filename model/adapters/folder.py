@@ -75,6 +75,8 @@ def read_all(
 
 
 def _read(path: Path, base: Mapping[str, Any] | None, max_rank: int | None) -> AdapterFiles | AdapterError:
+    if not path.name.isprintable():
+        return AdapterError("its name has characters that do not print")
     try:
         return read_adapter(path, base=base, max_rank=max_rank)
     except AdapterError as error:

@@ -5,7 +5,7 @@ engine.py, answer.py       generation: an AsyncBackend (model/engine.py), and on
 embedding.py               models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 adapters.py                LoRA adapters in vLLM's core
-cpu_adapters.py            what they need on a CPU
+worker.py                  what is put right of them where the model runs
 stats_log.py               vLLM's own lines about what it computes
 start.py, options.py       vLLM's arguments and its start
 request/                   a generation, made into vLLM's own requests

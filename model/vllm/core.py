@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
 from .core_outputs import leave_rows
-from .cpu_adapters import EXTENSION, SPARE_BASE
 from .internals import make_client, part
 from .stats_log import StatsLog
+from .worker import EXTENSION, MEND
 
 if TYPE_CHECKING:
     from vllm import PoolingParams, SamplingParams
@@ -58,7 +58,7 @@ class Core:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""
         self.tasks = tuple(await self._client.get_supported_tasks_async())
         if self.vllm_config.parallel_config.worker_extension_cls == EXTENSION:
-            await self._client.collective_rpc_async(SPARE_BASE)
+            await self._client.collective_rpc_async(MEND)
 
     def get_tokenizer(self) -> Any:
         """The model's; raises ValueError where it has none."""

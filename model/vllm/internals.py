@@ -33,7 +33,6 @@ __all__ = [
     "part",
     "rejected_transfer",
     "scales_by_module",
-    "spare_base_rows",
     "tokenize_params",
     "uses_v2_runner",
     "v2_is_forced",
@@ -167,26 +166,6 @@ def scales_by_module() -> bool:
     its CPU platform replaces when the core starts.
     """
     return hasattr(part("vllm.lora.peft_helper:PEFTHelper"), "get_rank_and_scaling")
-
-
-def spare_base_rows() -> None:
-    """In the process that runs a model on a CPU: tokens without an adapter go without one.
-
-    Their index is -1, which vLLM's kernels for CPUs (0.23.0, 0.32.0) take for that of the last slot: beside requests
-    with adapters those without would have that one's answers.
-    """
-    operations = "vllm.lora.ops.torch_ops"
-    for name in ("bgmv_expand", "bgmv_expand_slice"):
-        spared = _spared(part(f"{operations}.lora_ops:{name}"))
-        for module in (f"{operations}.lora_ops", operations, "vllm.lora.punica_wrapper.punica_cpu"):
-            setattr(importlib.import_module(module), name, spared)
-
-
-def _spared(expand: Callable[..., None]) -> Callable[..., None]:
-    def expand_spared(inputs: Any, weights: Any, output: Any, indices: Any, *more: Any, **named: Any) -> None:
-        expand(inputs * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
-
-    return expand_spared
 
 
 # Options.

@@ -24,8 +24,8 @@ from ..options.faults import refuse, shown
 from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import UNSUPPORTED_MODEL
-from .cpu_adapters import EXTENSION
 from .internals import argument_actions, available_memory
+from .worker import EXTENSION
 
 __all__ = ["engine_arguments", "refusal", "vllm_version"]
 
@@ -167,8 +167,9 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     arguments.setdefault("tensor_parallel_size", _devices(settings))
     if settings.adapters.enable_lora:
         arguments.update(_of_adapters(arguments, settings))
-        if _on_cpu() and arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
-            log.warning("option.worker_extension_cls: beside adapters vLLM answers wrongly without one, on a CPU")
+        if arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
+            expected = f"expected none beside option.enable_lora, which needs {EXTENSION} there"
+            refuse([("worker_extension_cls", f"option.worker_extension_cls: {expected}")])
     cache = _cpu_cache(settings)
     if cache is not None:
         arguments.setdefault("kv_cache_memory_bytes", cache)
@@ -210,20 +211,16 @@ def _devices(settings: Settings) -> int:
     return max(1, int(torch.cuda.device_count()) // settings.pipeline_parallel_degree)
 
 
-def _on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return bool(current_platform.is_cpu())
-
-
 def _cpu_cache(settings: Settings) -> int | None:
     """The bytes of KV cache on a CPU where the user says nothing of it; None: leave it to vLLM.
 
     vLLM's default there is `gpu_memory_utilization` of all memory, whoever else uses it, and it does not start if that
     much is not free.
     """
+    from vllm.platforms import current_platform
+
     asked = {"kv_cache_memory_bytes", "gpu_memory_utilization", "num_gpu_blocks_override"}
-    if not _on_cpu() or asked & settings.engine_arguments.keys():
+    if not current_platform.is_cpu() or asked & settings.engine_arguments.keys():
         return None
     if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         return None

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, receive
+from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
 
 from ..kit.answers.events import end, feed
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Delta, Generation, Payload, ResponseEncoder, Settings, Started
+from ..kit.api.types import Delta, Generation, Payload, Settings, Started
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
@@ -113,7 +113,8 @@ def refused(found: ParsedRequest | Response) -> tuple[int, LmiError]:
 @every_form
 def test_a_request_that_names_none_has_none(form: str) -> None:
     assert keys(ask(form)) == [None]
-    for nothing in (None, "", []):
+    nothings: list[Any] = [None, "", []]
+    for nothing in nothings:
         assert keys(ask(form, {HEADER: ""}, {"adapter": ""}, adapters=nothing, adapter=nothing)) == [None]
 
 
@@ -182,14 +183,14 @@ def _with_b(value: Any) -> Any:
 
 
 def test_the_header_goes_for_all_inputs_whatever_the_body_says() -> None:
-    prompts = {"prompt": ["x", "y", "z"]}
+    prompts: dict[str, Any] = {"prompt": ["x", "y", "z"]}
     assert keys(ask("text", {HEADER: "a"}, **prompts, adapters=["b", "", "b"])) == ["a#1"] * 3
     # Not even of the wrong length: nobody looks at it.
     assert keys(ask("text", {HEADER: "a"}, **prompts, adapters=["b"])) == ["a#1"] * 3
 
 
 def test_a_list_names_one_for_each_input_and_a_name_is_for_all() -> None:
-    prompts = {"prompt": ["x", "y", "z"]}
+    prompts: dict[str, Any] = {"prompt": ["x", "y", "z"]}
     assert keys(ask("text", **prompts, adapters=["a", "", "b"])) == ["a#1", None, "b#1"]
     assert keys(ask("text", **prompts, adapters="a")) == ["a#1"] * 3
     assert keys(ask("openai's vectors", input=["x", "y"], adapters=["b", "a"])) == ["b#1", "a#1"]
@@ -233,7 +234,10 @@ def test_what_is_no_name_is_refused(form: str, fields: dict[str, Any], field_nam
 
 def test_an_unknown_one_is_refused_without_a_word_about_others() -> None:
     """In LMI's dialect as everything else is; in OpenAI's as an unknown model, whatever the way it was named."""
-    for way in ({"headers": {HEADER: "c"}}, {"query": {"adapter": "c"}}, {"adapters": "c"}, {"adapters": ["c"]}):
+    ways: list[dict[str, Any]] = [
+        {"headers": {HEADER: "c"}}, {"query": {"adapter": "c"}}, {"adapters": "c"}, {"adapters": ["c"]},
+    ]  # fmt: skip
+    for way in ways:
         status, failure = refused(ask("lmi", **way))
         assert (status, failure.message) == (424, "adapters: adapter 'c' is not registered")
         found = ask("chat", **way)
@@ -323,9 +327,9 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
     """Its bodies may mean anything by `adapters`; the header goes first all the same."""
 
     class Users:
-        NAME = "users"
-        BODY_FIELD = ""
-        ROUTES = ()
+        NAME: str = "users"
+        BODY_FIELD: str = ""
+        ROUTES: tuple[Route, ...] = ()
         OPENAPI = ()
 
         def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
@@ -333,7 +337,8 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
 
         def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
             generation = Generation(request_id="r", prompt=(1,), adapter=payload.get("adapter_of_mine"))
-            return ParsedRequest((generation, generation), Reply())
+            # It is never fed.
+            return ParsedRequest((generation, generation), cast(Any, None))
 
         def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
             return Response(error.message.encode(), error.status, failure=error)
@@ -346,7 +351,3 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
     assert keys(read({"adapter_of_mine": "b"})) == ["b#1", "b#1"]
     assert keys(read({"adapter_of_mine": "b"}, {HEADER: "a"})) == ["a#1", "a#1"]
     assert refused(read({"adapter_of_mine": "c"}))[0] == 404
-
-
-class Reply(ResponseEncoder):
-    """One that is never fed."""

@@ -1,4 +1,4 @@
-"""LoRA adapters against transformers with each adapter merged into the weights: the same tokens, alone and in any mix."""
+"""LoRA adapters against transformers with each one merged into the weights: the same tokens, alone and in any mix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def adapters(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Adap
     return adapted(demo_model, tmp_path_factory.mktemp("adapters"), most=MOST)
 
 
-@pytest.fixture(scope="module", params=MEMORY, ids=lambda memory: "of".join(memory))
+@pytest.fixture(scope="module", params=MEMORY, ids="of".join)
 def served(
     request: pytest.FixtureRequest, demo_model: Path, adapters: Adapted, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Asked]:

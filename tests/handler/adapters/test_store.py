@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from pathlib import Path
 
@@ -15,11 +14,12 @@ A = Kept("/somewhere/a")
 B = Kept("/somewhere/b", "alias of b", preload=True, pin=True)
 
 
-def test_what_is_put_into_it_is_there_for_another_process(tmp_path: Path) -> None:
+def test_what_is_put_into_it_is_there_for_another_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In a folder that it makes."""
     path = tmp_path / "state" / "adapters.json"
     store = Store(str(path))
     assert store.read() == {}
+    assert caplog.messages == []
     store.put("a", A)
     store.put("b", B)
     assert Store(str(path)).read() == {"a": A, "b": B}
@@ -87,11 +87,15 @@ def test_workers_that_share_it_lose_nothing_of_each_other(tmp_path: Path) -> Non
     assert set(Store(path).read()) == {f"{worker}-{number}" for worker in range(4) for number in range(0, 20, 2)}
 
 
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
 def test_it_leaves_no_descriptors_and_no_other_files(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "adapters.json"))
     store.put("a", A)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     for _ in range(100):
         store.put("a", A)
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert descriptors() <= before
     assert {path.name for path in tmp_path.iterdir()} == {"adapters.json", "adapters.json.lock"}

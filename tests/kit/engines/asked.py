@@ -7,16 +7,20 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..api.handler import Exchange, Service
 from ..api.options import make_settings
 from ..api.types import Request, Response
 from .start import own_process
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
+
 __all__ = ["Answer", "Asked"]
 
 LIMIT_S = 120.0
+"""Seconds that a request may take."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Asked:
         self.service = Service(settings, self.engine)
         self.service.start()
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

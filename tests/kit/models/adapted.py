@@ -43,12 +43,8 @@ def write(model_dir: Path, folder: Path, names: Iterable[str] = ADAPTERS) -> dic
     """Adapters of the table, each in a folder of its name; by name."""
     config = json.loads((model_dir / "config.json").read_text())
     seeds = {name: number for number, name in enumerate(ADAPTERS)}
-    return {
-        name: write_adapter(
-            folder / name, config, **{"targets": SEVEN, "seed": seeds[name], **ADAPTERS[name]}
-        )  # fmt: skip
-        for name in names
-    }
+    given = {name: {"targets": SEVEN, "seed": seeds[name], **ADAPTERS[name]} for name in names}
+    return {name: write_adapter(folder / name, config, **said) for name, said in given.items()}
 
 
 def adapted_directory(source: Path, target: Path, properties: Mapping[str, str]) -> Path:

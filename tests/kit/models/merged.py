@@ -1,4 +1,4 @@
-"""What a LoRA adapter should make of a model, by transformers alone: its weights with the adapter's merged into them."""
+"""What a LoRA adapter should make of a model, by transformers alone: the adapter is merged into its weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Greedy", "Greediest", "merge"]
+__all__ = ["Greediest", "Greedy", "merge"]
 
 
 def merge(model_dir: Path, adapter: Path, target: Path) -> Path:

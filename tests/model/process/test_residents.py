@@ -485,6 +485,7 @@ async def test_one_gets_its_turn_however_busy_the_others_are(bench: Bench, monke
     bench.ask(1, A)
     bench.ask(2, B)
     bench.ask(1000, C)
+    number = 0
     for number in range(3, 300):
         bench.ask(number, A if number % 2 else B)
         bench.end(number - 2)

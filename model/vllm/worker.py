@@ -1,0 +1,70 @@
+"""What vLLM does wrong with adapters in the process that runs the model, put right there.
+
+`worker_extension_cls` is vLLM's way to have functions of one's own in it, however that process came to be.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from .internals import part
+
+__all__ = ["EXTENSION", "MEND", "AdapterWorker"]
+
+OPERATIONS = "vllm.lora.ops.torch_ops"
+
+
+class AdapterWorker:
+    """What vLLM's worker gets in addition; it makes no object of this."""
+
+    def lmi_mend_adapters(self) -> None:
+        """To be called once, before the first request; raises StartError for a part of vLLM that is missing."""
+        heed_slots()
+        if part("vllm.platforms:current_platform").is_cpu():
+            spare_base_rows()
+
+
+EXTENSION = f"{AdapterWorker.__module__}.{AdapterWorker.__qualname__}"
+"""For `worker_extension_cls`."""
+MEND = AdapterWorker.lmi_mend_adapters.__name__
+
+
+def heed_slots() -> None:
+    """A step looks where its adapters are, if they have moved since the last one.
+
+    0.23.0 looks only if other requests are computed than in the last step. Whoever is loaded in between may have taken
+    the slot of one that is in use, whose requests would go on with the wrong weights (0.32.0 has mended it itself).
+    """
+    manager = part("vllm.lora.model_manager:LoRAModelManager")
+    set_mapping = manager.set_adapter_mapping
+    last, layouts = "_last_mapping", "_lmi_slots"
+
+    def set_mapping_of_slots(self: Any, mapping: Any) -> None:
+        slots = [*self.lora_index_to_id]
+        if getattr(self, layouts, None) != slots:
+            setattr(self, last, None)
+            setattr(self, layouts, slots)
+        set_mapping(self, mapping)
+
+    manager.set_adapter_mapping = set_mapping_of_slots
+
+
+def spare_base_rows() -> None:
+    """On a CPU, tokens without an adapter go without one.
+
+    Their index is -1, which vLLM's kernels for CPUs (0.23.0, 0.32.0) take for that of the last slot: beside requests
+    with adapters those without would have that one's answers.
+    """
+    for name in ("bgmv_expand", "bgmv_expand_slice"):
+        spared = _spared(part(f"{OPERATIONS}.lora_ops:{name}"))
+        for module in (f"{OPERATIONS}.lora_ops", OPERATIONS, "vllm.lora.punica_wrapper.punica_cpu"):
+            setattr(importlib.import_module(module), name, spared)
+
+
+def _spared(expand: Callable[..., None]) -> Callable[..., None]:
+    def expand_spared(inputs: Any, weights: Any, output: Any, indices: Any, *more: Any, **named: Any) -> None:
+        expand(inputs * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
+
+    return expand_spared
