@@ -44,12 +44,6 @@ class Entry:
         self.used = 0
         """When a request last named it, as a count."""
 
-    def forget_code(self) -> None:
-        """Ends the use of its code."""
-        if self.code is not None:
-            self.code.close()
-            self.code = None
-
     @property
     def shown(self) -> str:
         """What messages call it."""
@@ -116,4 +110,4 @@ class Entries:
                 del self._by_name[name]
                 if entry.alias and self._names.get(entry.alias) == name:
                     del self._names[entry.alias]
-        entry.forget_code()
+        entry.code = None

@@ -84,7 +84,7 @@ class Loader:
     def fail(self, entry: Entry, fault: LmiError) -> None:
         """Ends a registration with its cause, which requests that name it are told."""
         log.error("adapter %s (%s) could not be loaded: %s", entry.shown, entry.adapter.path, fault)
-        entry.forget_code()
+        entry.code = None
         if entry.source == "name":
             pause = AGAIN_AFTER_S if isinstance(fault, UnavailableError) else RETRY_AFTER_S
             entry.retry_after = time.monotonic() + pause
@@ -109,7 +109,7 @@ class Loader:
         if fault is None and not self._entries.holds(entry):
             # It has been unregistered meanwhile.
             self._engine.adapters.remove(entry.adapter.key)
-            entry.forget_code()
+            entry.code = None
         return fault
 
     def _into_engine(self, entry: Entry) -> LmiError | None:

@@ -66,6 +66,9 @@ def enter(registry: Registry | None, call: AdapterCall) -> Entry | Done | None:
             return 200, f"Adapter {call.shown} unregistered"
     except LmiError as error:
         return _refused(call, error)
+    except Exception as error:
+        log.exception("adapter %s", call.name)
+        return _refused(call, AdapterError(f"{type(error).__name__}: {error}"))
     return None
 
 

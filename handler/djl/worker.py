@@ -82,17 +82,23 @@ class Worker:
     def adapter_call(self, inputs: Input) -> Output | Coroutine[Any, Any, Any]:
         """See `lmi.handler.register_adapter`."""
         call = adapter_call_of(inputs)
-        registry = self._service.adapters if self._service else None
         if _in_event_loop():
             return self._adapter_call_async(call, str(inputs.get_property(TRACKING_ID)))
-        entered = enter(registry, call)
-        return output_of_adapter_call(*_answered(registry, call, entered))
+        return output_of_adapter_call(*_answered(self._registry, call, self._entered(call)))
 
     async def _adapter_call_async(self, call: AdapterCall, tracking_id: str) -> AsyncIterator[RawOutput]:
         # Entered before any request that comes behind it is read; what takes its time holds up none of them.
-        registry = self._service.adapters if self._service else None
-        entered = enter(registry, call)
-        return _told(asyncio.to_thread(_answered, registry, call, entered, patient=True), tracking_id)
+        answering = asyncio.to_thread(_answered, self._registry, call, self._entered(call), patient=True)
+        return _told(answering, tracking_id)
+
+    @property
+    def _registry(self) -> Registry | None:
+        return self._service.adapters if self._service else None
+
+    def _entered(self, call: AdapterCall) -> Entry | Done | None:
+        if self._service is None:
+            return 424, f"the model did not start: {self._failure}" if self._failure else "the model is not loaded yet"
+        return enter(self._registry, call)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
         if inputs.is_empty():

@@ -5,10 +5,12 @@ Each is a module of its own, so that two adapters share no globals.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import logging
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -28,16 +30,31 @@ _numbers = itertools.count(1)
 
 
 class AdapterCode:
-    """What one adapter's model.py decorates."""
+    """What one adapter's model.py decorates. Its module is forgotten with it, when no request uses it any more."""
 
-    def __init__(self, module: str, input: InputFormatter | None, output: OutputFormatter | None) -> None:
-        self._module = module
+    def __init__(self, place: _Place, input: InputFormatter | None, output: OutputFormatter | None) -> None:
+        self._place = place
         self.input = input
         self.output = output
 
-    def close(self) -> None:
-        """Forgets the module."""
-        sys.modules.pop(self._module, None)
+
+class _Place:
+    """A module's in sys.modules, where its functions may look for it: for as long as one of them is in use."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.free = weakref.finalize(self, sys.modules.pop, module.__name__, None)
+
+    def kept_by(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, which keeps it."""
+
+        @functools.wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            return self._call(function, given, named)
+
+        return call
+
+    def _call(self, function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return function(*given, **named)
 
 
 def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: Path) -> AdapterCode | None:
@@ -46,19 +63,20 @@ def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: P
     if not path.is_file():
         return None
     module = _executed(path, name)
+    place = _Place(module)
     try:
         made: dict[str, Any] = {}
         for kind, make in FORMATTERS.items():
             if (function := decorated(module, f"is_{kind}_formatter")) is not None:
                 label = f"adapter {name}: {kind} formatter {getattr(function, '__name__', repr(function))}"
-                made[kind] = make(function, label, settings, workers)
-        code = AdapterCode(module.__name__, made.get("input"), made.get("output"))
+                made[kind] = make(place.kept_by(function), label, settings, workers)
+        code = AdapterCode(place, made.get("input"), made.get("output"))
         if code.input is not None:
             code.input.prepare()
         if code.output is not None and settings.embeds:
             raise OptionError("an output formatter formats generated text, which this model does not make")
     except Exception as error:
-        sys.modules.pop(module.__name__, None)
+        place.free()
         raise _failed(name, error) from error
     return code
 

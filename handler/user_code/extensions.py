@@ -143,12 +143,13 @@ class _Hooks(Hooks):
         if adapters is None or not (adapters.has_code or self._input):
             return ""
         beside, in_body = named_by_request(request), _named_in_body(request)
+        names = {in_body} if isinstance(in_body, str) else set(in_body)
         if beside:
             self._use(adapters.code(beside))
-        elif in_body and len(set(in_body if isinstance(in_body, list) else [in_body])) == 1:
+        elif in_body and len(names) == 1:
             # Of what is no adapter its dialect knows whether it was to be one.
             with suppress(RequestError, AdapterError):
-                self._use(adapters.code(in_body if isinstance(in_body, str) else in_body[0]))
+                self._use(adapters.code(names.pop()))
         return in_body
 
     def _use(self, code: AdapterCode | None) -> None:

@@ -351,3 +351,9 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
     assert keys(read({"adapter_of_mine": "b"})) == ["b#1", "b#1"]
     assert keys(read({"adapter_of_mine": "b"}, {HEADER: "a"})) == ["a#1", "a#1"]
     assert refused(read({"adapter_of_mine": "c"}))[0] == 404
+
+
+def test_the_parameters_beside_it_stay() -> None:
+    found = ask("lmi", parameters={"adapter_id": "a", "max_new_tokens": 7})
+    assert isinstance(found, ParsedRequest)
+    assert found.generations[0].sampling.max_tokens == 7

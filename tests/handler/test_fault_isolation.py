@@ -265,7 +265,8 @@ def test_a_fault_ends_its_own_request_alone(
     assert '"generated_text":"ab"' in later.body
     assert not engine.sinks
     assert service.admission.open == 0
-    assert "a fault" in caplog.text
+    # What is at fault may come after the last record.
+    eventually(lambda: "a fault" in caplog.text)
 
 
 # --- Where user code runs ---
