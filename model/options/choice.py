@@ -159,11 +159,10 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
     most = adapters.max_cpu_loras
     if most is not None and most < adapters.max_loras:
         reader.fault("max_cpu_loras", f"expected at least option.max_loras={adapters.max_loras}, got {most}")
-    if "lmcache" in reader.arguments.get("kv_transfer_config", "").lower():
-        expected = (
-            "expected no LMCache with it (option.kv_transfer_config): it takes one adapter's KV cache for another's"
-        )
-        reader.fault("enable_lora", expected)
+    for argument in ("kv_transfer_config", "kv_offloading_backend"):
+        if "lmcache" in reader.arguments.get(argument, "").lower():
+            expected = f"expected no LMCache with it (option.{argument})"
+            reader.fault("enable_lora", f"{expected}: it takes one adapter's KV cache for another's")
     folder, registry = adapters.lora_cache_dir, adapters.adapters_registry
     if folder is not None:
         folder = str(Path(settings.model_dir, folder))

@@ -1,115 +1,183 @@
-"""The options of LoRA adapters: what they are read as, what contradicts them, what has no effect."""
+"""Options of LoRA adapters: what they may be, and what fits each other."""
 
 from __future__ import annotations
 
-import logging
+import json
 from pathlib import Path
 
 import pytest
 
+from lmi.model.options import Settings, load_settings, settings_of
 from lmi.model.options.adapter_options import RANKS, AdapterOptions
 
 from ...kit.api.errors import OptionError
-from ...kit.api.options import settings_of
-from ...kit.api.types import Settings
 
 
-def settings(model_dir: Path | str = "/opt/ml/model", **properties: str) -> Settings:
-    return settings_of({"enable_lora": "true", **properties}, model_dir=str(model_dir))
+def settings(directory: str | Path = "/opt/ml/model", /, **properties: str) -> Settings:
+    return settings_of({"enable_lora": "true", **properties}, model_dir=str(directory))
 
 
-def refused(**properties: str) -> str:
+def refused(directory: str | Path = "/opt/ml/model", /, **properties: str) -> str:
     with pytest.raises(OptionError) as caught:
-        settings(**properties)
+        settings(directory, **properties)
     return caught.value.message
 
 
-def test_without_the_switch_there_are_none() -> None:
-    assert settings_of({}, model_dir="/m").adapters == AdapterOptions()
+def test_the_defaults() -> None:
+    assert settings_of({}, model_dir="/opt/ml/model").adapters == AdapterOptions()
+    assert settings().adapters == AdapterOptions(
+        enable_lora=True,
+        max_loras=4,
+        max_lora_rank=None,
+        max_cpu_loras=None,
+        adapters_on_error="fail",
+        lora_cache_dir=None,
+        lora_cache_size=100,
+        adapters_registry="/opt/ml/model/.lmi/adapters.json",
+    )
+    assert settings().unknown_models == "base"
 
 
-def test_what_is_not_said_is_upstreams_default() -> None:
-    options = settings().adapters
-    assert (options.max_loras, options.max_lora_rank, options.max_cpu_loras) == (4, None, None)
-    assert (options.adapters_on_error, options.lora_cache_dir, options.lora_cache_size) == ("fail", None, 100)
+def test_what_is_set(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    options = {
+        "max_loras": "2", "max_lora_rank": "64", "max_cpu_loras": "8", "adapters_on_error": "warn",
+        "lora_cache_dir": "cache", "lora_cache_size": "7", "adapters_registry": "state/mine.json",
+    }  # fmt: skip
+    assert settings(tmp_path, **options).adapters == AdapterOptions(
+        enable_lora=True,
+        max_loras=2,
+        max_lora_rank=64,
+        max_cpu_loras=8,
+        adapters_on_error="warn",
+        lora_cache_dir=str(tmp_path / "cache"),
+        lora_cache_size=7,
+        adapters_registry=str(tmp_path / "state" / "mine.json"),
+    )
+    assert settings(adapters_registry="None").adapters.adapters_registry == ""
+    assert settings(adapters_registry="/var/mine.json").adapters.adapters_registry == "/var/mine.json"
+
+
+def test_the_environment_says_them_too(tmp_path: Path) -> None:
+    environment = {"OPTION_ENABLE_LORA": "true", "OPTION_MAX_LORAS": "2"}
+    adapters = load_settings(tmp_path, environment=environment).adapters
+    assert (adapters.enable_lora, adapters.max_loras) == (True, 2)
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_each_rank_that_vllm_has_is_taken(rank: int) -> None:
+def test_ranks_that_may_be(rank: int) -> None:
     assert settings(max_lora_rank=str(rank)).adapters.max_lora_rank == rank
 
 
-@pytest.mark.parametrize(("rank", "nearest"), [("24", 32), ("2", 8), ("300", 320), ("17", 32)])
-def test_another_rank_is_refused_with_the_nearest_that_holds_it(rank: str, nearest: int) -> None:
+@pytest.mark.parametrize(("rank", "nearest"), [("2", 8), ("9", 16), ("24", 32), ("257", 320), ("511", 512)])
+def test_of_other_ranks_the_nearest_that_holds_them_is_named(rank: str, nearest: int) -> None:
+    assert refused(max_lora_rank=rank) == (
+        "option.max_lora_rank: expected one of 1, 8, 16, 32, 64, 128, 256, 320, 512; "
+        f"{nearest} is the nearest that holds it, got '{rank}'"
+    )
+
+
+@pytest.mark.parametrize("rank", ["513", "0", "-8", "16.0", "all", "²"])
+def test_what_no_rank_holds_or_what_is_none_is_refused(rank: str) -> None:
     message = refused(max_lora_rank=rank)
-    assert message.startswith("option.max_lora_rank: expected one of 1, 8, 16, 32, 64, 128, 256, 320, 512; ")
-    assert message.endswith(f"{nearest} is the nearest that holds it, got '{rank}'")
-
-
-@pytest.mark.parametrize("rank", ["513", "sixteen", "-8", "1.5"])
-def test_what_no_rank_holds_is_refused(rank: str) -> None:
-    assert refused(max_lora_rank=rank).endswith(f"320, 512, got '{rank}'")
-
-
-def test_fewer_in_memory_than_in_slots_are_refused() -> None:
-    assert refused(max_loras="5", max_cpu_loras="2") == (
-        "option.max_cpu_loras: expected at least option.max_loras=5, got 2"
-    )
-
-
-@pytest.mark.parametrize("properties", [{"rolling_batch": "scheduler"}, {"backend": "transformers"}])
-def test_the_transformers_engine_has_none(properties: dict[str, str]) -> None:
-    assert refused(**properties) == (
-        "option.enable_lora: expected vLLM with it, the transformers engine has no adapters"
-    )
-
-
-def test_auto_is_vllm() -> None:
-    assert settings(backend="auto").engine == "vllm"
-
-
-@pytest.mark.parametrize("connector", ["LMCacheConnectorV1", "LMCacheMPConnector"])
-def test_lmcache_is_refused(connector: str) -> None:
-    message = refused(kv_transfer_config=f'{{"kv_connector": "{connector}", "kv_role": "kv_both"}}')
-    assert message.startswith("option.enable_lora: expected no LMCache with it (option.kv_transfer_config)")
-
-
-def test_vllms_own_connectors_are_taken() -> None:
-    config = '{"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}'
-    assert settings(kv_transfer_config=config).engine_arguments["kv_transfer_config"] == config
-
-
-def test_a_folder_of_adapters_has_to_be_there(tmp_path: Path) -> None:
-    (tmp_path / "more").mkdir()
-    assert settings(tmp_path, lora_cache_dir="more").adapters.lora_cache_dir == str(tmp_path / "more")
-    with pytest.raises(OptionError, match=r"option\.lora_cache_dir: expected a folder, got "):
-        settings(tmp_path, lora_cache_dir="less")
+    assert message.startswith("option.max_lora_rank: expected one of 1, 8, 16, 32, 64, 128, 256, 320, 512")
+    assert "nearest" not in message or rank == "0"
 
 
 @pytest.mark.parametrize(
-    ("given", "file"), [({}, "/m/.lmi/adapters.json"), ({"adapters_registry": "a.json"}, "/m/a.json")]
+    ("options", "message"),
+    [
+        ({"max_loras": "5", "max_cpu_loras": "2"}, "option.max_cpu_loras: expected at least option.max_loras=5, got 2"),
+        ({"max_cpu_loras": "3"}, "option.max_cpu_loras: expected at least option.max_loras=4, got 3"),
+        ({"max_loras": "0"}, "option.max_loras: expected at least 1, got '0'"),
+        ({"lora_cache_size": "0"}, "option.lora_cache_size: expected at least 1, got '0'"),
+        ({"adapters_on_error": "ignore"}, "option.adapters_on_error: expected fail or warn, got 'ignore'"),
+        ({"unknown_models": "no"}, "option.unknown_models: expected base or error, got 'no'"),
+        (
+            {"rolling_batch": "disable", "engine": "transformers"},
+            "option.enable_lora: expected vLLM with it, the transformers engine has no adapters",
+        ),
+    ],
 )
-def test_the_registry_lies_in_the_model_directory(given: dict[str, str], file: str) -> None:
-    assert settings("/m", **given).adapters.adapters_registry == file
+def test_what_does_not_fit_is_refused(options: dict[str, str], message: str) -> None:
+    assert refused(**options) == message
 
 
-@pytest.mark.parametrize("none", ["none", "None"])
-def test_there_may_be_no_registry(none: str) -> None:
-    assert settings(adapters_registry=none).adapters.adapters_registry == ""
+def test_as_many_in_memory_as_in_slots_do() -> None:
+    assert settings(max_loras="5", max_cpu_loras="5").adapters.max_cpu_loras == 5
 
 
-@pytest.mark.parametrize("name", ["lora_extra_vocab_size", "long_lora_scaling_factors"])
-def test_what_vllm_has_no_more_is_said_to_have_no_effect(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        made = settings(**{name: "4.0"})
-    assert name not in made.engine_arguments
-    assert [f"option.{name} has no effect" in line for line in caplog.messages] == [True]
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kv_transfer_config": json.dumps({"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"})},
+        {"kv_transfer_config": json.dumps({"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both"})},
+        {"kv_offloading_size": "4", "kv_offloading_backend": "lmcache"},
+    ],
+    ids=str,
+)
+def test_lmcache_is_refused(options: dict[str, str]) -> None:
+    """It does not know one adapter's KV cache from another's (vLLM #44250, LMCache #2961)."""
+    assert "expected no LMCache with it" in refused(**options)
+    assert settings_of(options, model_dir="/m").adapters == AdapterOptions()
 
 
-def test_the_name_of_the_folder_passes_silently() -> None:
-    assert settings(adapters="adapters") == settings()
+def test_vllms_own_offloading_is_not() -> None:
+    """It goes by the adapter's name."""
+    connector = json.dumps({"kv_connector": "OffloadingConnector", "kv_role": "kv_both"})
+    assert settings(kv_transfer_config=connector, kv_offloading_backend="native").adapters.enable_lora
 
 
-def test_options_without_the_switch_are_said_to_have_no_effect() -> None:
-    (note,) = settings_of({"max_loras": "2"}, model_dir="/m").notes
-    assert note == "the options of adapters have no effect without option.enable_lora=true"
+def test_a_folder_of_adapters_has_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for given in ("nothing", "file", "/of/which/nobody/knows"):
+        place = str(tmp_path / given)
+        assert refused(tmp_path, lora_cache_dir=given) == (
+            f"option.lora_cache_dir: expected a folder, got {place!r}, which is none"
+        )
+
+
+def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
+    message = refused(tmp_path, max_lora_rank="24", max_cpu_loras="1", lora_cache_dir="nothing")
+    assert message.startswith("3 options")
+    for name in ("max_lora_rank", "max_cpu_loras", "lora_cache_dir"):
+        assert f"option.{name}: " in message
+
+
+def test_dead_options_have_no_effect_and_that_is_said() -> None:
+    found = settings(lora_extra_vocab_size="256", long_lora_scaling_factors="[1.0, 4.0]", adapters="adapters")
+    assert found.notes == (
+        "option.lora_extra_vocab_size has no effect: adapters have no vocabulary of their own any more",
+        "option.long_lora_scaling_factors has no effect: adapters have no context of their own any more",
+    )
+    assert found.adapters == settings().adapters
+    assert found.engine_arguments == settings().engine_arguments
+
+
+def test_options_of_adapters_without_adapters_have_no_effect_and_that_is_said() -> None:
+    found = settings_of({"max_loras": "2", "max_lora_rank": "64"}, model_dir="/m")
+    assert found.notes == ("the options of adapters have no effect without option.enable_lora=true",)
+    assert "enable_lora" not in found.engine_arguments
+    # As DJL's containers write it.
+    assert settings_of({"enable_lora": "false"}, model_dir="/m").notes == ()
+
+
+def test_what_only_vllm_reads_goes_on_to_it() -> None:
+    found = settings(lora_dtype="float16", lora_target_modules='["q_proj"]', fully_sharded_loras="true")
+    arguments = found.engine_arguments
+    assert {name: arguments[name] for name in arguments if "lora" in name} == {
+        "lora_dtype": "float16",
+        "lora_target_modules": '["q_proj"]',
+        "fully_sharded_loras": "true",
+    }
+
+
+def test_an_adapter_of_a_kind_of_input_is_refused() -> None:
+    """The engine would load it behind our back."""
+    assert "option.default_mm_loras" in refused(default_mm_loras='{"audio": "/a"}')
+
+
+@pytest.mark.parametrize("rolling_batch", ["auto", "vllm", "disable"])
+def test_the_engine_is_vllm_where_nobody_says_which(rolling_batch: str) -> None:
+    """The transformers engine, which `auto` may come to, has no adapters."""
+    assert settings(rolling_batch=rolling_batch).engine == "vllm"

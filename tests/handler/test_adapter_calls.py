@@ -13,14 +13,14 @@ import pytest
 
 import lmi.handler
 
-from ....kit.adapters import LLAMA, write_adapter
-from ....kit.api.errors import AdapterError, NoSlotError, StartError
-from ....kit.api.handler import Service, started_service
-from ....kit.api.types import Delta, Finish, Started
-from ....kit.djl.hosting import available, djl_python_path
-from ....kit.djl.outputs import Told, outputs_of
-from ....kit.registered import llama_dir
-from ....kit.user_code.engine import ScriptedEngine
+from ..kit.adapters import LLAMA, write_adapter
+from ..kit.api.errors import AdapterError, NoSlotError, StartError
+from ..kit.api.handler import Service, started_service
+from ..kit.api.types import Delta, Finish, Started
+from ..kit.djl.hosting import available, djl_python_path
+from ..kit.djl.outputs import Told, outputs_of
+from ..kit.registered import llama_dir
+from ..kit.user_code.engine import ScriptedEngine
 
 pytestmark = [pytest.mark.skipif(available() is not None, reason=str(available())), pytest.mark.anyio]
 
