@@ -15,7 +15,7 @@ import lmi.handler
 
 from ..kit.adapters import LLAMA, write_adapter
 from ..kit.api.errors import AdapterError, NoSlotError, StartError
-from ..kit.api.handler import Service, started_service
+from ..kit.api.handler import Service, djl_worker, started_service
 from ..kit.api.types import Delta, Finish, Started
 from ..kit.djl.hosting import available, djl_python_path
 from ..kit.djl.outputs import Told, outputs_of
@@ -130,9 +130,7 @@ def sent(output: Any) -> list[Told]:
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Java]:
     monkeypatch.syspath_prepend(str(djl_python_path()))
-    from lmi.handler.djl.worker import Worker
-
-    java = Java(tmp_path, Worker())
+    java = Java(tmp_path, djl_worker())
     monkeypatch.setattr(lmi.handler, "_worker", java.worker)
     yield java
     if java.service is not None:

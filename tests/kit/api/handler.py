@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.package import package as package_model
@@ -54,6 +55,7 @@ __all__ = [
     "application",
     "attributes_of",
     "check_model_dir",
+    "djl_worker",
     "frame_of_exchange",
     "frame_of_response",
     "headers_of",
@@ -74,3 +76,10 @@ def started_service(engine: Engine, directory: Path | None = None, /, **options:
     service = Service(make_settings(directory, **options), engine)
     service.start()
     return service
+
+
+def djl_worker() -> Any:
+    """What DJL's calls go to in a worker; djl_python is on the path."""
+    from lmi.handler.djl.worker import Worker
+
+    return Worker()

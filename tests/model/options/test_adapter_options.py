@@ -23,6 +23,9 @@ def refused(directory: str | Path = "/opt/ml/model", /, **properties: str) -> st
     return caught.value.message
 
 
+NO_TRANSFORMERS = "expected vLLM with it, the transformers engine has no adapters"
+
+
 def test_the_defaults() -> None:
     assert settings_of({}, model_dir="/opt/ml/model").adapters == AdapterOptions()
     assert settings().adapters == AdapterOptions(
@@ -60,7 +63,7 @@ def test_what_is_set(tmp_path: Path) -> None:
 
 def test_the_environment_says_them_too(tmp_path: Path) -> None:
     environment = {"OPTION_ENABLE_LORA": "true", "OPTION_MAX_LORAS": "2"}
-    adapters = load_settings(tmp_path, environment=environment).adapters
+    adapters = load_settings(tmp_path, environment=environment, overrides={}).adapters
     assert (adapters.enable_lora, adapters.max_loras) == (True, 2)
 
 
@@ -89,14 +92,12 @@ def test_what_no_rank_holds_or_what_is_none_is_refused(rank: str) -> None:
     [
         ({"max_loras": "5", "max_cpu_loras": "2"}, "option.max_cpu_loras: expected at least option.max_loras=5, got 2"),
         ({"max_cpu_loras": "3"}, "option.max_cpu_loras: expected at least option.max_loras=4, got 3"),
-        ({"max_loras": "0"}, "option.max_loras: expected at least 1, got '0'"),
-        ({"lora_cache_size": "0"}, "option.lora_cache_size: expected at least 1, got '0'"),
-        ({"adapters_on_error": "ignore"}, "option.adapters_on_error: expected fail or warn, got 'ignore'"),
-        ({"unknown_models": "no"}, "option.unknown_models: expected base or error, got 'no'"),
-        (
-            {"rolling_batch": "disable", "engine": "transformers"},
-            "option.enable_lora: expected vLLM with it, the transformers engine has no adapters",
-        ),
+        ({"max_loras": "0"}, "option.max_loras: expected an integer of at least 1, got '0'"),
+        ({"lora_cache_size": "0"}, "option.lora_cache_size: expected an integer of at least 1, got '0'"),
+        ({"adapters_on_error": "ignore"}, "option.adapters_on_error: expected one of fail, warn, got 'ignore'"),
+        ({"unknown_models": "no"}, "option.unknown_models: expected one of base, error, got 'no'"),
+        ({"backend": "transformers"}, f"option.enable_lora: {NO_TRANSFORMERS}"),
+        ({"rolling_batch": "scheduler"}, f"option.enable_lora: {NO_TRANSFORMERS}"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, str], message: str) -> None:
@@ -177,7 +178,8 @@ def test_an_adapter_of_a_kind_of_input_is_refused() -> None:
     assert "option.default_mm_loras" in refused(default_mm_loras='{"audio": "/a"}')
 
 
-@pytest.mark.parametrize("rolling_batch", ["auto", "vllm", "disable"])
-def test_the_engine_is_vllm_where_nobody_says_which(rolling_batch: str) -> None:
-    """The transformers engine, which `auto` may come to, has no adapters."""
-    assert settings(rolling_batch=rolling_batch).engine == "vllm"
+def test_the_engine_is_vllm_where_it_is_to_be_found_out() -> None:
+    """The transformers engine, which that may come to, has no adapters."""
+    assert settings(backend="auto").engine == "vllm"
+    assert settings_of({"backend": "auto"}, model_dir="/m").engine == "auto"
+    assert settings(backend="mine:Engine").engine == "mine:Engine"
