@@ -55,6 +55,8 @@ class Registry:
         self._loader = Loader(settings, engine, self._entries, load_code)
         self._store = Store(settings.adapters.adapters_registry or "")
         self._evicted = 0.0
+        self._keeping = threading.Lock()
+        """Held while the registry file is made to say what is registered."""
         self._changing = threading.Lock()
         """Held by an update: of two at once the engine would tell the outcome of one only (adapter_calls.py)."""
         self._loaders = ThreadPoolExecutor(LOADERS, "lmi-adapters")
@@ -221,7 +223,10 @@ class Registry:
         entry = self._registered(name, failed=True)
         self._drop(entry)
         if entry.source in {"api", "kept"}:
-            self._store.put(name, None)
+            with self._keeping:
+                # It may have been registered anew meanwhile.
+                if self._entries.named(name) is None:
+                    self._store.put(name, None)
         return entry
 
     def close(self) -> None:
@@ -250,10 +255,11 @@ class Registry:
 
     def _keep(self, entry: Entry) -> None:
         """Writes it to the registry file, as it is now; but not one that has been unregistered meanwhile."""
-        if entry.source in {"api", "kept"} and self._entries.holds(entry):
-            adapter = entry.adapter
-            kept = Kept(adapter.path, entry.alias, preload=adapter.preload, pin=adapter.pin)
-            self._store.put(adapter.name, kept)
+        with self._keeping:
+            if entry.source in {"api", "kept"} and self._entries.holds(entry):
+                adapter = entry.adapter
+                kept = Kept(adapter.path, entry.alias, preload=adapter.preload, pin=adapter.pin)
+                self._store.put(adapter.name, kept)
 
 
 def _same(path: str, other: str) -> bool:

@@ -325,6 +325,41 @@ def test_unregistered_before_the_engine_has_heard_of_it(server: Registered, tmp_
     assert not server.registry.has_code
 
 
+def test_what_is_unregistered_while_it_is_written_down_is_not_kept(
+    server: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, removals = server.registry._store, list[Beside]()
+    put = store.put
+
+    def slowly(name: str, kept: Any) -> None:
+        if kept is not None:
+            removals.append(Beside(lambda: server.registry.unregister("a")))
+            until(lambda: not server.registry.knows("a"))
+            time.sleep(0.05)
+        put(name, kept)
+
+    monkeypatch.setattr(store, "put", slowly)
+    server.register("a")
+    assert [one.outcome() for one in removals] == [""]
+    assert kept(server) == "{}\n"
+
+
+def test_what_is_registered_anew_while_the_old_is_struck_out_is_kept(
+    server: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.register("a")
+    drop = server.registry._drop
+
+    def and_anew(entry: Entry) -> None:
+        drop(entry)
+        monkeypatch.undo()
+        server.register("a")
+
+    monkeypatch.setattr(server.registry, "_drop", and_anew)
+    server.registry.unregister("a")
+    assert '"a"' in kept(server)
+
+
 def kept(server: Registered) -> str:
     return (server.model / ".lmi" / "adapters.json").read_text()
 
@@ -587,7 +622,7 @@ def test_a_thousand_registrations_leave_nothing_behind(server: Registered, caplo
         server.told.added.clear()
         server.told.removed.clear()
         gc.collect()
-        descriptors, entries = [*Path("/proc/self/fd").iterdir()], [o for o in gc.get_objects() if isinstance(o, Entry)]
+        descriptors, entries = [*Path("/proc/self/fd").iterdir()], [o for o in gc.get_objects() if type(o) is Entry]
         assert server.told.registered == {}
         assert not server.registry.has_code
         assert server.registry.registered() == []

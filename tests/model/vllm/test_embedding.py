@@ -280,5 +280,5 @@ def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pyt
 
 def test_an_adapter_is_refused_by_name(model: Model) -> None:
     asked = Generation(request_id="r", prompt="Hi", embedding=Embedding(), adapter="poet")
-    with pytest.raises(UnsupportedError, match=r"^adapter: adapters are not supported$"):
+    with pytest.raises(UnsupportedError, match=r"^adapters: this engine has none \(option\.enable_lora\)$"):
         model.backend.prepare(1, asked)
