@@ -198,7 +198,7 @@ def test_text_generation_with_a_grammar(client: InferenceClient) -> None:
         ({"temperature": -1.0}, "parameters.temperature"),
         ({"max_new_tokens": 10_000}, "inputs"),
         ({"best_of": 2}, "parameters.best_of"),
-        ({"adapter_id": "poet"}, "parameters.adapter_id"),
+        ({"adapter_id": "poet"}, "adapters"),
         ({"watermark": True}, "parameters.watermark"),
         ({"typical_p": 1.5}, "parameters.typical_p"),
     ],
