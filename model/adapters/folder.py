@@ -15,7 +15,7 @@ from ..errors import AdapterError, OptionError
 from ..options import Settings
 from .files import AdapterFiles, rank_of, rank_that_holds, read_adapter
 
-__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "read_all", "refusal"]
+__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "place_of", "read_all", "refusal"]
 
 FOLDER = "adapters"
 """Java's name of it, which no option changes."""
@@ -24,7 +24,8 @@ DEFAULT_RANK = 16
 
 
 def found(settings: Settings) -> dict[str, Path]:
-    """The absolute path of each adapter in the model directory, by its name. Hidden entries are none.
+    """The absolute path of each adapter that is there at the start, by its name: those of the model directory, without
+    hidden entries, and those of option.default_mm_loras.
 
     What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in both places.
     """
@@ -38,6 +39,11 @@ def found(settings: Settings) -> dict[str, Path]:
                 where = f"{paths[path.name]} and {path}"
                 raise OptionError(f"adapters: expected each name once, got {path.name} twice: {where}", "adapters")
             paths[path.name] = path
+    for name, given in settings.adapters.default_mm_loras.items():
+        if name in paths and paths[name].resolve() != Path(given).resolve():
+            where = f"it is the name of that for images, {given}"
+            raise OptionError(f"{FOLDER}/{name}: expected another name: {where}", "default_mm_loras")
+        paths[name] = Path(given)
     return paths
 
 
@@ -85,7 +91,7 @@ def _read(path: Path, base: Mapping[str, Any] | None, max_rank: int | None) -> A
 
 def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_rank: int | None) -> OptionError:
     """One error for all broken adapters; where a rank is the trouble, with the least that holds all that were found."""
-    listed = [f"{FOLDER}/{name}: {error.message}" for name, error in faults.items()]
+    listed = [f"{place_of(name, paths)}: {error.message}" for name, error in faults.items()]
     message = listed[0]
     if len(listed) > 1:
         numbered = "; ".join(f"({number}) {one}" for number, one in enumerate(listed, 1))
@@ -95,6 +101,12 @@ def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_r
     if max_rank is not None and highest > max_rank and least is not None:
         message += f"; option.max_lora_rank={least} would hold all adapters that were found"
     return OptionError(message, FOLDER)
+
+
+def place_of(name: str, paths: Mapping[str, Path]) -> str:
+    """What messages say of where an adapter lies: in the folder, or wherever an option has it from."""
+    path = paths[name]
+    return f"{FOLDER}/{name}" if path.parent.name == FOLDER and path.name == name else str(path)
 
 
 def chosen_rank(settings: Settings, files: Mapping[str, AdapterFiles]) -> int:
