@@ -90,13 +90,13 @@ class Service:
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
         extensions.control = self._control
-        self.sessions.start()
         if self.settings.adapters.enable_lora:
             load_code = partial(load_adapter_code, self.settings, extensions.workers)
             self.adapters = extensions.adapters = Registry(self.settings, self.engine, load_code)
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
+            self.sessions.start()
             if self.adapters is not None:
                 self.adapters.find()
             self._info = self.engine.start()
@@ -107,6 +107,7 @@ class Service:
         except BaseException:
             self.engine.close()
             extensions.workers.close()
+            self.sessions.close()
             raise
         self._extensions = extensions
         self.metrics.loops.append(extensions.workers.event_loop)

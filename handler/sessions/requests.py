@@ -10,6 +10,7 @@ library sends another one than the container. All of this reads and writes files
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -86,11 +87,14 @@ class Sessions:
         if options.sessions_s3url is not None:
             self._copy = Copy(self._store, options.sessions_s3url, copier())
             self._copy.restore()
+            # DJL's worker just ends.
+            atexit.register(self.close)
 
     def close(self) -> None:
         """Copies them to where they are kept, and ends the threads."""
         copy, self._copy = self._copy, None
         if copy is not None:
+            atexit.unregister(self.close)
             copy.save()
         self.workers.close()
 

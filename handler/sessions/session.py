@@ -99,7 +99,8 @@ class StoredSession:
     def _keep(self, key: str, name: str, suffix: str, size: int, make: Callable[[Path], None]) -> None:
         """Puts the file that `make` makes in the place of what has the name. `size`: bytes that it takes at most."""
         part = self.folder / f".{uuid.uuid4()}.part"
-        with self._store.changing(self.id, size, key) as ledger:
+        old = sum(self._size(name, one) or 0 for one in SUFFIXES)
+        with self._store.changing(self.id, size - old, key) as ledger:
             try:
                 make(part)
                 change = part.stat().st_size - (self._size(name, suffix) or 0)

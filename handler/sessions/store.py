@@ -113,7 +113,7 @@ class Store:
             self.check(session_id)
             if not ledger.known or (ledger.size + size > self._max_bytes and self._may_look()):
                 expired += self._look(ledger)
-            if size and ledger.size + size > self._max_bytes:
+            if size > 0 and ledger.size + size > self._max_bytes:
                 limit = f"at most {self._max_bytes} in all sessions together (option.sessions_max_bytes)"
                 message = f"session: {key}: {ledger.size + size} bytes with this value, expected {limit}"
                 raise SessionError(message)

@@ -113,7 +113,7 @@ class InputFormatter:
     def read(self, request: Request) -> tuple[Payload, Any]:
         """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
         argument = self._item(request) if self.item else read_body(request)
-        session = {name: request.session for name in self._session}
+        session = dict.fromkeys(self._session, request.session)
         returned = self._function(argument, **self._named, **session)
         made = returned if self._is_request_input(returned) else None
         payload = returned if made is None else self._adopt(made, request)
