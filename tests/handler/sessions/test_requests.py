@@ -348,7 +348,7 @@ def test_a_relative_path_counts_from_the_model_directory(tmp_path: Path, given: 
 def test_a_path_that_cannot_be_used_fails_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in ("file", "file/below"):
-        with pytest.raises(OptionError, match="option.sessions_path: "):
+        with pytest.raises(OptionError, match=r"option.sessions_path: "):
             started_service(ScriptedEngine(), tmp_path, sessions_path=path)
 
 
@@ -358,7 +358,7 @@ def test_one_by_default_that_cannot_be_used_is_told_to_whoever_asks(
     (tmp_path / "djl_sessions").write_text("x")
     monkeypatch.setattr(sessions, "SHARED_MEMORY", str(tmp_path))
     service = started_service(ScriptedEngine())
-    with pytest.raises(SessionError, match="Failed to create session: .*expected a folder of this user's"):
+    with pytest.raises(SessionError, match=r"Failed to create session: .*expected a folder of this user's"):
         service.sessions.created()
     service.close()
 

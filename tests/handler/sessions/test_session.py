@@ -162,7 +162,7 @@ def test_a_new_array_has_all_of_its_room(store: Store, session: StoredSession) -
     """What is written later must not find the disk full: that would end the process."""
     session.get_as_numpy("state", (10_000,), create=True)
     assert (store.folder / session.id / "state.npy").stat().st_blocks * 512 >= 40_000
-    with pytest.raises(SessionError, match="option.sessions_max_bytes"):
+    with pytest.raises(SessionError, match=r"option.sessions_max_bytes"):
         session.get_as_numpy("large", (10**12,), create=True)
 
 

@@ -218,7 +218,7 @@ def test_ten_thousand_are_made_and_no_more(memory: Path, clock: Clock) -> None:
     store = Store(memory / "sessions", lifetime=1200, max_number=10_000, max_bytes=0, clock=clock)
     made = {store.create().id for _ in range(10_000)}
     assert len(made) == 10_000
-    with pytest.raises(SessionError, match="option.sessions_max_number"):
+    with pytest.raises(SessionError, match=r"option.sessions_max_number"):
         store.create()
     # Seconds of work, in pieces: no request does all of it.
     clock.now += 1201
