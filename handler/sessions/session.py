@@ -6,16 +6,27 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...model.errors import SessionError
+from .ledger import Ledger
 from .values import ARRAY, HEADER, SUFFIXES, create_array, encoded, file_name, map_array, read
 
-if TYPE_CHECKING:
-    from .store import Store
+__all__ = ["Keeper", "StoredSession"]
 
-__all__ = ["StoredSession"]
+
+class Keeper(Protocol):
+    """Who keeps sessions (store.py)."""
+
+    def check(self, session_id: str) -> None:
+        """Raises SessionError where it is not there any more."""
+        ...
+
+    def changing(self, session_id: str, size: int = 0, key: str = "") -> AbstractContextManager[Ledger]:
+        """Lets a session's values be changed, by `size` more bytes at most; raises SessionError."""
+        ...
 
 
 class StoredSession:
@@ -23,7 +34,7 @@ class StoredSession:
 
     __slots__ = ("_store", "expires", "folder", "id")
 
-    def __init__(self, store: Store, folder: Path, expires: float) -> None:
+    def __init__(self, store: Keeper, folder: Path, expires: float) -> None:
         self.id = folder.name
         self.expires = expires
         self._store = store

@@ -96,7 +96,7 @@ class Store:
         return StoredSession(self, folder, expires), self._clock() > expires
 
     def check(self, session_id: str) -> None:
-        """Raises SessionError where it is not there any more."""
+        """See Keeper."""
         self.find(session_id)
 
     def close(self, session_id: str) -> None:
@@ -108,7 +108,7 @@ class Store:
 
     @contextlib.contextmanager
     def changing(self, session_id: str, size: int = 0, key: str = "") -> Iterator[Ledger]:
-        """Lets a session's values be changed, by `size` more bytes at most; raises SessionError."""
+        """See Keeper."""
         with self._no_room(), self._there(session_id), self._removing() as expired, locked(self.folder) as ledger:
             self.check(session_id)
             if not ledger.known or (ledger.size + size > self._max_bytes and self._may_look()):

@@ -26,7 +26,6 @@ from ..kit.api.errors import (
     NotFoundError,
     OverloadedError,
     ParameterError,
-    SessionError,
     TimeLimitError,
     TooLargeError,
     UnauthorizedError,
@@ -577,7 +576,7 @@ def test_a_detail_without_a_place_has_no_value() -> None:
 
 def test_a_detail_of_a_header() -> None:
     header = "X-Amzn-SageMaker-Session-Id"
-    answer = error_response(SessionError("no such session", header), {"messages": [USER]}, {header.lower(): "7"})
+    answer = error_response(UnsupportedError("no such session", header), {"messages": [USER]}, {header.lower(): "7"})
     assert json.loads(answer.body)["detail"] == {"loc": ["X-Amzn-SageMaker-Session-Id"], "value": "7"}
 
 

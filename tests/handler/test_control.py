@@ -1,6 +1,6 @@
 """CANCEL: who ends what, how the ended one ends, and who is told what. (Sessions: tests/handler/sessions.)
 
-tests/hosts/test_sessions.py has it behind the hosts.
+tests/hosts/sessions has it behind the hosts.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Place:
         self.engine = ScriptedEngine()
         self.service: Service = started_service(self.engine, folder, **options)
 
-    def open(self, body: object = HELLO, request_id: str = NAME) -> Exchange:
-        opened = self.service.open(Request(json.dumps(body).encode(), request_id=request_id))
+    def open(self, body: object = HELLO, request_id: str = NAME, dialect: str = "") -> Exchange:
+        attributes = {"dialect": dialect} if dialect else {}
+        opened = self.service.open(Request(json.dumps(body).encode(), attributes=attributes, request_id=request_id))
         assert not isinstance(opened, Response), opened.body
         return opened
 

@@ -1,6 +1,6 @@
 """What a request gets that names a session, makes or closes one: each row of the contract, without a host.
 
-tests/hosts/test_sessions.py has the same behind the hosts.
+tests/hosts/sessions has the same behind the hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pytest
 
 from lmi.handler.sessions import requests as sessions
 from lmi.handler.sessions.requests import Sessions
-from lmi.handler.sessions.store import Store
 
 from ...kit.api.errors import OptionError, SessionError
 from ...kit.api.handler import Service, headers_of, started_service
@@ -301,7 +300,7 @@ def test_what_fails_unforeseen_is_told(make: Make, monkeypatch: pytest.MonkeyPat
     def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Store, "find", broken)
+    monkeypatch.setattr("lmi.handler.sessions.store.Store.find", broken)
     assert "the session could not be had: ZeroDivisionError" in place.ask(HELLO, "abc").json["error"]
     assert "ZeroDivisionError" in place.ask(CLOSE, "abc").json["error"]
 

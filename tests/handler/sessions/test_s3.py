@@ -16,9 +16,9 @@ import pytest
 
 from lmi.handler.sessions import s3
 from lmi.handler.sessions.s3 import Boto3, Copy, S5cmd, copier
-from lmi.handler.sessions.store import Store
 
 from ...kit.api.errors import OptionError, SessionError
+from ...kit.api.handler import SessionStore as Store
 from ...kit.api.handler import started_service
 from ...kit.user_code.engine import ScriptedEngine
 
@@ -213,7 +213,7 @@ def test_a_failure_is_logged_and_nothing_else(
     (bucket / "broken").unlink()
     # A failure is no restoring: the next start does it.
     copy.restore()
-    assert second.find(session.id)
+    assert second.find(session.id)[0].expires == session.expires
 
 
 def test_a_service_restores_at_its_start_and_copies_at_its_end(tool: str, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lmi.handler.sessions.session import StoredSession
-from lmi.handler.sessions.store import Store
 
 from ...kit.api.errors import SessionError
+from ...kit.api.handler import SessionStore as Store
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_value_comes_back(store: Store, session: StoredSession, value: Any) ->
 
 def test_bytes_may_be_any_buffer_and_json_has_lists_only(session: StoredSession) -> None:
     session.put("array", bytearray(b"ab"))
-    session.put("view", memoryview(np.arange(2, dtype=np.uint16)))
+    session.put("view", np.arange(2, dtype=np.uint16).data)
     session.put("tuple", (1, (2,)))
     session.put("keys", {1: "a"})
     assert session.get("array") == b"ab"
@@ -147,15 +147,17 @@ def test_an_array_is_mapped(store: Store, session: StoredSession) -> None:
 def test_an_array_that_is_not_as_expected_is_refused(session: StoredSession) -> None:
     session.put("state", np.zeros((2, 3)))
     session.put("text", "x")
-    for shape, dtype in (((3, 2), None), (None, np.float32), ((2, 3), "int8")):
+    others: list[tuple[Any, Any]] = [((3, 2), None), (None, np.float32), ((2, 3), "int8")]
+    for shape, dtype in others:
         with pytest.raises(SessionError, match=r"session: state: expected .*, got \(2, 3\) of float64"):
             session.get_as_numpy("state", shape, dtype)
     for key in ("text", "missing"):
         with pytest.raises(SessionError, match=f"session: {key}: expected an array, but there is none"):
             session.get_as_numpy(key)
-    for shape, dtype in ((None, None), ((2, -1), None), ((2,), object), (("a",), None), ((2,), "nonsense")):
+    wrong: list[tuple[Any, Any]] = [(None, None), ((2, -1), None), ((2,), object), (("a",), None), ((2,), "nonsense")]
+    for shape, dtype in wrong:
         with pytest.raises(SessionError, match="session: new: expected"):
-            session.get_as_numpy("new", shape, dtype, create=True)  # type: ignore[arg-type]
+            session.get_as_numpy("new", shape, dtype, create=True)
 
 
 def test_a_new_array_has_all_of_its_room(store: Store, session: StoredSession) -> None:

@@ -19,10 +19,10 @@ import httpx
 import psutil
 import pytest
 
-from ..demo.model import question
-from ..kit.clients.bridge import Bridge, runtime, serving
-from ..kit.djl import hosting
-from ..kit.hosts.host import Host, model_directory, start
+from ...demo.model import question
+from ...kit.clients.bridge import Bridge, runtime, serving
+from ...kit.djl import hosting
+from ...kit.hosts.host import Host, model_directory, start
 
 pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl]
 
