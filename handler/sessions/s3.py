@@ -148,8 +148,8 @@ class Copy:
             os.close(os.open(done, os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return
-        except Exception:
-            log.exception("sessions could not be restored from %s", self._url)
+        except Exception as error:  # noqa: BLE001 - it is logged
+            self._tell("restored from", error)
             return
         try:
             with self._beside() as folder:
@@ -157,10 +157,10 @@ class Copy:
                 names = [one.name for one in folder.iterdir() if one.is_dir() and self._store.adopt(one)]
             done.write_text(json.dumps(names))
             log.info("%d sessions restored from %s", len(names), self._url)
-        except Exception:
+        except Exception as error:  # noqa: BLE001
             # Another start may have more luck.
             done.unlink(missing_ok=True)
-            log.exception("sessions could not be restored from %s", self._url)
+            self._tell("restored from", error)
 
     def save(self) -> None:
         """Copies the open sessions there. Raises nothing: a failure is logged."""
@@ -176,8 +176,12 @@ class Copy:
                 restored = json.loads((self._store.folder / RESTORED).read_bytes())
             self._by.remove(self._url, [name for name in restored if name not in ids])
             log.info("%d sessions copied to %s", len(ids), self._url)
-        except Exception:
-            log.exception("sessions could not be copied to %s", self._url)
+        except Exception as error:  # noqa: BLE001
+            self._tell("copied to", error)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        # Not as a traceback, of which the log withholds what it is about: nothing of a request is in it.
+        log.error("sessions could not be %s %s: %s: %s", what, self._url, type(error).__name__, error)
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Path]:
