@@ -3,6 +3,8 @@
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
+sessions.py        what a session is to those who handle a request
+control.py         requests that ask for no generation: `requestType`
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
@@ -23,14 +25,22 @@ from ..model.former_names import former_names
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request, take_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .common.body_size import LARGE
-from .detection import Hooks, check_dialect, detect, ends_of, explicit_dialect, read_body, receive, refusal, route_of
+from .common.json_body import ends_of
+from .control import CANCEL, KIND, NO_CONTROL, Control, control_of
+from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal, route_of
+from .sessions import SESSION_HEADER, Session
 from .table import DIALECTS, fallback
 
 __all__ = [
+    "CANCEL",
     "DIALECTS",
+    "KIND",
     "LARGE",
     "NO_ADAPTERS",
+    "NO_CONTROL",
+    "SESSION_HEADER",
     "AdapterNames",
+    "Control",
     "Dialect",
     "Hooks",
     "NotReadyError",
@@ -38,7 +48,9 @@ __all__ = [
     "Request",
     "Response",
     "Route",
+    "Session",
     "check_dialect",
+    "control_of",
     "detect",
     "ends_of",
     "explicit_dialect",

@@ -21,6 +21,7 @@ from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
+from .sessions import Session
 
 __all__ = [
     "JSON",
@@ -79,6 +80,8 @@ class Request:
     path: str = "/invocations"
     method: str = "POST"
     request_id: str = ""
+    session: Session | None = None
+    """The one that its header names, or that was made for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_nam
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
 from .common.body_size import LARGE
-from .common.json_body import TOO_DEEP, read_json
+from .common.json_body import TOO_DEEP, names_in, read_json
+from .control import NO_CONTROL, Control, control_of, is_users
 from .table import DIALECTS, fallback
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
     "check_dialect",
     "detect",
     "documents_by_body",
-    "ends_of",
     "explicit_dialect",
     "read_body",
     "receive",
@@ -198,16 +198,22 @@ def receive(
     user_dialects: Sequence[Dialect] = (),
     hooks: Hooks = NO_HOOKS,
     adapters: AdapterNames = NO_ADAPTERS,
+    control: Control = NO_CONTROL,
 ) -> ParsedRequest | Response:
-    """The call that a request asks for, or the answer that refuses it. Raises nothing that a client can cause, but
-    NotReadyError where it names an adapter that is being loaded.
+    """The call that a request asks for, or the answer to one that asks for none or is refused. Raises nothing that a
+    client can cause, but NotReadyError where it names an adapter that is being loaded.
     """
     payload: Payload | None = None
     dialect = fallback(settings)
     try:
         # Before the body is read: an explicit dialect refuses an unreadable body in its own form.
-        dialect = explicit_dialect(request, settings, user_dialects) or dialect
+        explicit = explicit_dialect(request, settings, user_dialects)
+        dialect = explicit or dialect
         _check_query(request, user_dialects)
+        asked = control_of(request)
+        if asked is not None and not is_users(asked, request, settings, user_dialects, explicit):
+            _check_content_type(request)
+            return replace(control.answer(asked, request), dialect=dialect.NAME)
         try:
             payload = hooks.read(request)
         except (AdapterError, ModelNotFoundError):
@@ -261,27 +267,12 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
             payload = read_json(request.body)
     try:
         dialect = explicit_dialect(request, settings) or dialect
-        dialect = detect(_names_in(request.body) if payload is None else payload, request, settings)
+        dialect = detect(names_in(request.body) if payload is None else payload, request, settings)
     except RequestError:
         pass
     except Exception:
         logger.exception("request %s could not be read", request.request_id)
     return _refused(dialect, error, payload, request, settings)
-
-
-def ends_of(body: bytes) -> bytes:
-    """What of a large body `refusal` looks at."""
-    return body[:END] + body[-END:]
-
-
-def _names_in(body: bytes) -> Payload:
-    """Names of fields near the ends of a body that is not read, without their values."""
-    return {found[1].decode(): None for found in NAME.finditer(ends_of(body))}
-
-
-END = 4096
-"""Bytes."""
-NAME = re.compile(rb'"(\w+)"\s*:')
 
 
 def _refused(

@@ -3,10 +3,12 @@
 service.py        what all hosts share: a request in, an exchange with the engine out
 exchange.py       one request under way: events in, records out
 admission.py      what is taken on, and for how long; sweeper.py: the thread that looks whether that is over
+control.py        requests about sessions and about other requests: `requestType`, CANCEL
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
 api.py            what user code imports
 adapters/         LoRA adapters: which are registered
+sessions/         stateful sessions
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
 server/           the local server, `lmi serve MODEL_DIR`
 telemetry/        metrics and the log's lines about requests

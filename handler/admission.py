@@ -26,6 +26,11 @@ __all__ = ["Admission", "Expiring"]
 class Expiring(Protocol):
     """What may be ended from outside."""
 
+    @property
+    def request_id(self) -> str:
+        """Its id, which others may have too."""
+        ...
+
     def expire(self, error: LmiError) -> None:
         """Ends it with `error`; on any thread."""
         ...
@@ -81,6 +86,11 @@ class Admission:
         """Counts it out; to do so again changes nothing."""
         with self._lock:
             self._open.pop(exchange, None)
+
+    def named(self, request_id: str) -> list[Expiring]:
+        """Those that are open under an id."""
+        with self._lock:
+            return [exchange for exchange in self._open if exchange.request_id == request_id]
 
     def sweep(self, now: float) -> float:
         """Ends what has taken too long by `now` (time.monotonic). Returns when there may be something to end again."""

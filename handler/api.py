@@ -2,12 +2,12 @@
 
 handle                               the entry point, for a model.py that calls ours
 Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json shows
-Request, Payload                     what comes in; a body, decoded
+Request, Payload, Session            what comes in; a body, decoded; a request's session
 ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and what makes records of the events
 Response                             a whole answer that needs no engine, a refusal for one
 Generation, Sampling, Conversation, StructuredOutput      what to generate
 Event, Started, Delta, Failed, Token, Finish              what comes back
-RequestError, PayloadError, ParameterError, UnsupportedError, LmiError    errors for the client
+RequestError, PayloadError, ParameterError, UnsupportedError, SessionError, LmiError    errors for the client
 Backend, EngineInfo, EngineStats, Settings, Image         an engine of one's own (option.backend=module:name)
 JSON, JSON_LINES, SSE, encode, line_record, event_record  content types, and values as their bytes
 """
@@ -30,8 +30,9 @@ from ..formatters.base import (
     event_record,
     line_record,
 )
+from ..formatters.sessions import Session
 from ..model.engine import Backend, EngineInfo, EngineStats
-from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
+from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, SessionError, UnsupportedError
 from ..model.events import Delta, Event, Failed, Finish, Started, Token
 from ..model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ..model.media.images import Image
@@ -65,6 +66,8 @@ __all__ = [
     "ResponseEncoder",
     "Route",
     "Sampling",
+    "Session",
+    "SessionError",
     "Settings",
     "Started",
     "StructuredOutput",

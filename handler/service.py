@@ -12,15 +12,31 @@ from typing import TypeVar
 
 from msgspec.structs import replace as replace_fields
 
-from ..formatters import LARGE, NO_ADAPTERS, Dialect, NotReadyError, Request, Response, ends_of, receive, refusal
+from ..formatters import (
+    CANCEL,
+    KIND,
+    LARGE,
+    NO_ADAPTERS,
+    Dialect,
+    NotReadyError,
+    ParsedRequest,
+    Request,
+    Response,
+    control_of,
+    ends_of,
+    receive,
+    refusal,
+)
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import GenerationError, LmiError, UnavailableError
+from ..model.errors import GenerationError, LmiError, OverloadedError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
+from .control import Controller
 from .exchange import Exchange
+from .sessions.requests import Sessions, named_session
 from .sweeper import Watch
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
@@ -51,6 +67,8 @@ class Service:
         self.admission = Admission(settings, self.engine)
         self.adapters: Registry | None = None
         """Where the options have adapters, from the start on."""
+        self.sessions = Sessions(settings)
+        self._control = Controller(settings, self.sessions, self.admission)
         self._info: EngineInfo
         self.metrics = Metrics(RequestLog(settings.log_requests))
         self.stopping = False
@@ -71,12 +89,14 @@ class Service:
         """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
+        extensions.control = self._control
         if self.settings.adapters.enable_lora:
             load_code = partial(load_adapter_code, self.settings, extensions.workers)
             self.adapters = extensions.adapters = Registry(self.settings, self.engine, load_code)
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
+            self.sessions.start()
             if self.adapters is not None:
                 self.adapters.find()
             self._info = self.engine.start()
@@ -87,6 +107,7 @@ class Service:
         except BaseException:
             self.engine.close()
             extensions.workers.close()
+            self.sessions.close()
             raise
         self._extensions = extensions
         self.metrics.loops.append(extensions.workers.event_loop)
@@ -139,27 +160,40 @@ class Service:
         """Why the request cannot be taken on now, if it cannot, whatever is in its body."""
         return UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
 
+    def takes_anyway(self, request: Request, refused: LmiError) -> bool:
+        """Whether a request is taken on though it is to be refused, for it ends another one."""
+        full = isinstance(refused, OverloadedError) and not self.dialects
+        return full and (control_of(request) or {}).get(KIND) == CANCEL
+
     def _open(
         self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
     ) -> Exchange | Response:
         """The exchange of a request, not begun."""
-        if (refused := self.refusal(request)) is not None:
+        if (refused := self.refusal(request)) is not None and not self.takes_anyway(request, refused):
             return refusal(refused, request, self.settings)
         name = request.request_id
         large = len(request.body) > LARGE
-        if (extensions := self._extensions) is not None and extensions.applies_to(request):
+        named = named_session(request)
+        # What a dialect of the user's may take is for its threads.
+        asked = None if self.dialects else control_of(request)
+        prepare: Callable[[Request], Prepared | Response]
+        if asked is None and (extensions := self._extensions) is not None and extensions.applies_to(request):
             prepare, workers = extensions.receive, extensions.workers
         elif large:
             prepare, workers = self._receive, self._reader
+        elif named or (asked is not None and asked[KIND] != CANCEL):
+            prepare, workers = self._receive, self.sessions.workers
         else:
             try:
-                call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
+                call = self._call(request)
             except NotReadyError:
                 prepare, workers = self._receive, self._reader
             else:
                 if isinstance(call, Response):
                     return call
                 return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
+        if named and control_of(request) is None:
+            prepare = partial(self.sessions.receive, prepare)
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if large else request
         return Deferred(
@@ -176,8 +210,12 @@ class Service:
 
     def _receive(self, request: Request) -> Prepared | Response:
         """What a request asks for that no user code applies to."""
-        call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
+        call = self._call(request)
         return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
+
+    def _call(self, request: Request) -> ParsedRequest | Response:
+        adapters = self.adapters or NO_ADAPTERS
+        return receive(request, self.settings, self.dialects, adapters=adapters, control=self._control)
 
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have new records.
@@ -208,6 +246,7 @@ class Service:
         self._reader.close()
         if self.adapters is not None:
             self.adapters.close()
+        self.sessions.close()
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -11,6 +11,7 @@
     │   ├── TooLargeError       the body is longer than may be
     │   ├── UnauthorizedError   no key, or a wrong one
     │   ├── ForbiddenError      a web page's request that no page of ours makes
+    │   ├── SessionError        a session that cannot be had: unknown, expired, one too many
     │   └── NotFoundError       no such route
     │       └── ModelNotFoundError  no such model or adapter
     ├── EngineError           our doing; the same body may succeed later
@@ -19,6 +20,7 @@
     │   ├── OverloadedError     a limit on queued work was reached
     │   ├── TimeLimitError      the request took longer than may be
     │   ├── SlowReaderError     the client does not read its answer
+    │   ├── RequestCancelledError   somebody has cancelled the request by its id
     │   ├── AdapterError        an adapter cannot be loaded
     │   │   ├── AdapterNotFoundError  none of that name is registered, or its folder is not there
     │   │   ├── AdapterExistsError    another one has its name
@@ -59,7 +61,9 @@ __all__ = [
     "OverloadedError",
     "ParameterError",
     "PayloadError",
+    "RequestCancelledError",
     "RequestError",
+    "SessionError",
     "SlowReaderError",
     "StartError",
     "TimeLimitError",
@@ -223,8 +227,15 @@ class ForbiddenError(RequestError):
     code = "forbidden"
 
 
+class SessionError(RequestError):
+    """A session is unknown, has expired or cannot be made; the status is djl_python's (session_utils)."""
+
+    status = 424
+    code = "session_error"
+
+
 class NotFoundError(RequestError):
-    """No such route."""
+    """No such route, or nothing of that id."""
 
     status = 404
     code = "not_found"
@@ -275,6 +286,13 @@ class SlowReaderError(EngineError):
     """`option.max_unsent_bytes` of the answer wait for the client to read them."""
 
     code = "slow_reader"
+
+
+class RequestCancelledError(EngineError):
+    """A CANCEL has named the request's id. 499 is nginx' status for a client that has gone: nobody tries it again."""
+
+    status = 499
+    code = "request_cancelled"
 
 
 class AdapterError(EngineError):
@@ -346,6 +364,7 @@ _KINDS: dict[str, type[LmiError]] = {
         TooLargeError,
         UnauthorizedError,
         ForbiddenError,
+        SessionError,
         NotFoundError,
         ModelNotFoundError,
         EngineError,
@@ -354,6 +373,7 @@ _KINDS: dict[str, type[LmiError]] = {
         OverloadedError,
         TimeLimitError,
         SlowReaderError,
+        RequestCancelledError,
         AdapterError,
         AdapterNotFoundError,
         AdapterExistsError,

@@ -18,7 +18,6 @@ from ...model.engine import EngineInfo
 from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
-from ..common.fields import refuse_headers
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
@@ -103,7 +102,6 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation."""
     check_version(request)
-    refuse_headers(request)
     check_deployment(request, settings)
     payload = read_payload(payload, request)
     generation, shape = read_chat(payload, request, settings, azure=True)

@@ -28,8 +28,8 @@ UNPROCESSABLE = 422
 CONTENT_FILTER = "ContentFilterError"
 """The kind of error of a prompt that the content filter refuses: a 400, whatever else it is."""
 
-WORDS: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content"}
-"""Where Python's own words differ from one version to the next."""
+WORDS: Mapping[int, str] = {413: "Content Too Large", 422: "Unprocessable Content", 499: "Client Closed Request"}
+"""Where Python's own words differ from one version to the next, or there are none."""
 
 
 class PlainError(msgspec.Struct, frozen=True):

@@ -12,11 +12,11 @@ from typing import Any
 
 from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
-from ..base import JsonSchema, Request
+from ..base import JsonSchema
 from .kinds import Kind
 from .schemas import nullable
 
-__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "read_rows", "refuse_headers"]
+__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "read_rows"]
 
 logger = logging.getLogger(__name__)
 
@@ -106,12 +106,3 @@ def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, pr
         _logged_names.add(shown)
         # The value may be part of a prompt: it is not for the log.
         logger.warning("unknown request field ignored: %s", shown)
-
-
-SESSION_HEADER = "X-Amzn-SageMaker-Session-Id"
-
-
-def refuse_headers(request: Request) -> None:
-    """Stateful sessions: to ignore them would answer without the session."""
-    if request.headers.get(SESSION_HEADER.lower()):
-        raise UnsupportedError(f"the header {SESSION_HEADER}: stateful sessions are not supported", SESSION_HEADER)

@@ -21,7 +21,7 @@ from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
-from ..common.fields import handle_unknown_field, refuse_headers
+from ..common.fields import handle_unknown_field
 from . import embeddings as lmi_embeddings
 from .formatter_input import for_formatters
 from .openapi import LMI, VECTORS
@@ -53,7 +53,6 @@ __all__ = [
     "parse",
     "refuse",
     "refuse_several",
-    "refuse_unsupported",
     "stream_of",
 ]
 
@@ -63,17 +62,15 @@ ROUTES: tuple[Route, ...] = ()
 OPENAPI = (LMI, VECTORS)
 
 FIELDS = ("inputs", "parameters", "stream")
-SESSION_FIELD = "requestType"
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `inputs`, or a session request, which is answered here because it comes to LMI's handlers."""
-    return "inputs" in payload or SESSION_FIELD in payload
+    """Whether there are `inputs`."""
+    return "inputs" in payload
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
-    refuse_unsupported(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = inputs_of(payload)
@@ -173,10 +170,3 @@ def refuse_several(parameters: Parameters) -> None:
     """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
     if name := parameters.several:
         raise UnsupportedError(f"{name}: above 1 is not supported with streaming", name)
-
-
-def refuse_unsupported(payload: Payload, request: Request) -> None:
-    """Stateful sessions: to ignore them would answer without the session."""
-    if payload.get(SESSION_FIELD) is not None:
-        raise UnsupportedError(f"{SESSION_FIELD}: stateful sessions are not supported", SESSION_FIELD)
-    refuse_headers(request)

@@ -21,7 +21,7 @@ from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Reque
 from ..common.encoder import EncoderState
 from ..common.finish import aborted
 from . import embeddings as lmi_embeddings
-from . import framing_of, parameters_of, refuse_several, refuse_unsupported, stream_of
+from . import framing_of, parameters_of, refuse_several, stream_of
 from .inputs import texts_of
 from .openapi import several
 from .parameters import SHOWN_KEYS, Parameters, read_parameters
@@ -77,7 +77,6 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input."""
-    refuse_unsupported(payload, request)
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
     inputs = tuple(texts_of(payload))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
-from ...model.errors import LmiError, PayloadError
+from ...model.errors import LmiError, NotFoundError, PayloadError, SessionError
 from ...model.events import Delta, Event, Finish, Started, Token
 from ..base import JSON, JSON_LINES, SSE, encode, event_record, line_record
 from ..common.encoder import EncoderState
@@ -81,7 +81,7 @@ def unreadable(error: LmiError) -> bytes:
 
 def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
     """The record of an error before any other record, and its content type."""
-    if isinstance(error, (PayloadError, *OWN_STATUS)):
+    if isinstance(error, (PayloadError, SessionError, *OWN_STATUS)) or type(error) is NotFoundError:
         return unreadable(error), JSON
     if framing is None:
         return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON

@@ -16,7 +16,6 @@ from typing import Any
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
-from ..common.fields import refuse_headers
 from ..common.kinds import Boolean, Text
 from ..common.schemas import STRING
 from ..openai.chat import read_chat
@@ -83,7 +82,6 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation."""
-    refuse_headers(request)
     if payload.get("stream") is not None:
         Boolean().read("stream", payload["stream"])
     model = payload.get("model")

@@ -18,7 +18,6 @@ from __future__ import annotations
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
-from ..common.fields import refuse_headers
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings
@@ -63,7 +62,6 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for a conversation, or one for each prompt or input."""
-    refuse_headers(request)
     if request.path == CHAT_PATH:
         return openai_chat.parse(payload, request, settings)
     if request.path == TEXT_PATH:

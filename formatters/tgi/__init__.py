@@ -22,7 +22,7 @@ from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route, encode
-from ..lmi import framing_of, inputs_of, parameters_of, refuse_unsupported, stream_of
+from ..lmi import framing_of, inputs_of, parameters_of, stream_of
 from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing
 from .bodies import error_body
@@ -60,7 +60,6 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
-    refuse_unsupported(payload, request)
     inputs = inputs_of(payload)
     framing = _framing(payload, request, settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)

@@ -22,7 +22,6 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -36,8 +35,6 @@ from ...model.errors import (
     LmiError,
     ModelNotFoundError,
     ParameterError,
-    TimeLimitError,
-    TooLargeError,
     UnavailableError,
     UnsupportedError,
 )
@@ -45,12 +42,10 @@ from ..adapters.registry import Entry, Registry
 from ..service import Service
 from .access import Access
 from .adapter_messages import PLACES, AdapterList, AdapterShown, Call, failure, json_answer
-from .body_reading import DISCARD_TIMEOUT_S, Bodies, EarlyResponse, read_body, refuse_body
+from .body_reading import MAX_CALL, Bodies, EarlyResponse, read_call
 
 __all__ = ["AdapterRoutes"]
 
-MAX_BODY = 64 << 10
-"""Bytes."""
 MAX_LISTED = 100
 """Adapters in one answer (ListPagination)."""
 REMOTE = re.compile("(?!file:)[A-Za-z][A-Za-z0-9+.-]*:")
@@ -88,30 +83,17 @@ class AdapterRoutes:
         try:
             if refused := self._access.refusal(http.headers):
                 raise refused
-            body = await self._body(http)
+            body = await read_call(http, self._bodies)
         except ClientDisconnect:
             # Nobody reads it.
             return HttpResponse(status_code=400)
         except LmiError as error:
-            return EarlyResponse(failure(error), MAX_BODY)
+            return EarlyResponse(failure(error), MAX_CALL)
         try:
             call = Call(http, body)
             return await action(self._registry(call), call)
         except LmiError as error:
             return failure(error)
-
-    async def _body(self, http: HttpRequest) -> bytes:
-        """Raises TooLargeError, TimeLimitError, ClientDisconnect."""
-        try:
-            if too_large := refuse_body(http, MAX_BODY):
-                raise too_large
-            with anyio.fail_after(DISCARD_TIMEOUT_S):
-                return await read_body(http, MAX_BODY, self._bodies)
-        except TooLargeError:
-            # No option decides on this limit.
-            raise TooLargeError(f"the body: expected at most {MAX_BODY} bytes") from None
-        except TimeoutError:
-            raise TimeLimitError(f"the body did not arrive within {DISCARD_TIMEOUT_S:g} seconds") from None
 
     def _registry(self, call: Call) -> Registry:
         """The adapters of the model that is meant; raises ModelNotFoundError, UnsupportedError."""

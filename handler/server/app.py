@@ -7,6 +7,7 @@
     GET  /health               as /ping, with TGI's error
     GET  /openapi.json         this list for programs (openapi.py), with all routes of dialects
     POST /adapters ...         adapters.py
+    POST /cancel               cancel.py
 
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
@@ -39,19 +40,14 @@ from starlette.types import Receive, Scope, Send
 
 from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal, route_of
 from ...formatters.base import Page
-from ...model.errors import (
-    LmiError,
-    OverloadedError,
-    TimeLimitError,
-    TooLargeError,
-    UnavailableError,
-)
+from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
 from ..telemetry.prometheus import Exposition
 from .access import Access
 from .adapters import AdapterRoutes
 from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_small, read_body, refuse_body
+from .cancel import cancel_route
 from .connection import connection_of, in_chunks
 from .openapi import document
 from .wakeups import AsyncService, Stream
@@ -221,7 +217,7 @@ class LocalServer:
                 return HttpResponse(status_code=400)
         if found and request.method == "GET" and (parameter := found[1].body):
             request = replace(request, body=request.query.get(parameter, "").encode())
-        if refused is not None:
+        if refused is not None and not self._service.takes_anyway(request, refused):
             answer = refusal(refused, request, self._service.settings)
             self._service.metrics.refused(request, answer)
             return _http_response(answer) if whole else EarlyResponse(_http_response(answer), max_bytes)
@@ -294,6 +290,7 @@ def application(service: Service, access: Access | None = None) -> Starlette:
         HttpRoute("/metrics", server.metrics, methods=["GET"]),
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
         *AdapterRoutes(service, access, server.bodies).routes(),
+        cancel_route(service, access, server.bodies),
         *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -9,19 +9,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import anyio
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.types import Receive, Scope, Send
 
-from ...model.errors import OverloadedError, TooLargeError
+from ...model.errors import OverloadedError, TimeLimitError, TooLargeError
 from ..admission import too_large
 
-__all__ = ["BODIES", "DISCARD_TIMEOUT_S", "Bodies", "EarlyResponse", "is_small", "read_body", "refuse_body"]
+__all__ = [
+    "BODIES",
+    "DISCARD_TIMEOUT_S",
+    "MAX_CALL",
+    "Bodies",
+    "EarlyResponse",
+    "is_small",
+    "read_body",
+    "read_call",
+    "refuse_body",
+]
 
 SMALL = 64 << 10
 """Bytes of a body that uvicorn reads in advance."""
 BODIES = 8
 """Bodies of the longest kind that may be read at once."""
+MAX_CALL = 64 << 10
+"""Bytes of a body that asks something of the server itself."""
 DISCARD_TIMEOUT_S = 30.0
 """Seconds that the rest of an unread body may take to arrive."""
 
@@ -81,6 +94,20 @@ async def read_body(http: HttpRequest, max_bytes: int, bodies: Bodies) -> bytes:
         return b"".join(parts)
     finally:
         bodies.take(-counted)
+
+
+async def read_call(http: HttpRequest, bodies: Bodies) -> bytes:
+    """A body that asks something of the server itself; raises TooLargeError, TimeLimitError, ClientDisconnect."""
+    try:
+        if too_long := refuse_body(http, MAX_CALL):
+            raise too_long
+        with anyio.fail_after(DISCARD_TIMEOUT_S):
+            return await read_body(http, MAX_CALL, bodies)
+    except TooLargeError:
+        # No option decides on this limit.
+        raise TooLargeError(f"the body: expected at most {MAX_CALL} bytes") from None
+    except TimeoutError:
+        raise TimeLimitError(f"the body did not arrive within {DISCARD_TIMEOUT_S:g} seconds") from None
 
 
 class EarlyResponse(HttpResponse):

@@ -26,6 +26,7 @@ from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
 from ...model.options import Settings
 from .adapter_messages import OPENAPI as ADAPTERS
+from .cancel import OPENAPI as CANCEL
 
 __all__ = ["HOST", "document"]
 
@@ -57,7 +58,10 @@ PAGES: Mapping[str, OpenApi] = {
     ),
     "/openapi.json": OpenApi("This document", answers={JSON: ({"type": "object"},)}, errors={TEXT: (STRING,)}),
 }
-HOST: Mapping[str, Mapping[str, OpenApi]] = {path: {"GET": page} for path, page in PAGES.items()} | {**ADAPTERS}
+HOST: Mapping[str, Mapping[str, OpenApi]] = {path: {"GET": page} for path, page in PAGES.items()} | {
+    **ADAPTERS,
+    **CANCEL,
+}
 """The host's own routes, by path and method. One that is not in it is described by the first line of its function's
 docstring."""
 OPEN = ("/ping", "/health")

@@ -9,7 +9,8 @@
     g(request_output: TextGenerationOutput) -> str                      rolling batch          custom_tokens.py
     g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
 
-A function's form is determined by its signature, and all of them are served on every host.
+A function's form is determined by its signature, and all of them are served on every host. One with a parameter
+`session` is given the request's (formatters/sessions.py), or None; djl_python gives formatters none.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ __all__ = ["InputFormatter", "OutputFormatter"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
+SESSION = "session"
+"""The parameter for the request's session."""
 
 
 def request_io(label: str) -> Any:
@@ -51,6 +54,11 @@ def request_io(label: str) -> Any:
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
+
+
+def _session_of(function: Callable[..., Any]) -> dict[str, None]:
+    """The argument for the session, without one, if the function takes it."""
+    return {name: None for name in (SESSION,) if name in inspect.signature(function).parameters}
 
 
 def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
@@ -81,12 +89,13 @@ class InputFormatter:
         named = {parameter.name for parameter in parameters}
         self.wants_tokenizer = "tokenizer" in named
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        self._session = _session_of(function)
         offered: dict[str, Any] = {"tokenizer": self.tokenizer}
         if self.item:
             offered |= {"configs": _configs(settings), "is_rolling_batch": True}
         self._named = {name: value for name, value in offered.items() if anything or name in named}
         try:
-            inspect.signature(function).bind(None, **self._named)
+            inspect.signature(function).bind(None, **self._named, **self._session)
         except TypeError:
             forms = "(decoded_payload: dict, tokenizer=None, **kwargs) or (input_item: Input, **kwargs)"
             raise OptionError(
@@ -104,7 +113,8 @@ class InputFormatter:
     def read(self, request: Request) -> tuple[Payload, Any]:
         """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
         argument = self._item(request) if self.item else read_body(request)
-        returned = self._function(argument, **self._named)
+        session = dict.fromkeys(self._session, request.session)
+        returned = self._function(argument, **self._named, **session)
         made = returned if self._is_request_input(returned) else None
         payload = returned if made is None else self._adopt(made, request)
         if not isinstance(payload, dict):
@@ -169,7 +179,7 @@ def _form(function: Callable[..., Any], label: str) -> Form:
         return "output"
     for count, form in ((1, "response"), (6, "oldest")):
         try:
-            inspect.signature(function).bind(*range(count))
+            inspect.signature(function).bind(*range(count), **_session_of(function))
         except TypeError:
             continue
         return cast(Form, form)
@@ -187,6 +197,7 @@ class OutputFormatter:
         self.form: Form = _form(function, label)
         self._objects = None if self.form == "response" else request_io(label)
         self._function = Function(function, label, workers)
+        self._session = _session_of(function)
         self._tokenizer = Tokenizer(settings)
         self._ids = itertools.count()
 
@@ -207,12 +218,15 @@ class OutputFormatter:
         generation = call.generations[0]
         if self.form != "response":
             return self._of_tokens(call, payload, request, settings, made, refuse)
+        function = self._for(request)
         completion = encoder_for_formatters(dialect, generation, settings)
         if generation.stream:
-            return ParsedRequest(
-                call.generations, FormattedChunksEncoder(completion or call.reply, refuse, self._function)
-            )
-        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, self._function, completion))
+            return ParsedRequest(call.generations, FormattedChunksEncoder(completion or call.reply, refuse, function))
+        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, function, completion))
+
+    def _for(self, request: Request) -> Function:
+        """The function as it is called for a request."""
+        return self._function.given(session=request.session) if self._session else self._function
 
     def _of_tokens(
         self,
@@ -236,7 +250,7 @@ class OutputFormatter:
         reply = FormattedTokensEncoder(
             call.reply,
             refuse,
-            self._function,
+            self._for(request),
             self._output(generation, payload, request, settings, made),
             self._objects,
             streams=generation.stream,

@@ -17,7 +17,9 @@ from typing import Any, Protocol
 
 from ...formatters import (
     NO_ADAPTERS,
+    NO_CONTROL,
     AdapterNames,
+    Control,
     Dialect,
     Hooks,
     NotReadyError,
@@ -78,6 +80,7 @@ class Extensions:
         self.output: OutputFormatter | None = None
         self.filter: ContentFilter | None = None
         self.adapters: CodedAdapters | None = None
+        self.control: Control = NO_CONTROL
 
     def prepare(self) -> None:
         """Loads what takes long: to be called while the engine starts. Raises OptionError."""
@@ -107,7 +110,7 @@ class Extensions:
         """What a request asks for, or the answer that refuses it. Runs user code; raises nothing but NotReadyError."""
         hooks = _Hooks(self)
         try:
-            call = receive(request, self.settings, self.dialects, hooks, self.adapters or NO_ADAPTERS)
+            call = receive(request, self.settings, self.dialects, hooks, self.adapters or NO_ADAPTERS, self.control)
         except NotReadyError:
             raise
         except Exception as error:

@@ -75,6 +75,10 @@ class Function:
             log.exception("request %s: %s failed", current(), self.name)
             raise UserCodeError(f"{self.name} raised {shown(error)}") from None
 
+    def given(self, **named: Any) -> Function:
+        """The same with arguments that each call has."""
+        return Function(functools.partial(self._function, **named), self.name, self._workers)
+
     def refuse(self, returned: object, expected: str) -> UserCodeError:
         """The error for what it may not return."""
         return UserCodeError(f"{self.name} returned {kind_of(returned)}, expected {expected}")

@@ -15,6 +15,7 @@ from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .properties import gather, unprefixed_names
+from .session_options import SessionOptions
 from .settings import Limits, Settings
 from .table import option_named
 from .typed import OptionReader
@@ -49,6 +50,7 @@ def settings_of(
         limits=Limits(**reader.fields(Limits)),
         images=ImageRules(**reader.fields(ImageRules)),
         adapters=AdapterOptions(**reader.fields(AdapterOptions)),
+        sessions=SessionOptions(**reader.fields(SessionOptions)),
         **reader.fields(Settings),
     )
     rolling_batch = batching_of(given, settings, reader)

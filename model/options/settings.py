@@ -12,6 +12,7 @@ import msgspec
 from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .option import Option
+from .session_options import SessionOptions
 
 __all__ = ["Limits", "OutputFormat", "Settings"]
 
@@ -168,6 +169,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     images: ImageRules = ImageRules()
     adapters: AdapterOptions = AdapterOptions()
+    sessions: SessionOptions = SessionOptions()
 
     # Conversations.
     chat_template: Annotated[str | None, Option(

@@ -9,6 +9,7 @@ from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .option import Kind, Option, declared
+from .session_options import SessionOptions
 from .settings import Limits, Settings
 
 __all__ = ["OPTIONS", "OPTION_NAMES", "name_of_argument", "option_named", "options_table"]
@@ -43,6 +44,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(Limits).values(),
     *declared(ImageRules).values(),
     *declared(AdapterOptions).values(),
+    *declared(SessionOptions).values(),
     # vLLM's arguments that users set most.
     _engine("quantize", "str", "Quantization method; a model that is quantized already needs none.", "none",
             "quantization"),
@@ -71,15 +73,12 @@ OPTIONS: tuple[Option, ...] = (
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
     *_unsupported("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_unsupported("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
-    *_unsupported("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),
     *_unsupported(
         "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
         "accepted)", lmcache_auto_config="false", lmcache_config_file="",
     ),
     *_unsupported("data parallelism within a worker", data_parallel_size="1"),
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
-    # Upstream's default of the first is true, so that configurations may well write it.
-    _no_effect("enable_stateful_sessions", "Sessions."),
     # Java's folder of adapters has a fixed name, and so has ours.
     _no_effect("adapters", "The folder of adapters is always `adapters`."),
     _no_effect("lora_extra_vocab_size", "Adapters have no vocabulary of their own any more.", noted=True),

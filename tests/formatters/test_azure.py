@@ -575,7 +575,8 @@ def test_a_detail_without_a_place_has_no_value() -> None:
 
 
 def test_a_detail_of_a_header() -> None:
-    answer = refused({"messages": [USER]}, {"x-amzn-sagemaker-session-id": "7"})
+    header = "X-Amzn-SageMaker-Session-Id"
+    answer = error_response(UnsupportedError("no such session", header), {"messages": [USER]}, {header.lower(): "7"})
     assert json.loads(answer.body)["detail"] == {"loc": ["X-Amzn-SageMaker-Session-Id"], "value": "7"}
 
 

@@ -179,7 +179,7 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
     ("payload", "attributes", "settings", "found"),
     [
         ({"inputs": "a"}, {}, SETTINGS, lmi),
-        ({"requestType": "CLOSE"}, {}, SETTINGS, lmi),
+        ({"requestType": "CLOSE"}, {}, SETTINGS, NO_DIALECT),
         ({}, {"dialect": "lmi"}, SETTINGS, lmi),
         ({}, {}, EXPLICIT, lmi),
         ({}, {"dialect": "lmi"}, ODD, lmi),
@@ -199,7 +199,6 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
         ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
         ({"messages": []}, {}, COMPATIBLE, openai),
-        ({"requestType": "CLOSE"}, {}, COMPATIBLE, lmi),
         ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
         ({}, {}, COMPATIBLE, NO_DIALECT),
     ],

@@ -244,10 +244,8 @@ async def test_the_answer_ends_at_the_context(host: Host, tokenizer: Any) -> Non
     assert whole["details"]["generated_tokens"] == room
 
 
-async def test_an_adapter_or_a_session_is_refused_by_name(host: Host) -> None:
+async def test_an_adapter_is_refused_by_name(host: Host) -> None:
     async with client(host) as http:
         adapter = await http.post({"inputs": "x", "adapters": "poet"})
-        session = await http.post({"requestType": "NEW_SESSION"})
-    assert adapter.status_code == session.status_code == 424
+    assert adapter.status_code == 424
     assert "adapters" in adapter.json()["error"]
-    assert "requestType" in session.json()["error"]

@@ -21,6 +21,7 @@ WITH_PYTHON = {
     "embeddings.md": "test_embeddings.py",
     "custom-code.md": "test_examples.py",
     "migrating.md": "test_examples.py",
+    "sessions.md": "test_docs_sessions.py",
 }
 """By page, the test that runs its Python."""
 PATH = re.compile(r"(?<![\w./-])(?:\.ci|\.requirements|docs|formatters|handler|model|tests)/[\w./-]*")

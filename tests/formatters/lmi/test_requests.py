@@ -107,7 +107,6 @@ def test_generation() -> None:
         ({"inputs": "a", "parameters": "x"}, PayloadError, "parameters: expected an object, got 'x'"),
         ({"inputs": "a", "stream": 1}, PayloadError, "stream: expected true or false, got 1"),
         ({"inputs": "a", "stream": "true"}, PayloadError, "stream: expected true or false, got 'true'"),
-        ({"requestType": "NEW_SESSION"}, UnsupportedError, "requestType: stateful sessions are not supported"),
     ],
 )
 def test_refused(payload: dict[str, Any], kind: type[LmiError], message: str) -> None:
@@ -125,16 +124,8 @@ def test_null_is_the_default(nothing: dict[str, Any]) -> None:
     assert parse({"inputs": PROMPT, **nothing}, Request(b""), settings()).generations == call().generations
 
 
-def test_a_session_is_refused() -> None:
-    header = "X-Amzn-SageMaker-Session-Id"
-    request = Request(b"", headers={header.lower(): "something"})
-    with pytest.raises(UnsupportedError, match=header) as caught:
-        parse({"inputs": PROMPT}, request, settings())
-    assert caught.value.param == header
-
-
 def test_matches() -> None:
-    for payload, expected in (({"inputs": 1}, True), ({"requestType": "CLOSE"}, True), ({"messages": []}, False)):
+    for payload, expected in (({"inputs": 1}, True), ({"requestType": "CLOSE"}, False), ({"messages": []}, False)):
         assert matches(payload, Request(b""), settings()) is expected
 
 

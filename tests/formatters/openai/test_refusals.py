@@ -249,12 +249,6 @@ def test_unknown_fields_are_ignored_with_one_line(
 # --- Errors as answers ---
 
 
-def test_a_session_is_refused() -> None:
-    header = "X-Amzn-SageMaker-Session-Id"
-    with pytest.raises(UnsupportedError, match=header):
-        parse(CHAT, Request(b"", headers={header.lower(): "something"}), SETTINGS)
-
-
 @pytest.mark.parametrize(
     ("kind", "status", "word", "code"),
     [

@@ -20,6 +20,7 @@ from lmi.model.errors import (
     ParameterError,
     PayloadError,
     RequestError,
+    SessionError,
     StartError,
     TimeLimitError,
     TooLargeError,
@@ -32,6 +33,6 @@ from lmi.model.errors import (
 __all__ = [
     "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError",
     "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError", "NotFoundError",
-    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "RequestError", "StartError",
+    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "RequestError", "SessionError", "StartError",
     "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError", "UnsupportedError", "UserCodeError",
 ]  # fmt: skip

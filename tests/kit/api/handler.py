@@ -21,6 +21,7 @@ from lmi.handler.server.access import Access
 from lmi.handler.server.app import application
 from lmi.handler.server.wakeups import AsyncService
 from lmi.handler.service import Service
+from lmi.handler.sessions.store import Store as SessionStore
 from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
@@ -49,6 +50,7 @@ __all__ = [
     "RequestStats",
     "RollingBatch",
     "Service",
+    "SessionStore",
     "Watch",
     "Whole",
     "Workers",

@@ -191,20 +191,15 @@ def test_refused(name: str, text: str, said: str) -> None:
 
 
 def test_all_faults_in_one_message() -> None:
-    message = refused(dtype="int9", async_mode="perhaps", sessions_path="s")
+    message = refused(dtype="int9", async_mode="perhaps", default_mm_loras="s")
     assert message.startswith("3 options are wrong: (1) option.dtype")
     assert "option.async_mode" in message
-    assert "option.sessions_path" in message
+    assert "option.default_mm_loras" in message
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.unsupported], ids=lambda option: option.name)
 def test_default_of_what_is_not_there_passes(option: Any) -> None:
     assert option.name not in settings(**{option.name: option.default}).engine_arguments
-
-
-@pytest.mark.parametrize("value", ["true", "false"])
-def test_stateful_sessions_pass_silently(value: str) -> None:
-    assert settings(enable_stateful_sessions=value) == settings()
 
 
 def test_async_mode_excludes_rolling_batch() -> None:

@@ -1,0 +1,225 @@
+"""A request's session: by its header, or made and closed by requests of their own (formatters/control.py).
+
+    header: an id    --> the request with its session, or the answer that refuses it
+    header: NEW_SESSION --> a session is made; its headers come with the request's answer
+    {"requestType": "NEW_SESSION"}, {"requestType": "CLOSE"} --> an answer
+
+Texts and headers are djl_python's (session_utils); the header of a new session has two names, as SageMaker's own
+library sends another one than the container. All of this reads and writes files: it is for `workers`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, refusal
+from ...formatters.base import ResponseEncoder
+from ...formatters.control import NEW_SESSION
+from ...model.errors import GenerationError, LmiError, OptionError, SessionError
+from ...model.events import Event
+from ...model.options import Settings
+from ..user_code.deferred import Prepared
+from ..user_code.pool import Workers
+from ..user_code.safe_reply import end_of_stream
+from .s3 import Copy, copier
+from .session import StoredSession
+from .store import Store
+
+__all__ = ["Sessions", "named_session"]
+
+log = logging.getLogger(__name__)
+
+NEW_HEADER = "X-Amzn-SageMaker-New-Session-Id"
+CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"
+NOT_PARSED = "Input parsing failed"
+SHARED_MEMORY = "/dev/shm"
+THREADS = 2
+
+Receive = Callable[[Request], Prepared | Response]
+
+
+def named_session(request: Request) -> str:
+    """What the session header says, or empty."""
+    return request.headers.get(HEADER, "")
+
+
+HEADER = SESSION_HEADER.lower()
+
+
+class Sessions:
+    """The sessions of one service."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        options = settings.sessions
+        self.workers = Workers(THREADS, name="lmi-sessions")
+        self._settings = settings
+        self._store = Store(
+            _folder(settings),
+            lifetime=options.sessions_expiration,
+            max_number=options.sessions_max_number,
+            max_bytes=options.sessions_max_bytes,
+            clock=clock,
+        )
+        self._copy: Copy | None = None
+
+    def start(self) -> None:
+        """Makes what the options name and restores what is kept elsewhere; raises OptionError.
+
+        Without such an option nothing is made until a request asks for a session.
+        """
+        options = self._settings.sessions
+        if not options.enable_stateful_sessions:
+            return
+        if options.sessions_path is not None:
+            try:
+                self._store.prepare()
+            except (OSError, SessionError) as error:
+                raise OptionError(f"option.sessions_path: {error}", "sessions_path") from None
+        if options.sessions_s3url is not None:
+            self._copy = Copy(self._store, options.sessions_s3url, copier())
+            self._copy.restore()
+            # DJL's worker just ends.
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        """Copies them to where they are kept, and ends the threads."""
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            atexit.unregister(self.close)
+            copy.save()
+        self.workers.close()
+
+    def receive(self, receive: Receive, request: Request) -> Prepared | Response:
+        """What `receive` makes of a request whose header names a session. Raises nothing but NotReadyError."""
+        named = named_session(request)
+        try:
+            self._require_enabled(f"{SESSION_HEADER} header")
+            if named == NEW_SESSION:
+                return self._in_new_session(receive, request)
+            request = replace(request, session=self._session(named))
+        except NotReadyError:
+            raise
+        except LmiError as error:
+            message = f"{NOT_PARSED}: {error.message}"
+            return refusal(SessionError(message, SESSION_HEADER), request, self._settings)
+        except Exception as error:
+            log.exception("request %s: its session could not be had", request.request_id)
+            failure = GenerationError(f"the session could not be had: {type(error).__name__}")
+            return refusal(failure, request, self._settings)
+        return receive(request)
+
+    def created(self) -> Response:
+        """A session, for a request that asks for no more; raises SessionError."""
+        self._require_enabled(NEW_SESSION)
+        try:
+            session = self._store.create()
+        except SessionError as error:
+            raise SessionError(f"Failed to create session: {error.message}") from None
+        log.info("session created")
+        return _told(f"Session {session.id} created", _headers_of_new(session))
+
+    def closed(self, request: Request) -> Response:
+        """The end of the session that the header names; raises SessionError."""
+        self._require_enabled("CLOSE")
+        named = named_session(request)
+        try:
+            if not named:
+                raise SessionError("invalid session_id: None")
+            self._store.close(named)
+        except SessionError as error:
+            raise SessionError(f"Failed to close session: {error.message}", SESSION_HEADER) from None
+        log.info("session closed")
+        return _told(f"Session {named} closed", {CLOSED_HEADER: named})
+
+    def _require_enabled(self, what: str) -> None:
+        if not self._settings.sessions.enable_stateful_sessions:
+            message = f"invalid payload. stateful sessions not enabled, {what} not supported"
+            raise SessionError(f"{message} (option.enable_stateful_sessions)")
+
+    def _session(self, named: str) -> StoredSession | None:
+        session, expired = self._store.find(named)
+        if not expired:
+            return session
+        if not self._settings.sessions.sessions_serve_expired:
+            raise SessionError(f"session expired: {named}")
+        return None
+
+    def _in_new_session(self, receive: Receive, request: Request) -> Prepared | Response:
+        """A request with a session of its own, which is there once the request is understood; raises SessionError."""
+        session = self._store.create()
+        try:
+            prepared = receive(replace(request, session=session))
+        except BaseException:
+            # Where it is read again it has another one.
+            self._drop(session)
+            raise
+        if isinstance(prepared, Response):
+            self._drop(session)
+            return prepared
+        reply = _WithHeaders(prepared.call.reply, _headers_of_new(session))
+        return replace(prepared, call=replace(prepared.call, reply=reply))
+
+    def _drop(self, session: StoredSession) -> None:
+        # Its request's own code may have closed it.
+        with contextlib.suppress(SessionError):
+            self._store.close(session.id)
+
+
+def _folder(settings: Settings) -> Path:
+    if (given := settings.sessions.sessions_path) is not None:
+        return Path(settings.model_dir, given).resolve()
+    shared = os.access(SHARED_MEMORY, os.W_OK)
+    return Path(SHARED_MEMORY if shared else tempfile.gettempdir(), "djl_sessions")
+
+
+def _headers_of_new(session: StoredSession) -> dict[str, str]:
+    value = f"{session.id}; Expires={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(session.expires))}"
+    return {SESSION_HEADER: value, NEW_HEADER: value}
+
+
+def _told(result: str, headers: Mapping[str, str]) -> Response:
+    # As djl_python writes it, blanks and the end of the line included.
+    return Response(json.dumps({"result": result}).encode() + b"\n", headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithHeaders:
+    """An encoder whose answer has further headers."""
+
+    inner: ResponseEncoder
+    further: Mapping[str, str]
+
+    @property
+    def status(self) -> int:
+        return self.inner.status
+
+    @property
+    def content_type(self) -> str:
+        return self.inner.content_type
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {**self.inner.headers, **self.further}
+
+    @property
+    def failure(self) -> LmiError | None:
+        return self.inner.failure
+
+    @property
+    def finished(self) -> bool:
+        return self.inner.finished
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        return self.inner.feed(event, prompt)
+
+    def end_of_stream(self, error: LmiError) -> list[bytes]:
+        return end_of_stream(self.inner, error)

@@ -1,0 +1,256 @@
+"""Sessions are restored from S3 and copied there, by s5cmd or by boto3: both are fakes that keep it in a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from lmi.handler.sessions import s3
+from lmi.handler.sessions.s3 import Boto3, Copy, S5cmd, copier
+
+from ...kit.api.errors import OptionError, SessionError
+from ...kit.api.handler import SessionStore as Store
+from ...kit.api.handler import started_service
+from ...kit.user_code.engine import ScriptedEngine
+
+URL = "s3://bucket/some/place"
+
+S5CMD = """#!{python}
+import os, shutil, sys
+from pathlib import Path
+
+root = Path({bucket!r})
+
+def local(path):
+    return root / path.removeprefix("s3://") if path.startswith("s3://") else Path(path)
+
+with open(root / "calls", "a") as calls:
+    print(*sys.argv[1:], file=calls)
+assert sys.argv[1:3] == ["--retry-count", "1"], sys.argv
+action, *places = sys.argv[3:]
+if (root / "broken").exists():
+    sys.exit("ERROR: AccessDenied")
+if action == "sync":
+    source, target = places
+    folder = local(source.rstrip("*"))
+    if source.startswith("s3://") and not folder.exists():
+        sys.exit(f'ERROR "{{action}} {{source}}": no object found')
+    shutil.copytree(folder, local(target), dirs_exist_ok=True)
+elif action == "rm":
+    folder = local(places[0].removesuffix("/*"))
+    if not folder.exists():
+        sys.exit(f'ERROR "rm {{places[0]}}": no object found')
+    shutil.rmtree(folder)
+else:
+    sys.exit("ERROR: what?")
+"""
+
+
+class Bucket:
+    """A client of boto3's for S3, as far as it is used; keys are paths in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def client(self, service: str) -> Bucket:
+        assert service == "s3"
+        return self
+
+    def _path(self, bucket: str, key: str) -> Path:
+        if (self.root / "broken").exists():
+            raise PermissionError("AccessDenied")
+        return self.root / bucket / key
+
+    def get_paginator(self, operation: str) -> Bucket:
+        assert operation == "list_objects_v2"
+        return self
+
+    def paginate(self, Bucket: str, Prefix: str) -> Iterator[dict[str, Any]]:  # noqa: N803 - boto3's names
+        base = self._path(Bucket, "")
+        keys = sorted(path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
+        found = [{"Key": key} for key in keys if key.startswith(Prefix)]
+        yield {"Contents": found[:2]}
+        yield {"Contents": found[2:]} if found[2:] else {}
+
+    def download_file(self, bucket: str, key: str, name: str) -> None:
+        shutil.copyfile(self._path(bucket, key), name)
+
+    def upload_file(self, name: str, bucket: str, key: str) -> None:
+        path = self._path(bucket, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(name, path)
+
+    def delete_object(self, Bucket: str, Key: str) -> None:  # noqa: N803
+        self._path(Bucket, Key).unlink()
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    folder = tmp_path / "s3"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(params=["s5cmd", "boto3"])
+def tool(request: pytest.FixtureRequest, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One of both is there."""
+    monkeypatch.setattr(s3, "CONTAINERS", str(tmp_path / "missing"))
+    if request.param == "s5cmd":
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        command = folder / "s5cmd"
+        command.write_text(S5CMD.format(python=sys.executable, bucket=str(bucket)))
+        command.chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    else:
+        monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+        module: Any = ModuleType("boto3")
+        module.client = Bucket(bucket).client
+        module.__spec__ = object()
+        monkeypatch.setitem(sys.modules, "boto3", module)
+    return str(request.param)
+
+
+Make = Callable[[str], Store]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """The store of an instance."""
+    return lambda name: Store(tmp_path / name, lifetime=1200, max_number=10, max_bytes=10_000)
+
+
+def test_the_tool_that_is_there(tool: str) -> None:
+    assert isinstance(copier(), S5cmd if tool == "s5cmd" else Boto3)
+
+
+def test_sessions_go_there_and_come_back(tool: str, bucket: Path, make: Make) -> None:
+    first = make("first")
+    Copy(first, URL, copier()).restore()
+    session, closed = first.create(), first.create()
+    session.put("key", [1, 2])
+    first.close(closed.id)
+    (first.folder / "not-ours").mkdir()
+    (first.folder / "not-ours" / "secret").write_text("x")
+    Copy(first, URL, copier()).save()
+    kept = bucket / "bucket/some/place"
+    assert {path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()} == {
+        f"{session.id}/.session",
+        f"{session.id}/key.json",
+    }
+    assert not list(first.folder.glob(".s3-*"))
+
+    second = make("second")
+    copy = Copy(second, URL, copier())
+    copy.restore()
+    found, expired = second.find(session.id)
+    assert (found.get("key"), found.expires, expired) == ([1, 2], session.expires, False)
+    found.put("key", 3)
+    # What is restored counts.
+    with pytest.raises(SessionError, match=r"option.sessions_max_bytes"):
+        found.put("more", b"x" * 10_000)
+    copy.save()
+    third = make("third")
+    Copy(third, URL, copier()).restore()
+    assert third.find(session.id)[0].get("key") == 3
+    # One that has been closed does not come back.
+    third.close(session.id)
+    Copy(third, URL, copier()).save()
+    assert not [path for path in kept.rglob("*") if path.is_file()]
+
+
+def test_it_is_restored_once(tool: str, make: Make) -> None:
+    first = make("first")
+    session = first.create()
+    Copy(first, URL, copier()).save()
+    second = make("second")
+    Copy(second, URL, copier()).restore()
+    second.close(session.id)
+    # Another worker, or this one once more.
+    Copy(second, URL, copier()).restore()
+    with pytest.raises(SessionError):
+        second.find(session.id)
+
+
+def test_what_has_expired_or_is_none_is_not_restored(tool: str, bucket: Path, make: Make) -> None:
+    first = make("first")
+    session = first.create()
+    Copy(first, URL, copier()).save()
+    kept = bucket / "bucket/some/place"
+    (kept / session.id / ".session").write_text(str(time.time() - 1))
+    (kept / "x").mkdir()
+    (kept / "x" / ".session").write_text(str(time.time() + 100))
+    (kept / "file").write_text("x")
+    second = make("second")
+    Copy(second, URL, copier()).restore()
+    assert not [path for path in second.folder.iterdir() if path.is_dir()]
+
+
+def test_a_failure_is_logged_and_nothing_else(
+    tool: str, bucket: Path, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make("first")
+    session = first.create()
+    Copy(first, URL, copier()).save()
+    second = make("second")
+    (bucket / "broken").touch()
+    copy = Copy(second, URL, copier())
+    with caplog.at_level(logging.INFO):
+        copy.restore()
+        Copy(first, URL, copier()).save()
+    assert f"sessions could not be restored from {URL}" in caplog.text
+    assert f"sessions could not be copied to {URL}" in caplog.text
+    assert "AccessDenied" in caplog.text
+    (bucket / "broken").unlink()
+    # A failure is no restoring: the next start does it.
+    copy.restore()
+    assert second.find(session.id)[0].expires == session.expires
+
+
+def test_a_service_restores_at_its_start_and_copies_at_its_end(tool: str, tmp_path: Path) -> None:
+    def service(name: str) -> Any:
+        return started_service(ScriptedEngine(), tmp_path, sessions_path=name, sessions_s3url=URL)
+
+    first = service("first")
+    session = first.sessions._store.create()
+    first.close()
+    second = service("second")
+    assert second.sessions._store.find(session.id)
+    second.close()
+
+
+def test_without_a_tool_the_start_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "CONTAINERS", str(tmp_path / "missing"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(OptionError, match=r"option.sessions_s3url: expected s5cmd .* or boto3 with it, .* neither"):
+        started_service(ScriptedEngine(), tmp_path, sessions_path="sessions", sessions_s3url=URL)
+
+
+def test_without_sessions_nothing_is_restored(tmp_path: Path) -> None:
+    options = {"enable_stateful_sessions": "false", "sessions_path": "sessions", "sessions_s3url": URL}
+    started_service(ScriptedEngine(), tmp_path, **options).close()
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_a_key_that_leads_elsewhere_is_not_fetched(
+    bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = ModuleType("boto3")
+    there = Bucket(bucket)
+    monkeypatch.setattr(there, "paginate", lambda **_: [{"Contents": [{"Key": "some/place/../../x"}]}])
+    module.client = there.client
+    monkeypatch.setitem(sys.modules, "boto3", module)
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    Boto3().fetch(URL, folder)
+    assert not list(tmp_path.rglob("x"))

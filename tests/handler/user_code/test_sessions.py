@@ -1,0 +1,197 @@
+"""User code has its request's session: dialects by the Request, djl_python's formatters by a parameter `session`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ...kit.api.handler import Exchange
+from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.djl import hosting
+from ...kit.user_code.service import ScriptedService
+
+END = Finish("eos", generated_tokens=1)
+HEADER = "x-amzn-sagemaker-session-id"
+
+FORMATTERS = """
+def count(decoded_payload, session=None):
+    if session is not None:
+        session.put("count", session.get("count", 0) + 1)
+    return decoded_payload
+
+async def count_awaited(decoded_payload, session, **kwargs):
+    assert not kwargs.keys() - {"tokenizer"}
+    return count(decoded_payload, session=session)
+
+def tell(response, session=None):
+    return {"count": None if session is None else session.get("count")}
+
+def tell_by_name(response, *, session):
+    return tell(response, session)
+
+def without(decoded_payload, **kwargs):
+    assert "session" not in kwargs
+    return decoded_payload
+
+def fails(decoded_payload, session=None):
+    session.put("key", object())
+"""
+
+DIALECT = """
+from lmi.handler.api import JSON, Delta, Generation, ParsedRequest, Response, SessionError, encode
+
+class Encoder:
+    status, content_type, headers, failure, finished = 200, JSON, {}, None, False
+
+    def __init__(self, session):
+        self.session = session
+
+    def feed(self, event, prompt=0):
+        if not isinstance(event, Delta):
+            return []
+        self.finished = True
+        return [encode({"told": self.session.get("told")})]
+
+class Diary:
+    NAME, BODY_FIELD, ROUTES = "diary", "tell", ()
+
+    def matches(self, payload, request, settings):
+        return "tell" in payload or payload.get("requestType") == "DIARY"
+
+    def parse(self, payload, request, settings):
+        session = request.session
+        if session is None:
+            raise SessionError("a diary needs a session")
+        session.put("told", [*session.get("told", []), payload["tell"]])
+        return ParsedRequest((Generation(request_id=request.request_id, prompt="x"),), Encoder(session))
+
+    def refuse(self, error, payload, request, settings):
+        return Response(encode({"problem": error.message}), error.status, failure=error)
+"""
+
+TOKENS = """
+from djl_python import Input
+from djl_python.request_io import RequestInput, TextGenerationOutput, TextInput
+
+def read(input_item: Input, session=None, **kwargs) -> RequestInput:
+    session.put("seen", input_item.get_property("X-Amzn-SageMaker-Session-Id"))
+    made = TextInput()
+    made.input_text = "Hi"
+    made.parameters = {"stream": False}
+    return made
+
+def write(request_output: TextGenerationOutput, session=None) -> str:
+    return session.get("seen")
+"""
+
+
+class Place:
+    """A service with user code, on an engine that answers at once."""
+
+    def __init__(self, folder: Path, source: str, **options: str) -> None:
+        files = {f"{folder.name.replace('-', '_')}.py": source}
+        name = next(iter(files)).removesuffix(".py")
+        given = {option: text.replace("mine:", f"{name}:") for option, text in options.items()}
+        self.scripted = ScriptedService(folder, files, {"sessions_path": "sessions", **given})
+        self.scripted.engine.submit_then = [Started(1, text="Hi"), Delta(0, "there", (), END)]
+
+    def ask(self, body: object, session: str = "") -> tuple[int, Any, dict[str, str]]:
+        """Status, body and headers."""
+        headers = {HEADER: session} if session else {}
+        attributes = {"X-Amzn-SageMaker-Session-Id": session} if session else {}
+        request = Request(json.dumps(body).encode(), headers=headers, attributes=attributes)
+        opened = self.scripted.service.open(request)
+        if isinstance(opened, Response):
+            return opened.status, json.loads(opened.body), dict(opened.headers)
+        assert isinstance(opened, Exchange)
+        deadline = time.monotonic() + 30
+        while not opened.finished:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        text = opened.take_all().decode()
+        return opened.call.reply.status, told(text), dict(opened.call.reply.headers)
+
+    def new(self) -> str:
+        status, _, headers = self.ask({"requestType": "NEW_SESSION"})
+        assert status == 200
+        return headers["X-Amzn-SageMaker-Session-Id"].partition(";")[0]
+
+
+def told(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
+    made: list[Place] = []
+
+    def one(source: str, **options: str) -> Place:
+        made.append(Place(tmp_path, source, **options))
+        return made[-1]
+
+    yield one
+    for place in made:
+        place.scripted.service.close()
+
+
+@pytest.mark.parametrize(("read", "write"), [("count", "tell"), ("count_awaited", "tell_by_name")])
+def test_formatters_that_take_a_session(make: Callable[..., Place], read: str, write: str) -> None:
+    place = make(FORMATTERS, input_formatter=f"mine:{read}", output_formatter=f"mine:{write}")
+    # Requests about sessions are not theirs.
+    one, two = place.new(), place.new()
+    assert [place.ask({"inputs": "Hi"}, session)[1] for session in (one, one, two, "")] == [
+        {"count": 1},
+        {"count": 2},
+        {"count": 1},
+        {"count": None},
+    ]
+    status, body, headers = place.ask({"inputs": "Hi"}, "NEW_SESSION")
+    assert (status, body) == (200, {"count": 1})
+    assert headers["X-Amzn-SageMaker-Session-Id"] == headers["X-Amzn-SageMaker-New-Session-Id"]
+    assert place.ask({"inputs": "Hi"}, "abc")[0] == 424
+    assert place.ask({"requestType": "CLOSE"}, one)[1] == {"result": f"Session {one} closed"}
+
+
+def test_one_that_takes_none_is_called_as_ever(make: Callable[..., Place]) -> None:
+    place = make(FORMATTERS, input_formatter="mine:without")
+    assert place.ask({"inputs": "Hi"}, place.new())[0] == 200
+
+
+def test_what_it_does_wrong_is_told(make: Callable[..., Place]) -> None:
+    place = make(FORMATTERS, input_formatter="mine:fails")
+    status, body, _ = place.ask({"inputs": "Hi"}, place.new())
+    assert status == 424
+    assert body["error"].startswith("session: key: expected bytes, a NumPy array")
+
+
+def test_a_dialect_has_the_requests_session(make: Callable[..., Place]) -> None:
+    place = make(DIALECT, output_formatter="mine:Diary")
+    session = place.new()
+    assert place.ask({"tell": 1}, session)[1] == {"told": [1]}
+    assert place.ask({"tell": 2}, session)[1] == {"told": [1, 2]}
+    assert place.ask({"tell": 1})[:2] == (424, {"problem": "a diary needs a session"})
+    assert place.ask({"requestType": "CLOSE"}, session)[1] == {"result": f"Session {session} closed"}
+    assert place.ask({"requestType": "CLOSE"}, session)[0] == 424
+    # A body that is the dialect's own goes to it, whatever it says.
+    assert place.ask({"requestType": "DIARY"})[1] == {"problem": "a diary needs a session"}
+    assert place.ask({"inputs": "Hi"}, place.new())[1] == {"generated_text": "there"}
+
+
+@pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
+def test_formatters_of_rolling_batch(make: Callable[..., Place]) -> None:
+    sys.path.append(str(hosting.djl_python_path()))
+    try:
+        place = make(TOKENS, input_formatter="mine:read", output_formatter="mine:write")
+        session = place.new()
+        assert place.ask({}, session)[:2] == (200, session)
+    finally:
+        sys.path.remove(str(hosting.djl_python_path()))
