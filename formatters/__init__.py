@@ -3,6 +3,7 @@
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
+routing.py         which path of a dialect's it is on
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
@@ -23,7 +24,8 @@ from ..model.former_names import former_names
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request, take_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .common.body_size import LARGE
-from .detection import Hooks, check_dialect, detect, ends_of, explicit_dialect, read_body, receive, refusal, route_of
+from .detection import Hooks, check_dialect, detect, ends_of, explicit_dialect, read_body, receive, refusal
+from .routing import misrouted, route_of, routed
 from .table import DIALECTS, fallback
 
 __all__ = [
@@ -43,11 +45,13 @@ __all__ = [
     "ends_of",
     "explicit_dialect",
     "fallback",
+    "misrouted",
     "named_by_request",
     "read_body",
     "receive",
     "refusal",
     "route_of",
+    "routed",
     "take_names",
 ]
 

@@ -12,9 +12,23 @@ from typing import TypeVar
 
 from msgspec.structs import replace as replace_fields
 
-from ..formatters import LARGE, NO_ADAPTERS, Dialect, NotReadyError, Request, Response, ends_of, receive, refusal
+from ..formatters import (
+    DIALECTS,
+    LARGE,
+    NO_ADAPTERS,
+    Dialect,
+    NotReadyError,
+    Request,
+    Response,
+    ends_of,
+    misrouted,
+    receive,
+    refusal,
+    routed,
+)
+from ..formatters.base import Page
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import GenerationError, LmiError, UnavailableError
+from ..model.errors import GenerationError, LmiError, RequestError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
@@ -143,11 +157,21 @@ class Service:
         self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
     ) -> Exchange | Response:
         """The exchange of a request, not begun."""
+        try:
+            request, found = routed(request, self.dialects)
+        except RequestError as error:
+            return misrouted(error)
+        page = found[1].page if found else None
+        if found and page and found[0] in DIALECTS:
+            return replace(page(request, self.settings, self.info), dialect=found[0].NAME)
         if (refused := self.refusal(request)) is not None:
             return refusal(refused, request, self.settings)
         name = request.request_id
         large = len(request.body) > LARGE
-        if (extensions := self._extensions) is not None and extensions.applies_to(request):
+        prepare: Callable[[Request], Prepared | Response]
+        if (extensions := self._extensions) is not None and page is not None:
+            prepare, workers = partial(self._page, page), extensions.workers
+        elif extensions is not None and extensions.applies_to(request):
             prepare, workers = extensions.receive, extensions.workers
         elif large:
             prepare, workers = self._receive, self._reader
@@ -173,6 +197,13 @@ class Service:
             on_news=on_news,
             notify=self._notify,
         )
+
+    def _page(self, page: Page, request: Request) -> Response:
+        """A page of a user's dialect, on a thread of user code."""
+        try:
+            return page(request, self.settings, self.info)
+        except LmiError as error:
+            return refusal(error, request, self.settings)
 
     def _receive(self, request: Request) -> Prepared | Response:
         """What a request asks for that no user code applies to."""

@@ -37,8 +37,9 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal, route_of
+from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal
 from ...formatters.base import Page
+from ...formatters.routing import INVOCATIONS, well_routed
 from ...model.errors import (
     LmiError,
     OverloadedError,
@@ -194,7 +195,7 @@ class LocalServer:
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,
         )
-        found = route_of(request, self._service.dialects)
+        request, found = well_routed(request, self._service.dialects)
         limits = self._service.settings.limits
         max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
@@ -260,7 +261,6 @@ class LocalServer:
             return refusal(error, request, settings)
 
 
-INVOCATIONS = "/invocations"
 ERROR_GRACE_S = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
 LATER = {"Retry-After": str(UnavailableError.retry_after)}
