@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 from msgspec.structs import replace as replace_fields
@@ -26,9 +26,9 @@ from ..formatters import (
     refusal,
     routed,
 )
-from ..formatters.base import Page
+from ..formatters.base import Route
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import GenerationError, LmiError, RequestError, UnavailableError
+from ..model.errors import GenerationError, LmiError, RequestError, UnavailableError, UserCodeError
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
@@ -39,6 +39,7 @@ from .sweeper import Watch
 from .telemetry.metrics import Metrics, RequestStats
 from .telemetry.request_log import RequestLog
 from .user_code.adapter_code import load_adapter_code
+from .user_code.custom_handler import Relayed
 from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
 from .user_code.pool import Workers
@@ -91,6 +92,8 @@ class Service:
         # Beside the engine's start, for a tokenizer takes its time too.
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
+            if extensions.handler is not None:
+                extensions.workers.call(extensions.handler.start).result()
             if self.adapters is not None:
                 self.adapters.find()
             self._info = self.engine.start()
@@ -157,51 +160,81 @@ class Service:
         self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
     ) -> Exchange | Response:
         """The exchange of a request, not begun."""
+        later = partial(self._deferred, meter=meter, on_news=on_news)
+        extensions = self._extensions
+        if extensions is not None and extensions.handler is not None:
+            if (refused := self.refusal(request)) is not None:
+                return refusal(refused, request, self.settings)
+            # Once, also where the request then waits for an adapter.
+            ask = cache(partial(extensions.handler.answer, request))
+            return later(partial(self._handled, ask, extensions, request), request, extensions.workers)
         try:
             request, found = routed(request, self.dialects)
         except RequestError as error:
             return misrouted(error)
-        page = found[1].page if found else None
-        if found and page and found[0] in DIALECTS:
-            return replace(page(request, self.settings, self.info), dialect=found[0].NAME)
+        if found and found[1].page:
+            if extensions is None or found[0] in DIALECTS:
+                return self._page(found, request)
+            return later(partial(self._page, found, request), request, extensions.workers)
         if (refused := self.refusal(request)) is not None:
             return refusal(refused, request, self.settings)
-        name = request.request_id
-        large = len(request.body) > LARGE
-        prepare: Callable[[Request], Prepared | Response]
-        if (extensions := self._extensions) is not None and page is not None:
-            prepare, workers = partial(self._page, page), extensions.workers
-        elif extensions is not None and extensions.applies_to(request):
-            prepare, workers = extensions.receive, extensions.workers
-        elif large:
-            prepare, workers = self._receive, self._reader
-        else:
-            try:
-                call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
-            except NotReadyError:
-                prepare, workers = self._receive, self._reader
-            else:
-                if isinstance(call, Response):
-                    return call
-                return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
+        if extensions is not None and extensions.applies_to(request):
+            return later(partial(extensions.receive, request), request, extensions.workers)
+        if len(request.body) > LARGE:
+            return later(partial(self._receive, request), request, self._reader)
+        try:
+            call = receive(request, self.settings, self.dialects, adapters=self.adapters or NO_ADAPTERS)
+        except NotReadyError:
+            return later(partial(self._receive, request), request, self._reader)
+        if isinstance(call, Response):
+            return call
+        return Exchange(call, self.engine, self.admission, meter=meter, request_id=request.request_id, on_news=on_news)
+
+    def _deferred(
+        self,
+        prepare: Callable[[], Prepared | Relayed | Response],
+        request: Request,
+        workers: Workers,
+        *,
+        meter: RequestStats,
+        on_news: Callable[[Exchange], None] | None,
+    ) -> Deferred:
         # Kept as long as the exchange.
-        told = replace(request, body=ends_of(request.body)) if large else request
+        told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
         return Deferred(
-            partial(prepare, request),
+            prepare,
             lambda error: refusal(error, told, self.settings),
             self.engine,
             self.admission,
             workers,
             meter=meter,
-            request_id=name,
+            request_id=request.request_id,
             on_news=on_news,
             notify=self._notify,
         )
 
-    def _page(self, page: Page, request: Request) -> Response:
-        """A page of a user's dialect, on a thread of user code."""
+    def _handled(
+        self, ask: Callable[[], Response | Relayed | None], extensions: Extensions, request: Request
+    ) -> Prepared | Relayed | Response:
+        """What a request comes to that model.py's handle sees first."""
         try:
-            return page(request, self.settings, self.info)
+            answer = ask()
+        except (RequestError, UserCodeError) as error:
+            return refusal(error, request, self.settings)
+        if answer is not None:
+            return answer
+        try:
+            request, found = routed(request, self.dialects)
+        except RequestError as error:
+            return misrouted(error)
+        return self._page(found, request) if found and found[1].page else extensions.receive(request)
+
+    def _page(self, found: tuple[Dialect, Route], request: Request) -> Response:
+        """An answer without the engine; of a user's dialect it is user code."""
+        dialect, page = found[0], found[1].page
+        assert page is not None
+        try:
+            return replace(page(request, self.settings, self.info), dialect=dialect.NAME)
         except LmiError as error:
             return refusal(error, request, self.settings)
 

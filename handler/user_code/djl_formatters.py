@@ -34,7 +34,7 @@ from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer
 
-__all__ = ["InputFormatter", "OutputFormatter"]
+__all__ = ["InputFormatter", "OutputFormatter", "input_of", "request_io"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
@@ -47,6 +47,19 @@ def request_io(label: str) -> Any:
     except ImportError as error:
         raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from None
     return djl_python.request_io
+
+
+def input_of(request: Request | None) -> Any:
+    """djl_python's Input of a request, which is alone in it; None: an empty one."""
+    from djl_python import Input
+
+    item: Any = Input()
+    if request is not None:
+        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
+        item.content.add(key="data", value=bytearray(request.body))
+        for name, value in request.query.items():
+            item.content.add(key=name, value=bytearray(value.encode()))
+    return item
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -103,7 +116,7 @@ class InputFormatter:
 
     def read(self, request: Request) -> tuple[Payload, Any]:
         """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
-        argument = self._item(request) if self.item else read_body(request)
+        argument = input_of(request) if self.item else read_body(request)
         returned = self._function(argument, **self._named)
         made = returned if self._is_request_input(returned) else None
         payload = returned if made is None else self._adopt(made, request)
@@ -114,16 +127,6 @@ class InputFormatter:
             return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload))), made
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise self._function.refuse(returned, f"what is JSON ({error})") from None
-
-    def _item(self, request: Request) -> Any:
-        from djl_python import Input
-
-        item: Any = Input()
-        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
-        item.content.add(key="data", value=bytearray(request.body))
-        for name, value in request.query.items():
-            item.content.add(key=name, value=bytearray(value.encode()))
-        return item
 
     def _is_request_input(self, returned: object) -> bool:
         return any(base.__name__ == "RequestInput" for base in type(returned).__mro__)

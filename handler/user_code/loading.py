@@ -28,6 +28,7 @@ from .pool import Abandoned, Workers
 
 __all__ = [
     "Function",
+    "custom_handle",
     "decorated",
     "entry_points",
     "imported",
@@ -142,6 +143,25 @@ def decorated(module: ModuleType, mark: str) -> Callable[..., Any] | None:
         names = ", ".join(getattr(function, "__name__", "?") for function in found)
         log.warning("model.py decorates several functions alike, the first is used: %s", names)
     return found[0] if found else None
+
+
+def custom_handle(module: ModuleType, entry_point: str) -> Callable[..., Any] | None:
+    """The `handle` of model.py that requests go to before ours, if there is one.
+
+    Not where model.py is the entry point itself, or has ours: then it is called by DJL, and calls ours.
+    """
+    handle: Callable[..., Any] | None = getattr(module, "handle", None)
+    if not callable(handle) or (entry_point or "model.py").removesuffix(".py").rpartition("/")[2] == MODEL:
+        return None
+    ours = sys.modules[OURS]
+    if any(value is ours or value is ours.handle for value in vars(module).values()):
+        log.warning("model.py: its handle is not called, for it serves by ours: option.entryPoint is %s", entry_point)
+        return None
+    return handle
+
+
+OURS = __name__.rpartition(".")[0].rpartition(".")[0]
+"""The package with our handle."""
 
 
 def _marked(value: Any, mark: str) -> bool:

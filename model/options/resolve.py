@@ -96,6 +96,7 @@ def settings_of(
         engine_arguments=arguments,
         unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
         host=reader.host,
+        given={name: str(text) for name, text in properties.items()},
         notes=tuple(reader.notes),
     )
 
