@@ -9,7 +9,8 @@
     g(request_output: TextGenerationOutput) -> str                      rolling batch          custom_tokens.py
     g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
 
-A function's form is determined by its signature, and all of them are served on every host.
+A function's form is determined by its signature, and all of them are served on every host. An input formatter with a
+parameter `request` is given lmi.handler.api's Request too: its headers and attributes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer
 
-__all__ = ["InputFormatter", "OutputFormatter", "input_of", "request_io"]
+__all__ = ["InputFormatter", "OutputFormatter", "as_json", "input_of", "request_io"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
@@ -78,6 +79,17 @@ def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
     }
 
 
+def as_json(payload: dict[str, Any], function: Function) -> Payload:
+    """A payload that `function` returned, as if it had come in; raises UserCodeError.
+
+    Dialects look at JSON's types only, and the engine's process gets no others.
+    """
+    try:
+        return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload)))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise function.refuse(payload, f"what is JSON ({error})") from None
+
+
 class InputFormatter:
     """A user function that makes a payload of a request."""
 
@@ -93,13 +105,15 @@ class InputFormatter:
         self.tokenizer = Tokenizer(settings)
         named = {parameter.name for parameter in parameters}
         self.wants_tokenizer = "tokenizer" in named
+        self._request = dict.fromkeys(named & {"request"} - {first})
+        """The argument for the request, if the function takes it."""
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         offered: dict[str, Any] = {"tokenizer": self.tokenizer}
         if self.item:
             offered |= {"configs": _configs(settings), "is_rolling_batch": True}
         self._named = {name: value for name, value in offered.items() if anything or name in named}
         try:
-            inspect.signature(function).bind(None, **self._named)
+            inspect.signature(function).bind(None, **self._named, **self._request)
         except TypeError:
             forms = "(decoded_payload: dict, tokenizer=None, **kwargs) or (input_item: Input, **kwargs)"
             raise OptionError(
@@ -117,16 +131,12 @@ class InputFormatter:
     def read(self, request: Request) -> tuple[Payload, Any]:
         """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
         argument = input_of(request) if self.item else read_body(request)
-        returned = self._function(argument, **self._named)
+        returned = self._function(argument, **self._named, **dict.fromkeys(self._request, request))
         made = returned if self._is_request_input(returned) else None
         payload = returned if made is None else self._adopt(made, request)
         if not isinstance(payload, dict):
             raise self._function.refuse(returned, "a RequestInput" if self.item else "a dict")
-        try:
-            # As if it had come in: dialects look at JSON's types only, and the engine's process gets no others.
-            return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload))), made
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-            raise self._function.refuse(returned, f"what is JSON ({error})") from None
+        return as_json(payload, self._function), made
 
     def _is_request_input(self, returned: object) -> bool:
         return any(base.__name__ == "RequestInput" for base in type(returned).__mro__)
@@ -187,11 +197,14 @@ class OutputFormatter:
     """A user function that makes the answer."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
-        self.form: Form = _form(function, label)
+        self.form: Form = self._form_of(function, label)
         self._objects = None if self.form == "response" else request_io(label)
         self._function = Function(function, label, workers)
         self._tokenizer = Tokenizer(settings)
         self._ids = itertools.count()
+
+    def _form_of(self, function: Callable[..., Any], label: str) -> Form:
+        return _form(function, label)
 
     def around(
         self,
@@ -210,12 +223,15 @@ class OutputFormatter:
         generation = call.generations[0]
         if self.form != "response":
             return self._of_tokens(call, payload, request, settings, made, refuse)
+        function = self._for(request)
         completion = encoder_for_formatters(dialect, generation, settings)
         if generation.stream:
-            return ParsedRequest(
-                call.generations, FormattedChunksEncoder(completion or call.reply, refuse, self._function)
-            )
-        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, self._function, completion))
+            return ParsedRequest(call.generations, FormattedChunksEncoder(completion or call.reply, refuse, function))
+        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, function, completion))
+
+    def _for(self, request: Request) -> Function:
+        """The function as it is called for a request."""
+        return self._function
 
     def _of_tokens(
         self,

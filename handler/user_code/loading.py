@@ -32,6 +32,7 @@ __all__ = [
     "decorated",
     "entry_points",
     "imported",
+    "is_entry_point",
     "kind_of",
     "loaded_model_py",
     "named",
@@ -75,6 +76,10 @@ class Function:
             # A SystemExit too: it is not the user's to end the process.
             log.exception("request %s: %s failed", current(), self.name)
             raise UserCodeError(f"{self.name} raised {shown(error)}") from None
+
+    def ending_with(self, *more: Any) -> Function:
+        """The same with arguments behind those of each call."""
+        return Function(lambda *arguments: self._function(*arguments, *more), self.name, self._workers)
 
     def refuse(self, returned: object, expected: str) -> UserCodeError:
         """The error for what it may not return."""
@@ -151,13 +156,18 @@ def custom_handle(module: ModuleType, entry_point: str) -> Callable[..., Any] | 
     Not where model.py is the entry point itself, or has ours: then it is called by DJL, and calls ours.
     """
     handle: Callable[..., Any] | None = getattr(module, "handle", None)
-    if not callable(handle) or (entry_point or "model.py").removesuffix(".py").rpartition("/")[2] == MODEL:
+    if not callable(handle) or is_entry_point(entry_point):
         return None
     ours = sys.modules[OURS]
     if any(value is ours or value is ours.handle for value in vars(module).values()):
         log.warning("model.py: its handle is not called, for it serves by ours: option.entryPoint is %s", entry_point)
         return None
     return handle
+
+
+def is_entry_point(entry_point: str) -> bool:
+    """Whether model.py is what DJL calls: where nothing else is named, too."""
+    return (entry_point or MODEL).removesuffix(".py").rpartition("/")[2] == MODEL
 
 
 OURS = __name__.rpartition(".")[0].rpartition(".")[0]

@@ -27,7 +27,7 @@ from lmi.handler.telemetry.prometheus import Exposition
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
+from lmi.handler.user_code.response_formatter import FormatterResponse, response_of, text_of
 from lmi.model.engine import Engine
 
 from .options import make_settings
@@ -62,6 +62,7 @@ __all__ = [
     "load_extensions",
     "package_model",
     "request_id_of",
+    "response_of",
     "started_service",
     "text_of",
 ]  # fmt: skip
