@@ -97,12 +97,12 @@ class StreamResponse(HttpResponse):
         stream = self._stream
         exchange = stream.exchange
         await stream.ready()
+        if not exchange.call.streamed:
+            await stream.ended()
         reply = exchange.call.reply
         headers = {**headers_of(reply), **self.headers}
-        streamed = reply.status == 200 and exchange.call.streamed
-        whole = exchange.finished and len(exchange.records) <= 1 and not streamed
-        if whole:
-            body = exchange.records.popleft() if exchange.records else b""
+        if not exchange.call.streamed or (reply.status != 200 and exchange.finished and len(exchange.records) <= 1):
+            body = exchange.take_all()
             await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
             await send({"type": "http.response.body", "body": body})
             return
