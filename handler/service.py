@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from msgspec.structs import replace as replace_fields
@@ -50,6 +51,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NOTHING_GIVEN: Mapping[str, str] = MappingProxyType({})
+
 
 class Service:
     """Opens an exchange for each request.
@@ -59,9 +62,16 @@ class Service:
     """
 
     def __init__(
-        self, settings: Settings, engine: Engine | None = None, *, host_formatters: HostFormatters = NO_FORMATTERS
+        self,
+        settings: Settings,
+        engine: Engine | None = None,
+        *,
+        host_formatters: HostFormatters = NO_FORMATTERS,
+        given: Mapping[str, str] = NOTHING_GIVEN,
     ) -> None:
+        """`given`: the options as they were given, without `option.`, which model.py's handle is told."""
         self.settings = settings
+        self._given = given
         self.engine = engine or EngineClient(settings)
         self.admission = Admission(settings, self.engine)
         self.adapters: Registry | None = None
@@ -93,7 +103,7 @@ class Service:
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
             if extensions.handler is not None:
-                extensions.workers.call(extensions.handler.start).result()
+                extensions.workers.call(partial(extensions.handler.start, self._given)).result()
             if self.adapters is not None:
                 self.adapters.find()
             self._info = self.engine.start()

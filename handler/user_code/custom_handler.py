@@ -93,10 +93,10 @@ class CustomHandler:
     def _guarded(self, function: Callable[..., Any], name: str) -> Function:
         return Function(lambda *arguments: _marked(function, *arguments), name, self._workers)
 
-    def start(self) -> None:
-        """The call for the initialisation. Raises OptionError."""
+    def start(self, options: Mapping[str, str]) -> None:
+        """The call for the initialisation, with the options as they were given. Raises OptionError."""
         inputs = input_of(None)
-        inputs.properties = {**self._settings.given, "model_dir": self._settings.model_dir}
+        inputs.properties = {**options, "model_dir": self._settings.model_dir}
         try:
             returned = self._function(inputs)
         except UserCodeError as error:

@@ -30,7 +30,7 @@ class InputFn(InputFormatter):
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
         _check(function, label, "(request_body, content_type)")
-        super().__init__(lambda request_body: None, label, settings, workers)
+        super().__init__(lambda _body: None, label, settings, workers)
         self._function = Function(function, label, workers)
 
     def read(self, request: Request) -> tuple[Payload, Any]:

@@ -96,7 +96,6 @@ def settings_of(
         engine_arguments=arguments,
         unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
         host=reader.host,
-        given={name: str(text) for name, text in properties.items()},
         notes=tuple(reader.notes),
     )
 

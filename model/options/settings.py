@@ -197,8 +197,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     it does not know."""
     host: dict[str, str] = {}
     """DJL Serving's own options, as they were given."""
-    given: dict[str, str] = {}
-    """Every option as it was given, without `option.`: what user code is told."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
 

@@ -74,7 +74,7 @@ READ_HEADERS = (frames, dynamic_batch, app)
 
 def started_service(engine: Engine, directory: Path | None = None, /, **options: str) -> Service:
     """A service on `engine`, with the settings of options.py: make_settings."""
-    service = Service(make_settings(directory, **options), engine)
+    service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
 

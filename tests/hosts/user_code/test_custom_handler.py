@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ..demo.model import question
-from ..kit.djl import hosting
-from ..kit.hosts.host import Host, model_directory, start
-from ..kit.paths import USER_CODE
+from ...demo.model import question
+from ...kit.djl import hosting
+from ...kit.hosts.host import Host, model_directory, start
+from ...kit.paths import USER_CODE
 
 pytestmark = [
     pytest.mark.once,
@@ -30,7 +30,7 @@ LMI = {"inputs": ASKED.prompt, "parameters": {"max_new_tokens": 100}}
 
 @pytest.fixture(scope="module", params=["server", "rolling", "async", "dynamic"])
 def folder(request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp(request.param) / request.param
+    directory: Path = tmp_path_factory.mktemp(request.param) / request.param
     model_directory(demo_model, directory, {})
     shutil.copy(USER_CODE / "handled.py", directory / "model.py")
     return directory
