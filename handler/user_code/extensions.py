@@ -105,7 +105,7 @@ class Extensions:
 
     def applies_to(self, request: Request) -> bool:
         """Whether user code may run for a request."""
-        if self.handler or self.input or self.output or self.filter or (self.adapters and self.adapters.has_code):
+        if self.input or self.output or self.filter or (self.adapters and self.adapters.has_code):
             return True
         if not self.dialects:
             return False
