@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from ...demo.model import question
+from ...kit.clients.bridge import Bridge, runtime, serving
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, model_directory, start
 from ...kit.paths import USER_CODE
@@ -66,6 +68,17 @@ def test_its_answer(host: Host) -> None:
     assert answer.headers[CUSTOM] == "by=handle"
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_boto3_gives_its_attributes_to_the_caller(host: Host) -> None:
+    with serving(Bridge(host.url).app) as url, closing(runtime(url)) as client:
+        told = client.invoke_endpoint(
+            EndpointName="demo", ContentType="application/json", CustomAttributes="tenant=b", Body=b'{"mine": 1}'
+        )
+        assert json.load(told["Body"])["tenant"] == "b"
+        assert told["CustomAttributes"] == "by=handle"
+        told = client.invoke_endpoint(EndpointName="demo", CustomAttributes="route=/v1/models", Body=b"{}")
+        assert json.load(told["Body"])["object"] == "list"
 
 
 def test_its_stream(host: Host) -> None:
