@@ -46,7 +46,7 @@ def request_io(label: str) -> Any:
     try:
         import djl_python.request_io
     except ImportError as error:
-        raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from None
+        raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from error
     return djl_python.request_io
 
 

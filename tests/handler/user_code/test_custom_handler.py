@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from lmi.handler.user_code.custom_handler import NAME
 
+from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import (
     Exchange,
@@ -29,6 +30,7 @@ from ...kit.api.handler import (
 from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl import hosting
+from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
@@ -475,10 +477,32 @@ def test_without_djl_python_the_start_says_so(directory: Path, monkeypatch: pyte
         load_extensions(make_settings(directory, entryPoint="lmi.handler"))
 
 
+def test_check_notes_that_djl_python_is_not_here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
+    (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
+    (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
+    (note,) = [line for line in check_model_dir(directory, {}) if line.startswith("note: not checked")]
+    assert f"{NAME} needs djl_python" in note
+
+
 def test_check_names_it(directory: Path) -> None:
     (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
     (directory / "model.py").write_text("def handle(inputs):\n    raise RuntimeError\n")
     assert "your own code: handle" in check_model_dir(directory, {})
+
+
+def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, directory: Path) -> None:
+    llama_dir(directory / "base")
+    service = served("return None", enable_lora="true", model_id=str(directory / "base"))
+    assert service.adapters is not None
+    entry = service.adapters.enter("a", str(write_adapter(directory / "a", LLAMA)), alias=None)
+    waiting = opening(service, LMI, {"X-Amzn-SageMaker-Adapter-Identifier": "a"})
+    until(lambda: len(calls()) == 2)
+    assert not waiting.finished
+    service.adapters.load(entry)
+    until(lambda: waiting.finished)
+    assert whole(waiting) == DEFAULT
+    assert len(calls()) == 2
 
 
 def test_requests_side_by_side(served: Make) -> None:
