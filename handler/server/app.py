@@ -39,7 +39,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal
 from ...formatters.base import Page
-from ...formatters.routing import INVOCATIONS, well_routed
+from ...formatters.routing import INVOCATIONS, ROUTE, well_routed
 from ...model.errors import (
     LmiError,
     OverloadedError,
@@ -229,7 +229,7 @@ class LocalServer:
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
-        if found and (page := found[1].page):
+        if found and (page := found[1].page) and ROUTE not in request.attributes:
             return _http_response(await self._page(found[0], page, request))
         if http.method == "HEAD":
             # It would start what a GET asks for, for nobody.

@@ -416,6 +416,10 @@ def test_on_the_local_server(served: Make) -> None:
         assert (mine.json(), mine.headers[CUSTOM]) == ({"by": "me"}, "a=b")
         assert mine.headers["content-length"] == str(len(mine.content))
         assert http.post("/v1/chat/completions", json=CHAT).status_code == 200
+        # Asked before the route is looked at, as behind DJL.
+        asked = len(calls())
+        assert http.post("/invocations", json={}, headers={CUSTOM: "route=/v1/models"}).json()["object"] == "list"
+        assert len(calls()) == asked + 1
 
 
 WRAPPERS = {
