@@ -5,6 +5,7 @@ table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
 sessions.py        what a session is to those who handle a request
 control.py         requests that ask for no generation: `requestType`
+routing.py         which path of a dialect's it is on
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
@@ -27,7 +28,8 @@ from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
 from .common.body_size import LARGE
 from .common.json_body import ends_of
 from .control import CANCEL, KIND, NO_CONTROL, Control, control_of
-from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal, route_of
+from .detection import Hooks, check_dialect, detect, explicit_dialect, read_body, receive, refusal
+from .routing import misrouted, route_of, routed
 from .sessions import SESSION_HEADER, Session
 from .table import DIALECTS, fallback
 
@@ -55,11 +57,13 @@ __all__ = [
     "ends_of",
     "explicit_dialect",
     "fallback",
+    "misrouted",
     "named_by_request",
     "read_body",
     "receive",
     "refusal",
     "route_of",
+    "routed",
     "take_names",
 ]
 

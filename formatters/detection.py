@@ -2,9 +2,9 @@
 
     Request --explicit_dialect, else detect--> Dialect --parse--> ParsedRequest | Response
 
-A dialect is found by the request's `dialect` attribute, `option.dialect`, the path, and then by the body. Dialects of
-users are asked before ours. Raises nothing that a client can cause: `receive` and `refusal` answer every error in the
-dialect's own form.
+A dialect is found by the request's `route` attribute (routing.py), its `dialect` attribute, `option.dialect`, the path,
+and then by the body. Dialects of users are asked before ours. Raises nothing that a client can cause: `receive` and
+`refusal` answer every error in the dialect's own form.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from ..model.errors import (
 from ..model.options import Settings
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
-from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode, openapi_of
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, encode, openapi_of
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, names_in, read_json
 from .control import NO_CONTROL, Control, control_of, is_users
+from .routing import ROUTE, route_of, well_routed
 from .table import DIALECTS, fallback
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
     "read_body",
     "receive",
     "refusal",
-    "route_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -77,21 +77,7 @@ def comma_error(request: Request) -> PayloadError | None:
 
 LISTS = frozenset(("baggage", "cookie", "tracestate"))
 """Headers, which are attributes too, that hold names and values of others."""
-COMMA_BEFORE = re.compile(rf",\s*(dialect|{EXTRAS}|{DEPLOYMENT})\s*=", re.IGNORECASE)
-
-
-def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Dialect, Route] | None:
-    """The dialect that has a route of its own for the request, and the route."""
-    taking = [(known, route) for known in user_dialects for route in known.ROUTES if route.takes(request)]
-    taking += [(known, route) for known, route in OURS.get(request.path, ()) if route.takes(request)]
-    return min(taking, key=lambda found: found[1].query is None, default=None)
-
-
-OURS: dict[str, list[tuple[Dialect, Route]]] = {}
-"""Our dialects' routes by their paths."""
-for _known in DIALECTS:
-    for _route in _known.ROUTES:
-        OURS.setdefault(_route.path, []).append((_known, _route))
+COMMA_BEFORE = re.compile(rf",\s*(dialect|{ROUTE}|{EXTRAS}|{DEPLOYMENT})\s*=", re.IGNORECASE)
 
 
 def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> None:
@@ -261,6 +247,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     """
     payload: Payload | None = None
     dialect = fallback(settings)
+    request, _ = well_routed(request)
     # It is refused anyway; what else is wrong with it only decides the form.
     with suppress(RequestError, RecursionError):
         if len(request.body) <= LARGE:

@@ -1,6 +1,7 @@
 """The hosts. `handle` is the entry point that DJL Serving calls: `option.entryPoint=lmi.handler`.
 
 service.py        what all hosts share: a request in, an exchange with the engine out
+opening.py        what becomes of a request: its answer at once, or its exchange
 exchange.py       one request under way: events in, records out
 admission.py      what is taken on, and for how long; sweeper.py: the thread that looks whether that is over
 control.py        requests about sessions and about other requests: `requestType`, CANCEL
@@ -20,6 +21,8 @@ Importing this package loads neither torch nor vLLM: DJL allows a worker two min
 
 from __future__ import annotations
 
+import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 __all__ = ["handle", "register_adapter", "unregister_adapter", "update_adapter"]
@@ -31,8 +34,25 @@ def handle(inputs: Any) -> Any:
 
     The first call has no content: its properties are the options, and the engine is started. Raises nothing that a
     request or an option can cause: errors are in what it returns.
+
+    Where model.py's own `handle` calls it, which is asked first (user_code/custom_handler.py), it gives None: what that
+    one returns for requests that are to be served.
     """
-    return _the_worker().handle(inputs)
+    return _nothing() if calls_custom_handler.get() else _the_worker().handle(inputs)
+
+
+calls_custom_handler: ContextVar[bool] = ContextVar("calls_custom_handler", default=False)
+"""Whether this is within a call of model.py's own `handle`."""
+
+
+def _nothing() -> Any:
+    """None, for whoever waits for it too."""
+    try:
+        nothing = asyncio.get_running_loop().create_future()
+    except RuntimeError:
+        return None
+    nothing.set_result(None)
+    return nothing
 
 
 def register_adapter(inputs: Any) -> Any:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -126,6 +126,28 @@ class Exchange:
     def fail(self, error: LmiError) -> None:
         """Ends one that could not be handed to the engine, or only in part."""
         self._engine.deliver(partial(self._feed, 0), Failed.of(error))
+
+    def relay(self, call: ParsedRequest, records: Generator[bytes]) -> Iterator[None]:
+        """Sends a stream that no engine makes; a turn for each record, after which the host is to be told."""
+        self.call = call
+        self._meter.streamed = call.streamed
+        try:
+            for record in records:
+                if self.finished:
+                    return
+                if self._meter.keeps:
+                    self._meter.keep([record])
+                self.begun = True
+                self.records.append(record)
+                if (error := self._expired or self._unsent_error()) is not None:
+                    self._end(self._failure_records(0, error))
+                    break
+                yield
+        finally:
+            records.close()
+        if not self.finished:
+            self._end()
+        yield
 
     def expire(self, error: LmiError) -> None:
         """Ends it with an error; on any thread."""

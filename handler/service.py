@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from msgspec.structs import replace as replace_fields
@@ -15,35 +15,32 @@ from msgspec.structs import replace as replace_fields
 from ..formatters import (
     CANCEL,
     KIND,
-    LARGE,
-    NO_ADAPTERS,
     Dialect,
-    NotReadyError,
-    ParsedRequest,
     Request,
     Response,
     control_of,
-    ends_of,
-    receive,
     refusal,
 )
 from ..model.engine import Engine, EngineInfo, Listener
-from ..model.errors import GenerationError, LmiError, OverloadedError, UnavailableError
+from ..model.errors import (
+    GenerationError,
+    LmiError,
+    OverloadedError,
+    UnavailableError,
+)
 from ..model.log import show_content
 from ..model.options import Settings
 from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
-from .control import Controller
 from .exchange import Exchange
-from .sessions.requests import Sessions, named_session
+from .opening import Opener
+from .sessions.requests import Sessions
 from .sweeper import Watch
-from .telemetry.metrics import Metrics, RequestStats
+from .telemetry.metrics import Metrics
 from .telemetry.request_log import RequestLog
 from .user_code.adapter_code import load_adapter_code
-from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import NO_FORMATTERS, Extensions, HostFormatters, load_extensions
-from .user_code.pool import Workers
 
 __all__ = ["Service"]
 
@@ -51,45 +48,50 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NOTHING_GIVEN: Mapping[str, str] = MappingProxyType({})
+
 
 class Service:
-    """Opens an exchange for each request.
-
-    A large body is read on a thread of its own, one after another: the host's thread, which serves all others, competes
-    with one thread at most for the interpreter.
-    """
+    """Opens an exchange for each request."""
 
     def __init__(
-        self, settings: Settings, engine: Engine | None = None, *, host_formatters: HostFormatters = NO_FORMATTERS
+        self,
+        settings: Settings,
+        engine: Engine | None = None,
+        *,
+        host_formatters: HostFormatters = NO_FORMATTERS,
+        given: Mapping[str, str] = NOTHING_GIVEN,
     ) -> None:
+        """`given`: the options as they were given, without `option.`, which model.py's handle is told."""
         self.settings = settings
+        self._given = given
         self.engine = engine or EngineClient(settings)
         self.admission = Admission(settings, self.engine)
         self.adapters: Registry | None = None
         """Where the options have adapters, from the start on."""
         self.sessions = Sessions(settings)
-        self._control = Controller(settings, self.sessions, self.admission)
         self._info: EngineInfo
         self.metrics = Metrics(RequestLog(settings.log_requests))
         self.stopping = False
         """Whether the server is about to end; then nothing new is taken."""
         self.engine.listen(self.metrics.tick)
         self._host_formatters = host_formatters
-        self._extensions: Extensions | None = None
-        self._reader = Workers(1, name="lmi-bodies")
+        self.extensions: Extensions | None = None
+        """The user's, from the end of the start on."""
         self._listeners: list[Listener] = []
+        self.opener = Opener(self, self._notify)
         self._watch: Watch | None = None
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
         """The user's own, which are asked before ours."""
-        return self._extensions.dialects if self._extensions else ()
+        return self.extensions.dialects if self.extensions else ()
 
     def start(self) -> EngineInfo:
         """Loads user code and brings the engine up; raises StartError."""
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
-        extensions.control = self._control
+        extensions.control = self.opener.control
         if self.settings.adapters.enable_lora:
             load_code = partial(load_adapter_code, self.settings, extensions.workers)
             self.adapters = extensions.adapters = Registry(self.settings, self.engine, load_code)
@@ -97,6 +99,8 @@ class Service:
         preparing = extensions.workers.call(extensions.prepare) if extensions.input else None
         try:
             self.sessions.start()
+            if extensions.handler is not None:
+                extensions.workers.call(partial(extensions.handler.start, self._given)).result()
             if self.adapters is not None:
                 self.adapters.find()
             self._info = self.engine.start()
@@ -109,7 +113,7 @@ class Service:
             extensions.workers.close()
             self.sessions.close()
             raise
-        self._extensions = extensions
+        self.extensions = extensions
         self.metrics.loops.append(extensions.workers.event_loop)
         show_content(self.settings.log_requests == "true")
         self._watch = Watch(self.admission.sweep, extensions.workers.sweep)
@@ -143,7 +147,7 @@ class Service:
 
     def _open_unguarded(self, request: Request, on_news: Callable[[Exchange], None] | None) -> Exchange | Response:
         meter = self.metrics.open(request)
-        opened = self._open(request, on_news, meter)
+        opened = self.opener.open(request, on_news, meter)
         if isinstance(opened, Response):
             self.metrics.refused(request, opened)
             return opened
@@ -165,58 +169,6 @@ class Service:
         full = isinstance(refused, OverloadedError) and not self.dialects
         return full and (control_of(request) or {}).get(KIND) == CANCEL
 
-    def _open(
-        self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
-    ) -> Exchange | Response:
-        """The exchange of a request, not begun."""
-        if (refused := self.refusal(request)) is not None and not self.takes_anyway(request, refused):
-            return refusal(refused, request, self.settings)
-        name = request.request_id
-        large = len(request.body) > LARGE
-        named = named_session(request)
-        # What a dialect of the user's may take is for its threads.
-        asked = None if self.dialects else control_of(request)
-        prepare: Callable[[Request], Prepared | Response]
-        if asked is None and (extensions := self._extensions) is not None and extensions.applies_to(request):
-            prepare, workers = extensions.receive, extensions.workers
-        elif large:
-            prepare, workers = self._receive, self._reader
-        elif named or (asked is not None and asked[KIND] != CANCEL):
-            prepare, workers = self._receive, self.sessions.workers
-        else:
-            try:
-                call = self._call(request)
-            except NotReadyError:
-                prepare, workers = self._receive, self._reader
-            else:
-                if isinstance(call, Response):
-                    return call
-                return Exchange(call, self.engine, self.admission, meter=meter, request_id=name, on_news=on_news)
-        if named and control_of(request) is None:
-            prepare = partial(self.sessions.receive, prepare)
-        # Kept as long as the exchange.
-        told = replace(request, body=ends_of(request.body)) if large else request
-        return Deferred(
-            partial(prepare, request),
-            lambda error: refusal(error, told, self.settings),
-            self.engine,
-            self.admission,
-            workers,
-            meter=meter,
-            request_id=name,
-            on_news=on_news,
-            notify=self._notify,
-        )
-
-    def _receive(self, request: Request) -> Prepared | Response:
-        """What a request asks for that no user code applies to."""
-        call = self._call(request)
-        return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
-
-    def _call(self, request: Request) -> ParsedRequest | Response:
-        adapters = self.adapters or NO_ADAPTERS
-        return receive(request, self.settings, self.dialects, adapters=adapters, control=self._control)
-
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have new records.
 
@@ -228,9 +180,9 @@ class Service:
 
     async def run_user_code(self, work: Callable[[], T]) -> T:
         """The result of `work`, which may be user code and runs on a thread: the event loop is not blocked."""
-        if self._extensions is None:
+        if self.extensions is None:
             return work()
-        return await asyncio.wrap_future(self._extensions.workers.call(work))
+        return await asyncio.wrap_future(self.extensions.workers.call(work))
 
     def stop(self) -> None:
         """Accepts no new requests from now on; running ones continue."""
@@ -241,9 +193,9 @@ class Service:
         if self._watch is not None:
             self._watch.close()
         self.engine.close()
-        if self._extensions is not None:
-            self._extensions.workers.close()
-        self._reader.close()
+        if self.extensions is not None:
+            self.extensions.workers.close()
+        self.opener.close()
         if self.adapters is not None:
             self.adapters.close()
         self.sessions.close()

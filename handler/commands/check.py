@@ -63,6 +63,7 @@ def _own_code(settings: Settings) -> list[str]:
     finally:
         sys.path[:] = before
     found = [
+        ("handle", extensions.handler),
         ("input formatter", extensions.input),
         ("output formatter", extensions.output),
         ("content filter", extensions.filter),

@@ -62,6 +62,14 @@ def serve(arguments: argparse.Namespace) -> None:
         _serve(settings, sockets, Access(api_key, names), arguments)
 
 
+def _given(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options as they were given, for user code."""
+    from ...model.options.properties import gather
+
+    over = {name.removeprefix("option."): text for name, text in assignments(arguments.set).items()}
+    return gather(arguments.model_dir, os.environ) | over
+
+
 def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access, arguments: argparse.Namespace) -> None:
     from ...model.heap import freeze
     from ...model.process.client import EngineClient
@@ -79,7 +87,7 @@ def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access,
             engine.launch()
         from ..service import Service
 
-        service = Service(settings, engine)
+        service = Service(settings, engine, given=_given(arguments))
         Thread(target=import_module, args=("..server.run", __package__), daemon=True).start()
         try:
             service.start()

@@ -24,7 +24,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
 from .call_limit import NextCall
-from .slices import FIELD, SLICE, next_slice
+from .slices import FIELD, next_slice
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 
@@ -67,12 +67,18 @@ class PlainBatch:
         opened = self._service.open(request, wakeup.notify)
         if isinstance(opened, Response):
             return _whole_of_response(opened)
-        if not wakeup.wait(lambda: bool(opened.records) or opened.finished, deadline):
+
+        def ready() -> bool:
+            """Of what is not streamed, all is: it has a Content-Length."""
+            return opened.finished or (bool(opened.records) and opened.call.streamed)
+
+        if not wakeup.wait(ready, deadline):
             self._expire([opened], wakeup, self._late_error())
-        if not opened.records and not opened.finished:
+        if not ready():
             return self._refused_late(opened, request)
         try:
-            if opened.finished and len(opened.records) <= 1 and all(len(record) <= SLICE for record in opened.records):
+            complete = opened.finished and (not opened.call.streamed or len(opened.records) <= 1)
+            if complete and sum(map(len, opened.records)) <= FIELD:
                 return _whole_of_exchange(opened)
             reply = opened.call.reply
             return Chunks(self._records(opened, wakeup), reply.status, headers_of(reply))

@@ -22,7 +22,7 @@ from ...formatters.base import JSON
 from ...model.errors import GenerationError, LmiError
 from ..exchange import Exchange
 from ..headers import headers_of
-from .slices import SLICE, next_slice
+from .slices import SLICE, WHOLE, next_slice
 
 __all__ = [
     "MIN_AGE_S",
@@ -136,23 +136,30 @@ CODES = {415: 424}
 def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     """The next frame of a running request, NOTHING where none is ready.
 
-    One record a frame (wire-decisions, All dialects), or with `merge` all that are ready; one that is too long for a
-    frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's last frame is
-    empty, for a reader on the Java side may miss the last chunk. A first one that is the last too it waits for, if it
-    comes late enough (MIN_AGE_S).
+    An answer that is not streamed is one frame, so that Java gives it a Content-Length, which SageMaker's asynchronous
+    inference needs. Of a stream each record is one (wire-decisions, All dialects), or with `merge` all that are ready.
+    What is too long for a frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's
+    last frame is empty, for a reader on the Java side may miss the last chunk. A first one that is the last too it
+    waits for, if it comes late enough (MIN_AGE_S).
     """
     finished = exchange.finished
     records = exchange.records
     if not records and not finished:
         return NOTHING
+    whole = first and not exchange.call.streamed
+    if whole and not finished:
+        # It is about to be marked as finished.
+        return NOTHING
     reply = exchange.call.reply
     headers = headers_of(reply) if first else _NO_HEADERS
     if first and exchange.failure is not None and reply.status >= 400:
         if not finished:
-            # It is about to be marked as finished: until then it would look like a stream's first record.
+            # The same of a stream, whose first record it would look like.
             return NOTHING
         records.clear()
         return Frame(b"", True, {**headers, **JAVAS_OWN}, exchange.failure, CODES.get(reply.status, reply.status))
+    if whole and sum(map(len, records)) <= WHOLE:
+        return Frame(exchange.take_all(), True, headers)
     data = next_slice(records) if records else b""
     if merge and records:
         data = b"".join((data, *_fitting(records, SLICE - len(data))))

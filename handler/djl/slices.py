@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["FIELD", "SLICE", "next_slice", "slices"]
+__all__ = ["FIELD", "SLICE", "WHOLE", "next_slice", "slices"]
 
 FIELD = 20 << 20
 """Bytes that a field may have."""
+WHOLE = FIELD - 256
+"""Bytes of an answer that goes in one frame, whose other fields are short."""
 SLICE = 8 << 20
 """Bytes of a piece at most: a frame has other fields too, and a step carries one piece of each request."""
 

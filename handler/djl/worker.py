@@ -193,7 +193,7 @@ class Worker:
             # djl_python adds some of its own arguments, as numbers.
             properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in formatters}
             settings = settings_of(properties, model_dir=properties.get("model_dir", "."), environment=os.environ)
-            service = Service(settings, host_formatters=formatters)
+            service = Service(settings, host_formatters=formatters, given=properties)
             service.start()
         except StartError as refused:
             log.error("start failed: %s", refused)

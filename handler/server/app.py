@@ -38,8 +38,9 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 from starlette.types import Receive, Scope, Send
 
-from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal, route_of
+from ...formatters import DIALECTS, Dialect, Request, Response, Route, refusal
 from ...formatters.base import Page
+from ...formatters.routing import INVOCATIONS, ROUTE, well_routed
 from ...model.errors import LmiError, OverloadedError, TimeLimitError, TooLargeError, UnavailableError
 from ..headers import REQUEST_ID_HEADER, attributes_of, headers_of, request_id_of
 from ..service import Service
@@ -92,12 +93,12 @@ class StreamResponse(HttpResponse):
         stream = self._stream
         exchange = stream.exchange
         await stream.ready()
+        if not exchange.call.streamed:
+            await stream.ended()
         reply = exchange.call.reply
         headers = {**headers_of(reply), **self.headers}
-        streamed = reply.status == 200 and exchange.call.streamed
-        whole = exchange.finished and len(exchange.records) <= 1 and not streamed
-        if whole:
-            body = exchange.records.popleft() if exchange.records else b""
+        if not exchange.call.streamed or (reply.status != 200 and exchange.finished and len(exchange.records) <= 1):
+            body = exchange.take_all()
             await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
             await send({"type": "http.response.body", "body": body})
             return
@@ -190,7 +191,7 @@ class LocalServer:
             method="GET" if http.method == "HEAD" else http.method,
             request_id=request_id,
         )
-        found = route_of(request, self._service.dialects)
+        request, found = well_routed(request, self._service.dialects)
         limits = self._service.settings.limits
         max_bytes, timeout = limits.max_body_bytes, limits.request_timeout
         refused = self._refusal(http, request, found)
@@ -224,7 +225,7 @@ class LocalServer:
         if found is None and request.path != INVOCATIONS:
             # A path that is a dialect's with some query parameter only.
             return HttpResponse("Not Found", 404, media_type="text/plain")
-        if found and (page := found[1].page):
+        if found and (page := found[1].page) and ROUTE not in request.attributes:
             return _http_response(await self._page(found[0], page, request))
         if http.method == "HEAD":
             # It would start what a GET asks for, for nobody.
@@ -256,7 +257,6 @@ class LocalServer:
             return refusal(error, request, settings)
 
 
-INVOCATIONS = "/invocations"
 ERROR_GRACE_S = 5.0
 """Seconds beyond option.request_timeout in which an error can still be sent."""
 LATER = {"Retry-After": str(UnavailableError.retry_after)}

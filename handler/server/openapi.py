@@ -183,7 +183,7 @@ def _parameters(
         for name, schema in described.headers.items():
             found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
     if route.path in BY_BODY:
-        about = "k=v pairs, separated by commas; dialect=NAME selects the dialect of the body"
+        about = "k=v pairs, separated by semicolons; dialect=NAME selects the dialect, route=PATH another path"
         found["header", ATTRIBUTES] = {
             "name": ATTRIBUTES, "in": "header", "required": False, "schema": STRING, "description": about
         }  # fmt: skip

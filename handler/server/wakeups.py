@@ -78,6 +78,13 @@ class Stream:
             if not exchange.records and not exchange.finished:
                 await self._news.wait()
 
+    async def ended(self) -> None:
+        """Waits until no more records come."""
+        while not self.exchange.finished:
+            self._news.clear()
+            if not self.exchange.finished:
+                await self._news.wait()
+
     async def write_to(self, connection: Connection, *, merge: bool = False) -> None:
         """Writes each record as it comes, in a chunk of its own; with `merge` those that are ready together as one."""
         self._connection, self._merge = connection, merge

@@ -19,8 +19,9 @@ from typing import Any
 from ...model.errors import AdapterError, OptionError
 from ...model.options import Settings
 from .djl_formatters import InputFormatter, OutputFormatter
-from .loading import decorated, shown
+from .loading import shown
 from .pool import Workers
+from .sagemaker_functions import FORMATTERS, formatters_of, label_of
 
 __all__ = ["AdapterCode", "load_adapter_code"]
 
@@ -32,10 +33,10 @@ _numbers = itertools.count(1)
 class AdapterCode:
     """What one adapter's model.py decorates. Its module is forgotten with it, when no request uses it any more."""
 
-    def __init__(self, place: _Place, input: InputFormatter | None, output: OutputFormatter | None) -> None:
+    def __init__(self, place: _Place) -> None:
         self._place = place
-        self.input = input
-        self.output = output
+        self.input: InputFormatter | None = None
+        self.output: OutputFormatter | None = None
 
 
 class _Place:
@@ -65,12 +66,14 @@ def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: P
     module = _executed(path, name)
     place = _Place(module)
     try:
-        made: dict[str, Any] = {}
-        for kind, make in FORMATTERS.items():
-            if (function := decorated(module, f"is_{kind}_formatter")) is not None:
-                label = f"adapter {name}: {kind} formatter {getattr(function, '__name__', repr(function))}"
-                made[kind] = make(place.kept_by(function), label, settings, workers)
-        code = AdapterCode(place, made.get("input"), made.get("output"))
+        code = AdapterCode(place)
+        for kind, function in formatters_of(module).items():
+            label = f"adapter {name}: {label_of(kind, function)}"
+            made = FORMATTERS[kind](place.kept_by(function), label, settings, workers)
+            if isinstance(made, InputFormatter):
+                code.input = made
+            else:
+                code.output = made
         if code.input is not None:
             code.input.prepare()
         if code.output is not None and settings.embeds:
@@ -79,9 +82,6 @@ def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: P
         place.free()
         raise _failed(name, error) from error
     return code
-
-
-FORMATTERS: dict[str, Callable[..., Any]] = {"input": InputFormatter, "output": OutputFormatter}
 
 
 def _executed(path: Path, name: str) -> ModuleType:

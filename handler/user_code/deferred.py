@@ -30,6 +30,7 @@ from ..admission import Admission
 from ..exchange import Exchange, FixedResponse
 from ..telemetry.metrics import RequestStats
 from .content_filter import FilteredEncoder
+from .custom_handler import Relayed
 from .pool import Task, Workers
 from .safe_reply import end_of_stream
 
@@ -68,7 +69,7 @@ class Deferred(Exchange):
 
     def __init__(
         self,
-        prepare: Callable[[], Prepared | Response],
+        prepare: Callable[[], Prepared | Relayed | Response],
         refuse: Callable[[LmiError], Response],
         engine: Engine,
         admission: Admission,
@@ -147,6 +148,10 @@ class Deferred(Exchange):
         del self._prepare
         if isinstance(prepared, Response):
             self._respond(prepared)
+            return
+        if isinstance(prepared, Relayed):
+            for _ in self.relay(prepared.call, prepared.records):
+                self._wake_host()
             return
         self.call, self._runs_user_code, self._filtered = prepared.call, prepared.runs_user_code, prepared.filtered
         try:

@@ -10,7 +10,8 @@
     g(token, first_token, last_token, details, generated_text, request_id) -> str              the oldest
 
 A function's form is determined by its signature, and all of them are served on every host. One with a parameter
-`session` is given the request's (formatters/sessions.py), or None; djl_python gives formatters none.
+`session` is given the request's (formatters/sessions.py), or None; djl_python gives formatters none. An input formatter
+with a parameter `request` is given lmi.handler.api's Request too: its headers and attributes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer
 
-__all__ = ["InputFormatter", "OutputFormatter"]
+__all__ = ["InputFormatter", "OutputFormatter", "as_json", "input_of", "request_io"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
@@ -48,8 +49,21 @@ def request_io(label: str) -> Any:
     try:
         import djl_python.request_io
     except ImportError as error:
-        raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from None
+        raise OptionError(f"{label} needs djl_python, which cannot be imported here: {error}", "model.py") from error
     return djl_python.request_io
+
+
+def input_of(request: Request | None) -> Any:
+    """djl_python's Input of a request, which is alone in it; None: an empty one."""
+    from djl_python import Input
+
+    item: Any = Input()
+    if request is not None:
+        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
+        item.content.add(key="data", value=bytearray(request.body))
+        for name, value in request.query.items():
+            item.content.add(key=name, value=bytearray(value.encode()))
+    return item
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -73,6 +87,17 @@ def _hint_names(function: Callable[..., Any]) -> dict[str, set[str]]:
     }
 
 
+def as_json(payload: dict[str, Any], function: Function) -> Payload:
+    """A payload that `function` returned, as if it had come in; raises UserCodeError.
+
+    Dialects look at JSON's types only, and the engine's process gets no others.
+    """
+    try:
+        return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload)))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise function.refuse(payload, f"what is JSON ({error})") from None
+
+
 class InputFormatter:
     """A user function that makes a payload of a request."""
 
@@ -88,6 +113,8 @@ class InputFormatter:
         self.tokenizer = Tokenizer(settings)
         named = {parameter.name for parameter in parameters}
         self.wants_tokenizer = "tokenizer" in named
+        self._request = dict.fromkeys(named & {"request"} - {first})
+        """The argument for the request, if the function takes it."""
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         self._session = _session_of(function)
         offered: dict[str, Any] = {"tokenizer": self.tokenizer}
@@ -95,7 +122,7 @@ class InputFormatter:
             offered |= {"configs": _configs(settings), "is_rolling_batch": True}
         self._named = {name: value for name, value in offered.items() if anything or name in named}
         try:
-            inspect.signature(function).bind(None, **self._named, **self._session)
+            inspect.signature(function).bind(None, **self._named, **self._request, **self._session)
         except TypeError:
             forms = "(decoded_payload: dict, tokenizer=None, **kwargs) or (input_item: Input, **kwargs)"
             raise OptionError(
@@ -112,28 +139,14 @@ class InputFormatter:
 
     def read(self, request: Request) -> tuple[Payload, Any]:
         """The payload, and the RequestInput that it was made of, if it was; raises RequestError or UserCodeError."""
-        argument = self._item(request) if self.item else read_body(request)
-        session = dict.fromkeys(self._session, request.session)
-        returned = self._function(argument, **self._named, **session)
+        argument = input_of(request) if self.item else read_body(request)
+        given = {**dict.fromkeys(self._request, request), **dict.fromkeys(self._session, request.session)}
+        returned = self._function(argument, **self._named, **given)
         made = returned if self._is_request_input(returned) else None
         payload = returned if made is None else self._adopt(made, request)
         if not isinstance(payload, dict):
             raise self._function.refuse(returned, "a RequestInput" if self.item else "a dict")
-        try:
-            # As if it had come in: dialects look at JSON's types only, and the engine's process gets no others.
-            return cast(Payload, msgspec.json.decode(msgspec.json.encode(payload))), made
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-            raise self._function.refuse(returned, f"what is JSON ({error})") from None
-
-    def _item(self, request: Request) -> Any:
-        from djl_python import Input
-
-        item: Any = Input()
-        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
-        item.content.add(key="data", value=bytearray(request.body))
-        for name, value in request.query.items():
-            item.content.add(key=name, value=bytearray(value.encode()))
-        return item
+        return as_json(payload, self._function), made
 
     def _is_request_input(self, returned: object) -> bool:
         return any(base.__name__ == "RequestInput" for base in type(returned).__mro__)
@@ -194,12 +207,15 @@ class OutputFormatter:
     """A user function that makes the answer."""
 
     def __init__(self, function: Callable[..., Any], label: str, settings: Settings, workers: Workers) -> None:
-        self.form: Form = _form(function, label)
+        self.form: Form = self._form_of(function, label)
         self._objects = None if self.form == "response" else request_io(label)
         self._function = Function(function, label, workers)
         self._session = _session_of(function)
         self._tokenizer = Tokenizer(settings)
         self._ids = itertools.count()
+
+    def _form_of(self, function: Callable[..., Any], label: str) -> Form:
+        return _form(function, label)
 
     def around(
         self,

@@ -10,6 +10,7 @@ A request that none of it applies to is served as if there were none: see `appli
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,11 +41,22 @@ from ...model.options import Settings
 from ..preflight import has_own_code
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
+from .custom_handler import CustomHandler
 from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
 from .djl_formatters import InputFormatter, OutputFormatter
-from .loading import decorated, entry_points, kind_of, loaded_model_py, named, on_path, shown
+from .loading import (
+    custom_handle,
+    entry_points,
+    is_entry_point,
+    kind_of,
+    loaded_model_py,
+    named,
+    on_path,
+    shown,
+)
 from .pool import Workers
+from .sagemaker_functions import FORMATTERS, formatters_of, label_of
 
 __all__ = ["CodedAdapters", "Extensions", "load_extensions"]
 
@@ -75,6 +87,7 @@ class Extensions:
         self.settings = settings
         threads = settings.user_code_threads or settings.max_rolling_batch_size
         self.workers = Workers(threads, settings.limits.user_code_timeout)
+        self.handler: CustomHandler | None = None
         self.dialects: tuple[UserDialect, ...] = ()
         self.input: InputFormatter | None = None
         self.output: OutputFormatter | None = None
@@ -201,21 +214,27 @@ def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FOR
 
 
 def _model_py(extensions: Extensions, directory: Path, host_formatters: HostFormatters) -> None:
-    """The functions that model.py decorates."""
+    """The functions that model.py decorates, and its handle."""
     module = loaded_model_py(directory)
     settings, workers = extensions.settings, extensions.workers
-    found = {
-        name: (decorated(module, f"is_{name}") if module is not None else None) or host_formatters.get(name)
-        for name in ("input_formatter", "output_formatter")
-    }
-    if (function := found["input_formatter"]) is not None:
-        extensions.input = InputFormatter(function, _label("input formatter", function), settings, workers)
-    if (function := found["output_formatter"]) is not None:
-        extensions.output = OutputFormatter(function, _label("output formatter", function), settings, workers)
+    entry_point = _entry_point(settings)
+    found = dict(host_formatters)
+    if module is not None:
+        if (handle := custom_handle(module, entry_point)) is not None:
+            extensions.handler = CustomHandler(handle, settings, workers)
+        # What is the entry point itself may have such functions for its own use.
+        found |= formatters_of(module, sagemaker=not is_entry_point(entry_point))
+    for kind, function in found.items():
+        made = FORMATTERS[kind](function, f"model.py: {label_of(kind, function)}", settings, workers)
+        if isinstance(made, InputFormatter):
+            extensions.input = made
+        else:
+            extensions.output = made
 
 
-def _label(kind: str, function: Callable[..., Any]) -> str:
-    return f"model.py: {kind} {getattr(function, '__name__', repr(function))}"
+def _entry_point(settings: Settings) -> str:
+    """As DJL Serving finds it (PyModel.load); empty: model.py, where there is one."""
+    return settings.host.get("entryPoint") or os.environ.get("DJL_ENTRY_POINT", "")
 
 
 def _options(extensions: Extensions) -> None:

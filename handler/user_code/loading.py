@@ -28,9 +28,11 @@ from .pool import Abandoned, Workers
 
 __all__ = [
     "Function",
+    "custom_handle",
     "decorated",
     "entry_points",
     "imported",
+    "is_entry_point",
     "kind_of",
     "loaded_model_py",
     "named",
@@ -78,6 +80,10 @@ class Function:
     def given(self, **named: Any) -> Function:
         """The same with arguments that each call has."""
         return Function(functools.partial(self._function, **named), self.name, self._workers)
+
+    def ending_with(self, *more: Any) -> Function:
+        """The same with arguments behind those of each call."""
+        return Function(lambda *arguments: self._function(*arguments, *more), self.name, self._workers)
 
     def refuse(self, returned: object, expected: str) -> UserCodeError:
         """The error for what it may not return."""
@@ -146,6 +152,30 @@ def decorated(module: ModuleType, mark: str) -> Callable[..., Any] | None:
         names = ", ".join(getattr(function, "__name__", "?") for function in found)
         log.warning("model.py decorates several functions alike, the first is used: %s", names)
     return found[0] if found else None
+
+
+def custom_handle(module: ModuleType, entry_point: str) -> Callable[..., Any] | None:
+    """The `handle` of model.py that requests go to before ours, if there is one.
+
+    Not where model.py is the entry point itself, or has ours: then it is called by DJL, and calls ours.
+    """
+    handle: Callable[..., Any] | None = getattr(module, "handle", None)
+    if not callable(handle) or is_entry_point(entry_point):
+        return None
+    ours = sys.modules[OURS]
+    if any(value is ours or value is ours.handle for value in vars(module).values()):
+        log.warning("model.py: its handle is not called, for it serves by ours: option.entryPoint is %s", entry_point)
+        return None
+    return handle
+
+
+def is_entry_point(entry_point: str) -> bool:
+    """Whether model.py is what DJL calls: where nothing else is named, too."""
+    return (entry_point or MODEL).removesuffix(".py").rpartition("/")[2] == MODEL
+
+
+OURS = __name__.rpartition(".")[0].rpartition(".")[0]
+"""The package with our handle."""
 
 
 def _marked(value: Any, mark: str) -> bool:

@@ -5,26 +5,28 @@
 
 What g returns is a dict, a string or an object of pydantic's. To an `inputs` request djl_python gives vLLM's text
 completion: that is what `response.choices` is, while as a mapping the response is LMI's documented answer, which is
-what is sent of a response that is returned, unless g has changed the completion.
+what is sent of a response that is returned, unless g has changed the completion. A Response (lmi.handler.api), or the
+pair (body, content type) of SageMaker's output_fn, has headers or a type of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 
 from ...formatters import Response
 from ...formatters.base import JSON, JSON_LINES, ResponseEncoder
-from ...model.errors import LmiError
+from ...model.errors import LmiError, UserCodeError
 from ...model.events import Event
 from .loading import Function
 from .safe_reply import GuardedEncoder
 
 __all__ = ["FormattedChunksEncoder", "FormattedEncoder", "FormatterResponse"]
 
-EXPECTED = "a dict, a str or an object with model_dump_json"
+EXPECTED = "a dict, a str, bytes, a Response or an object with model_dump_json"
 
 
 class FormatterResponse(dict[str, Any]):
@@ -86,6 +88,22 @@ def _models(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is no JSON")
 
 
+def response_of(returned: object, function: Function) -> Response:
+    """What the function returned, as a body with headers of its own, if any; raises UserCodeError."""
+    if isinstance(returned, Response):
+        body: Any = returned.body
+        texts: list[Any] = [returned.content_type, *returned.headers, *returned.headers.values()]
+        if returned.status != 200 or not isinstance(body, bytes) or not all(isinstance(text, str) for text in texts):
+            expected = "one of status 200, with a body of bytes and headers of texts (to refuse, raise a RequestError)"
+            raise UserCodeError(f"{function.name} returned a wrong Response, expected {expected}")
+        return returned
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], str):
+        return replace(response_of(returned[0], function), content_type=returned[1])
+    if isinstance(returned, bytes | bytearray):
+        return Response(bytes(returned))
+    return Response(text_of(returned, function).encode())
+
+
 def text_of(returned: object, function: Function) -> str:
     """What the function returned as text; raises UserCodeError."""
     try:
@@ -135,8 +153,10 @@ class FormattedEncoder(GuardedEncoder):
         returned = self._function(given)
         if within and returned is given and not (isinstance(given, FormatterResponse) and given.changed_completion()):
             returned = [given]
-        self.status, self.content_type, self.headers = inner.status, JSON, inner.headers
-        yield text_of(returned, self._function).encode()
+        answer = response_of(returned, self._function)
+        self.status, self.content_type = inner.status, answer.content_type
+        self.headers = {**inner.headers, **answer.headers}
+        yield answer.body
 
 
 def _given(body: Any, completion: Mapping[str, Any] | None) -> Any:
@@ -149,26 +169,30 @@ class FormattedChunksEncoder(GuardedEncoder):
     def __init__(self, inner: ResponseEncoder, refuse: Callable[[LmiError], Response], function: Function) -> None:
         super().__init__(inner, refuse)
         self._function = function
-        self._named = False
-        """Whether the content type is settled."""
+        self._headed = False
+        """Whether content type and headers are settled."""
 
     def _records(self, event: Event, prompt: int) -> Iterator[bytes]:
         inner = self._inner
         records = inner.feed(event, prompt)
         if inner.failure is not None:
             raise inner.failure
-        self.status, self.headers = inner.status, inner.headers
+        self.status = inner.status
         for record in records:
-            if text := self._text(record.decode()):
-                yield text.encode()
+            answer = response_of(self._function(record.decode()), self._function)
+            if answer.body:
+                self._take_head(answer)
+                yield answer.body if answer.body.endswith(b"\n") else answer.body + b"\n"
         self.finished = inner.finished
 
-    def _text(self, record: str) -> str:
-        text = text_of(self._function(record), self._function)
-        if not text:
-            return ""
-        if not self._named:
-            self._named = True
+    def _take_head(self, answer: Response) -> None:
+        """Of the first that is sent."""
+        if self._headed:
+            return
+        self._headed = True
+        self.headers = {**self._inner.headers, **answer.headers}
+        if answer.content_type != JSON:
+            self.content_type = answer.content_type
+        else:
             # djl_python says JSON lines of whatever it is; events that are passed on are events.
-            self.content_type = self._inner.content_type if text.startswith("data:") else JSON_LINES
-        return text if text.endswith("\n") else text + "\n"
+            self.content_type = self._inner.content_type if answer.body.startswith(b"data:") else JSON_LINES

@@ -1,4 +1,6 @@
-"""How a request names its dialect, on every host alike: by a header of that name too, and never after a comma."""
+"""How a request names its dialect or its route, on every host alike: by a header of that name too, and never after a
+comma.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ pytestmark = [
 ]
 
 CUSTOM = "X-Amzn-SageMaker-Custom-Attributes"
+ASK = [{"role": "user", "content": "Hi"}]
 
 
 def post(host: Host, body: Mapping[str, object], headers: Mapping[str, str]) -> httpx.Response:
@@ -55,3 +58,32 @@ def test_a_comma_before_an_attribute_is_refused(host: Host, attributes: str) -> 
     answer = post(host, {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, {CUSTOM: attributes})
     assert answer.status_code == 400
     assert "custom attributes: expected a semicolon before dialect, got a comma" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "field"),
+    [
+        ({CUSTOM: "route=/v1/models"}, {}, "data"),
+        ({CUSTOM: "trace=a;route=/info?api-version=2024-05-01"}, {}, "model_type"),
+        ({"Route": "/info"}, {}, "model_id"),
+        ({CUSTOM: "route=/generate"}, {"inputs": "Hi", "stream": True}, "generated_text"),
+        ({CUSTOM: "route=/v1/completions"}, {"prompt": "Hi", "max_tokens": 2}, "choices"),
+        ({CUSTOM: "route=/chat/completions;dialect=azure"}, {"messages": ASK, "max_tokens": 2}, "usage"),
+    ],
+    ids=str,
+)
+def test_the_route_is_an_attribute_or_a_header(
+    host: Host, headers: dict[str, str], body: dict[str, object], field: str
+) -> None:
+    answer = post(host, body, headers)
+    assert answer.status_code == 200, answer.text
+    assert field in answer.json()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "status"), [("route=/v1/nothing", 404), ("route=/generate;dialect=openai", 400)], ids=str
+)
+def test_a_route_that_is_not_there(host: Host, attributes: str, status: int) -> None:
+    answer = post(host, {"messages": ASK}, {CUSTOM: attributes})
+    assert (answer.status_code, answer.json()["code"]) == (status, status)
+    assert "expected" in answer.json()["error"]

@@ -51,6 +51,8 @@ def test_a_whole_answer(host: Host, spoken: Spoken) -> None:
     answer = post(host, spoken, json.dumps(spoken.whole).encode())
     assert (answer.status_code, content_type(answer)) == (200, spoken.kinds[0]), answer.text
     assert spoken.text(answer.json()) == ASKED.answer
+    # SageMaker's asynchronous inference takes no chunks.
+    assert answer.headers["content-length"] == str(len(answer.content))
 
 
 def test_a_stream(host: Host, spoken: Spoken) -> None:
@@ -71,5 +73,6 @@ def test_a_refusal_names_the_field(host: Host, spoken: Spoken, stream: bool) -> 
     # Of a stream of events that a browser reads, the status is 200 whatever happens.
     assert answer.status_code == (spoken.status if stream or not spoken.accept else 400), answer.text
     assert "temperature" in answer.text
+    assert answer.headers["content-length"] == str(len(answer.content))
     # No other request is harmed by it.
     assert post(host, spoken, json.dumps(spoken.whole).encode()).status_code == 200

@@ -151,7 +151,7 @@ class Place:
 
     def when_opened(self, then: Callable[[Exchange], None]) -> None:
         """Calls `then` with the bad request's exchange."""
-        known = self.service._open
+        known = self.service.opener.open
 
         def opened(request: Request, on_news: Any, meter: Any) -> Exchange | Response:
             exchange = known(request, on_news, meter)
@@ -160,7 +160,7 @@ class Place:
                 then(exchange)
             return exchange
 
-        self.patch.setattr(self.service, "_open", opened)
+        self.patch.setattr(self.service.opener, "open", opened)
 
     def fail_in(self, part: Callable[[Exchange], Any], name: str) -> None:
         """A method fails of what `part` gives of the bad request's exchange."""

@@ -58,7 +58,7 @@ class Place:
         self.engine = ScriptedEngine()
         self.service = started_service(self.engine, folder, **options)
         self.opened: list[Exchange] = []
-        opening = self.service._open
+        opening = self.service.opener.open
 
         def breaking(request: Request, on_news: Callable[[Exchange], None] | None, meter: Any) -> Exchange | Response:
             exchange = opening(request, on_news, meter)
@@ -69,7 +69,7 @@ class Place:
             self.opened.append(exchange)
             return exchange
 
-        self.service._open = breaking  # type: ignore[method-assign]
+        self.service.opener.open = breaking  # type: ignore[method-assign]
 
     def answer(self, *tickets: int) -> None:
         """Two tokens for each."""

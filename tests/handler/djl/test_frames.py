@@ -52,6 +52,17 @@ def test_the_last_record_comes_with_the_end() -> None:
     assert frame_of_exchange(exchange, first=True, merge=False).last
 
 
+def test_a_whole_answer_waits_for_its_end() -> None:
+    """Seen between its record and its end it would be a chunk, of an answer without a length."""
+    _, exchange = opened(b'{"inputs": "Hi"}')
+    exchange.records.append(b"a")
+    assert frame_of_exchange(exchange, first=True, merge=False) is NOTHING
+    exchange.records.append(b"b")
+    exchange.finished = True
+    frame = frame_of_exchange(exchange, first=True, merge=False)
+    assert (frame.data, frame.last) == (b"ab", True)
+
+
 @pytest.mark.parametrize("merge", [False, True])
 def test_a_streams_last_frame_is_empty(merge: bool) -> None:
     """DJL's reader of a stream may miss the last chunk: it is told of the end before the chunk is there."""

@@ -64,6 +64,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fields of FEW bytes, and pieces of a third."""
     for module in (slices_module, frames_module, plain_module):
         monkeypatch.setattr(module, "SLICE", FEW // 3, raising=False)
+        monkeypatch.setattr(module, "WHOLE", FEW // 3, raising=False)
         monkeypatch.setattr(module, "FIELD", FEW, raising=False)
 
 
@@ -117,6 +118,22 @@ def test_a_rolling_batch_has_no_frame_that_java_does_not_take(tmp_path: Path, ki
     assert LONG in json.dumps(json.loads("".join(frame.data.decode() for frame in long)), ensure_ascii=False)
     assert long[0].headers
     assert not any(frame.headers for frame in long[1:])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["lmi", "chat"])
+@pytest.mark.usefixtures("narrow")
+def test_a_whole_answer_is_one_frame_where_a_field_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, stream: bool
+) -> None:
+    monkeypatch.setattr(frames_module, "WHOLE", len(json.dumps(LONG)))
+    engine, service = service_of(tmp_path)
+    batch = RollingBatch(service, 0.0)
+    batch.step([asked(kind, stream=stream)])
+    engine.say(0, Started(1), Delta(0, LONG, finish=END))
+    (frame,) = batch.step([None])
+    assert frame.last is not stream
+    assert (len(frame.data) > FEW) is not stream
 
 
 @pytest.mark.anyio

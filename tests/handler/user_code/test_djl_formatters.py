@@ -21,7 +21,7 @@ from lmi.handler.user_code.djl_formatters import InputFormatter, OutputFormatter
 
 from ...kit.api.dialects import lmi, openai, receive, tgi
 from ...kit.api.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
-from ...kit.api.handler import FormatterResponse, Function, Workers, text_of
+from ...kit.api.handler import FormatterResponse, Function, Workers, response_of, text_of
 from ...kit.api.options import typed_settings
 from ...kit.api.types import (
     Delta,
@@ -316,10 +316,45 @@ def test_what_may_be_returned(returned: Any, text: str) -> None:
     "returned", [None, 5, b"bytes", {"a": object()}, {1, 2}], ids=["nothing", "int", "bytes", "no JSON", "set"]
 )
 def test_what_may_not_be_returned(returned: Any) -> None:
-    with pytest.raises(
-        UserCodeError, match=r"^f returned .*, expected a dict, a str or an object with model_dump_json"
-    ):
+    with pytest.raises(UserCodeError, match=r"^f returned .*, expected a dict, a str, bytes, a Response or an object"):
         text_of(returned, Function(str, "f", WORKERS))
+
+
+ATTRIBUTES = {"X-Amzn-SageMaker-Custom-Attributes": "trace=7"}
+
+
+@pytest.mark.parametrize("returned", [b"text", bytearray(b"text"), Response(b"text"), (b"text", "application/json")])
+def test_what_has_bytes(returned: Any) -> None:
+    answer = response_of(returned, Function(str, "f", WORKERS))
+    assert (answer.body, answer.content_type) == (b"text", "application/json")
+
+
+WRONG: list[Any] = [Response(b"", 400), Response("text"), Response(b"", headers={"a": 1})]  # type: ignore[arg-type,dict-item]
+
+
+@pytest.mark.parametrize("returned", WRONG, ids=["status", "body", "headers"])
+def test_a_wrong_response(returned: Any) -> None:
+    with pytest.raises(UserCodeError, match=r"^f returned a wrong Response, expected one of status 200"):
+        response_of(returned, Function(str, "f", WORKERS))
+
+
+def test_a_response_has_headers_of_its_own() -> None:
+    call = call_of(lambda response: Response(b"<a/>", content_type="text/xml", headers=ATTRIBUTES), {"inputs": "Hi"})
+    assert feed(call.reply, *deltas(set())) == [b"<a/>"]
+    assert (call.reply.status, call.reply.content_type, call.reply.headers) == (200, "text/xml", ATTRIBUTES)
+
+
+def test_the_first_of_a_stream_has_its_headers() -> None:
+    chunks = iter([b"", b"data: 1\n\n"])
+
+    def mine(response: Any) -> Response:
+        chunk = next(chunks, b"data: 2\n\n")
+        return Response(chunk, headers=ATTRIBUTES if b"1" in chunk else {"late": "x"})
+
+    call = call_of(mine, {"messages": [{"role": "user", "content": "Hi"}], "stream": True}, openai)
+    records = feed(call.reply, *deltas({1, 2, 3}))
+    assert records[:2] == [b"data: 1\n\n", b"data: 2\n\n"]
+    assert (call.reply.content_type, call.reply.headers) == ("text/event-stream", ATTRIBUTES)
 
 
 def test_a_failing_function_is_named_whatever_it_raises() -> None:
@@ -431,6 +466,20 @@ def test_the_payload_decides_the_dialect() -> None:
     call = read(mine, b'{"ask": "Hi"}')
     assert isinstance(call, ParsedRequest)
     assert call.generations[0].prompt_field == "messages"
+
+
+def test_a_formatter_of_payloads_sees_headers_and_attributes() -> None:
+    def mine(payload: dict[str, Any], request: Request) -> dict[str, Any]:
+        assert request.headers["x-amzn-sagemaker-inference-id"] == "i-1"
+        return {**payload, "inputs": request.attributes["Tenant"]}
+
+    headers = {"x-amzn-sagemaker-inference-id": "i-1"}
+    call = read(mine, b"{}", headers=headers, attributes={"Tenant": "a"})
+    assert isinstance(call, ParsedRequest)
+    assert call.generations[0].prompt == "a"
+    # The decoded body may be called so.
+    call = read(lambda request: {"inputs": request["ask"]}, b'{"ask": "b"}')
+    assert isinstance(call, ParsedRequest)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import lmi.handler
 
 from ...kit.api.handler import Exchange
 from ...kit.api.types import Delta, Finish, Started
+from ...kit.djl import hosting
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
 from ...kit.user_code.service import ScriptedService
@@ -35,7 +36,7 @@ def name_of(code: str) -> str:
 
 
 FILES = {
-    "today": {name_of(code): code for code in python_of("custom-code.md")},
+    "today": {name_of(code): code for code in python_of("custom-code.md") if name_of(code) != "model.py"},
     "former": {name: (FORMER / name).read_text("utf-8") for name in ("haiku.py", "guard.py")},
 }
 MODELS = {
@@ -87,6 +88,21 @@ def test_a_dialect_and_a_content_filter(files: dict[str, str], forgetting: Path)
             refused = made.open(body)
             assert finished(refused) == {"problem": message}
             assert refused.call.reply.status == 400
+    finally:
+        made.service.close()
+
+
+@pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
+def test_a_handle(forgetting: Path) -> None:
+    (code,) = [code for code in python_of("custom-code.md") if name_of(code) == "model.py"]
+    sys.path.append(str(hosting.djl_python_path()))
+    made = ScriptedService(forgetting, {"model.py": code}, {"entryPoint": "lmi.handler"})
+    try:
+        refused = made.open(headers={"tenant": "closed"})
+        assert finished(refused)["error"] == "this tenant is closed"
+        assert refused.call.reply.status == 403
+        made.open()
+        until(lambda: made.engine.generations)
     finally:
         made.service.close()
 

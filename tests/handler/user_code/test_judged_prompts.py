@@ -55,8 +55,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     made = Place(tmp_path, {"guard_of_prompts.py": GUARD}, options)
     yield made
     made.guard.go.set()
-    assert made.service._extensions is not None
-    workers = made.service._extensions.workers
+    assert made.service.extensions is not None
+    workers = made.service.extensions.workers
     until(lambda: workers.stuck == 0)
     made.service.close()
     del sys.modules["guard_of_prompts"]
@@ -152,9 +152,9 @@ def test_time_runs_out_while_it_is_judged(place: Place, seconds: float, kind: ty
     place.engine.say(0, Rendered("slow"))
     assert place.guard.began.wait(TIMEOUT_S)
     now = time.monotonic() + seconds
-    assert place.service._extensions is not None
+    assert place.service.extensions is not None
     if kind is UserCodeError:
-        place.service._extensions.workers.sweep(now)
+        place.service.extensions.workers.sweep(now)
     else:
         place.service.admission.sweep(now)
     assert exchange.finished

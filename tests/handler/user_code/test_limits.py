@@ -74,8 +74,8 @@ class Place(ScriptedService):
 
     def __init__(self, folder: Path, files: dict[str, str], options: dict[str, str]) -> None:
         super().__init__(folder, files, options)
-        assert self.service._extensions is not None
-        self.workers = self.service._extensions.workers
+        assert self.service.extensions is not None
+        self.workers = self.service.extensions.workers
 
     def say(self, ticket: int, *events: Any) -> None:
         """Once the generation has been submitted."""

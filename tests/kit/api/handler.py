@@ -28,7 +28,7 @@ from lmi.handler.telemetry.prometheus import Exposition
 from lmi.handler.user_code.extensions import load_extensions
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.response_formatter import FormatterResponse, text_of
+from lmi.handler.user_code.response_formatter import FormatterResponse, response_of, text_of
 from lmi.model.engine import Engine
 
 from .options import make_settings
@@ -64,6 +64,7 @@ __all__ = [
     "load_extensions",
     "package_model",
     "request_id_of",
+    "response_of",
     "started_service",
     "text_of",
 ]  # fmt: skip
@@ -75,7 +76,7 @@ READ_HEADERS = (frames, dynamic_batch, app)
 
 def started_service(engine: Engine, directory: Path | None = None, /, **options: str) -> Service:
     """A service on `engine`, with the settings of options.py: make_settings."""
-    service = Service(make_settings(directory, **options), engine)
+    service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
 

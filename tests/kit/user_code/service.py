@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from lmi.formatters import Request, Response
@@ -24,8 +25,8 @@ class ScriptedService:
         self.engine = ScriptedEngine()
         self.service = started_service(self.engine, folder, **options)
 
-    def open(self, body: bytes = HI) -> Exchange:
+    def open(self, body: bytes = HI, headers: Mapping[str, str] | None = None) -> Exchange:
         """What a request has become, which must not have been refused at once."""
-        opened = self.service.open(Request(body))
+        opened = self.service.open(Request(body, headers=headers or {}))
         assert not isinstance(opened, Response)
         return opened

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ..demo.model import question
-from ..kit.djl import hosting, other
-from ..kit.hosts.host import Host, Streamed, client, eventually, model_directory, start
-from ..kit.paths import USER_CODE
+from ...demo.model import question
+from ...kit.djl import hosting, other
+from ...kit.hosts.host import Host, Streamed, client, eventually, model_directory, start
+from ...kit.paths import USER_CODE
 
 pytestmark = [
     pytest.mark.once,

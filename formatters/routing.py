@@ -1,0 +1,97 @@
+"""Which path of a dialect's a request is on: the one that it came on, or that its attribute `route` names.
+
+    request --routed--> the same as if it had come on that path, and the dialect's Route
+
+A host with one path, as SageMaker's /invocations, so reaches every route: `route=/v1/completions` in the custom
+attributes, as AWS's images of vLLM take it. A query may follow: `route=/info?api-version=2024-05-01`. The method is the
+route's own. What goes first: `route`, then `dialect`, the path, the body; a `dialect` that has no such path is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+from ..model.errors import NotFoundError, PayloadError, RequestError
+from .base import Dialect, Request, Response, Route, encode
+from .table import DIALECTS
+
+__all__ = ["INVOCATIONS", "ROUTE", "Found", "misrouted", "route_of", "routed", "well_routed"]
+
+Found = tuple[Dialect, Route]
+
+ROUTE = "route"
+"""The attribute, in lower case."""
+INVOCATIONS = "/invocations"
+"""The path of every dialect."""
+
+
+def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found | None:
+    """The dialect that has a route of its own for the request's path, and the route."""
+    taking = [(known, route) for known in user_dialects for route in known.ROUTES if route.takes(request)]
+    taking += [(known, route) for known, route in OURS.get(request.path, ()) if route.takes(request)]
+    return min(taking, key=_by_query, default=None)
+
+
+OURS: dict[str, list[Found]] = {}
+"""Our dialects' routes by their paths."""
+for _known in DIALECTS:
+    for _route in _known.ROUTES:
+        OURS.setdefault(_route.path, []).append((_known, _route))
+
+
+def _by_query(found: Found) -> bool:
+    return found[1].query is None
+
+
+def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Request, Found | None]:
+    """The request as the route that it names has it, and that route; where it names none, `route_of` it.
+
+    To do so twice changes nothing. Raises NotFoundError for a path that no dialect has, PayloadError for a dialect that
+    is named too and does not have it.
+    """
+    given = request.attributes.get(ROUTE)
+    if not given:
+        return request, route_of(request, user_dialects)
+    path, _, query = given.partition("?")
+    request = replace(request, path=path, query={**request.query, **dict(parse_qsl(query, keep_blank_values=True))})
+    there = [(known, one) for known in user_dialects for one in known.ROUTES if one.path == path] + OURS.get(path, [])
+    named = request.attributes.get("dialect")
+    # A dialect that is named needs no query to be told from another.
+    taking = [one for one in there if (_asks_for(one[1], request) if not named else named == one[0].NAME)]
+    if path == INVOCATIONS and not taking:
+        # Any dialect's, in whichever way the request says it.
+        return replace(request, method="POST"), None
+    if not taking:
+        raise _unknown(given, named, there, user_dialects)
+    dialect, route = min(taking, key=_by_query)
+    method = "POST" if "POST" in route.methods else route.methods[0]
+    return replace(request, method=method, attributes={**request.attributes, "dialect": dialect.NAME}), (dialect, route)
+
+
+def _asks_for(route: Route, request: Request) -> bool:
+    return route.query is None or route.query in request.query
+
+
+def _unknown(given: str, named: str | None, there: Sequence[Found], user_dialects: Sequence[Dialect]) -> RequestError:
+    if named and there:
+        names = " or ".join(dict.fromkeys(known.NAME for known, _ in there))
+        return PayloadError.of("dialect", named, f"{names}, whose route {given} is")
+    every = [route for known in (*user_dialects, *DIALECTS) for route in known.ROUTES]
+    paths = dict.fromkeys([INVOCATIONS, *(one.path + (f"?{one.query}=..." if one.query else "") for one in every)])
+    separated = " (custom attributes are separated by semicolons)" if "," in given else ""
+    return NotFoundError.of(ROUTE, given, "one of " + ", ".join(paths) + separated)
+
+
+def well_routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Request, Found | None]:
+    """As `routed`; one that names a route which is not there is on every dialect's path, and refused when opened."""
+    try:
+        return routed(request, user_dialects)
+    except RequestError:
+        return replace(request, path=INVOCATIONS), None
+
+
+def misrouted(error: RequestError) -> Response:
+    """The answer to a request that names a route which is not there: no dialect's form, but that of DJL Serving."""
+    return Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)

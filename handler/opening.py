@@ -1,0 +1,200 @@
+"""What becomes of a request, once it is here: an answer at once, or an exchange.
+
+request --open--> handle of model.py, a page, a refusal, or: receive --> Exchange
+                  at once, or later on a thread:  user code, a large body, a session, an adapter that is being loaded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Protocol
+
+from ..formatters import (
+    CANCEL,
+    DIALECTS,
+    KIND,
+    LARGE,
+    NO_ADAPTERS,
+    Dialect,
+    NotReadyError,
+    ParsedRequest,
+    Request,
+    Response,
+    control_of,
+    ends_of,
+    misrouted,
+    receive,
+    refusal,
+    routed,
+)
+from ..formatters.base import Route
+from ..model.engine import Engine, EngineInfo
+from ..model.errors import LmiError, RequestError, UserCodeError
+from ..model.options import Settings
+from .adapters.registry import Registry
+from .admission import Admission
+from .control import Controller
+from .exchange import Exchange
+from .sessions.requests import Sessions, named_session
+from .telemetry.metrics import RequestStats
+from .user_code.custom_handler import Relayed
+from .user_code.deferred import Deferred, Prepared
+from .user_code.extensions import Extensions
+from .user_code.pool import Workers
+
+__all__ = ["Opener"]
+
+
+class _Service(Protocol):
+    """What is needed of a Service."""
+
+    settings: Settings
+    engine: Engine
+    admission: Admission
+    sessions: Sessions
+    adapters: Registry | None
+    extensions: Extensions | None
+
+    @property
+    def dialects(self) -> tuple[Dialect, ...]: ...
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def refusal(self, request: Request) -> LmiError | None: ...
+
+    def takes_anyway(self, request: Request, refused: LmiError) -> bool: ...
+
+
+class Opener:
+    """Opens the requests of one service.
+
+    A large body is read on a thread of its own, one after another: the host's thread, which serves all others, competes
+    with one thread at most for the interpreter.
+    """
+
+    def __init__(self, service: _Service, notify: Callable[[], None]) -> None:
+        """`notify` is called when an exchange has news that the engine did not bring."""
+        self._service = service
+        self._notify = notify
+        self.control = Controller(service.settings, service.sessions, service.admission)
+        self._reader = Workers(1, name="lmi-bodies")
+
+    def open(
+        self, request: Request, on_news: Callable[[Exchange], None] | None, meter: RequestStats
+    ) -> Exchange | Response:
+        """The exchange of a request, not begun; or its answer, which may be a refusal."""
+        service = self._service
+        later = partial(self._deferred, meter=meter, on_news=on_news)
+        extensions = service.extensions
+        if extensions is not None and extensions.handler is not None:
+            if (refused := self._refused(request)) is not None:
+                return refused
+            # Once, also where the request then waits for an adapter.
+            ask = cache(partial(extensions.handler.answer, request))
+            return later(partial(self._handled, ask, extensions, request), request, extensions.workers)
+        try:
+            request, found = routed(request, service.dialects)
+        except RequestError as error:
+            return misrouted(error)
+        if found and found[1].page:
+            if extensions is None or found[0] in DIALECTS:
+                return self._page(found, request)
+            return later(partial(self._page, found, request), request, extensions.workers)
+        if (refused := self._refused(request)) is not None:
+            return refused
+        # What a dialect of the user's may take is for its threads.
+        asked = None if service.dialects else control_of(request)
+        prepare, workers = self._receive, self._reader
+        if asked is None and extensions is not None and extensions.applies_to(request):
+            prepare, workers = extensions.receive, extensions.workers
+        elif len(request.body) <= LARGE:
+            if named_session(request) or (asked is not None and asked[KIND] != CANCEL):
+                workers = service.sessions.workers
+            else:
+                with suppress(NotReadyError):
+                    call = self._call(request)
+                    if isinstance(call, Response):
+                        return call
+                    exchange = partial(Exchange, call, service.engine, service.admission)
+                    return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
+        return later(partial(self._in_session, prepare, request), request, workers)
+
+    def _refused(self, request: Request) -> Response | None:
+        """The answer to a request that cannot be taken on now."""
+        error = self._service.refusal(request)
+        if error is None or self._service.takes_anyway(request, error):
+            return None
+        return refusal(error, request, self._service.settings)
+
+    def _in_session(self, prepare: Callable[[Request], Prepared | Response], request: Request) -> Prepared | Response:
+        """What `prepare` makes of a request, with the session that it names."""
+        if named_session(request) and control_of(request) is None:
+            return self._service.sessions.receive(prepare, request)
+        return prepare(request)
+
+    def _deferred(
+        self,
+        prepare: Callable[[], Prepared | Relayed | Response],
+        request: Request,
+        workers: Workers,
+        *,
+        meter: RequestStats,
+        on_news: Callable[[Exchange], None] | None,
+    ) -> Deferred:
+        # Kept as long as the exchange.
+        told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
+        return Deferred(
+            prepare,
+            lambda error: refusal(error, told, self._service.settings),
+            self._service.engine,
+            self._service.admission,
+            workers,
+            meter=meter,
+            request_id=request.request_id,
+            on_news=on_news,
+            notify=self._notify,
+        )
+
+    def _handled(
+        self, ask: Callable[[], Response | Relayed | None], extensions: Extensions, request: Request
+    ) -> Prepared | Relayed | Response:
+        """What a request comes to that model.py's handle sees first."""
+        try:
+            answer = ask()
+        except (RequestError, UserCodeError) as error:
+            return refusal(error, request, self._service.settings)
+        if answer is not None:
+            return answer
+        try:
+            request, found = routed(request, self._service.dialects)
+        except RequestError as error:
+            return misrouted(error)
+        if found and found[1].page:
+            return self._page(found, request)
+        return self._in_session(extensions.receive, request)
+
+    def _page(self, found: tuple[Dialect, Route], request: Request) -> Response:
+        """An answer without the engine; of a user's dialect it is user code."""
+        dialect, page = found[0], found[1].page
+        assert page is not None
+        try:
+            return replace(page(request, self._service.settings, self._service.info), dialect=dialect.NAME)
+        except LmiError as error:
+            return refusal(error, request, self._service.settings)
+
+    def _receive(self, request: Request) -> Prepared | Response:
+        """What a request asks for that no user code applies to."""
+        call = self._call(request)
+        return call if isinstance(call, Response) else Prepared(call, runs_user_code=False)
+
+    def _call(self, request: Request) -> ParsedRequest | Response:
+        adapters = self._service.adapters or NO_ADAPTERS
+        return receive(request, self._service.settings, self._service.dialects, adapters=adapters, control=self.control)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._reader.close()

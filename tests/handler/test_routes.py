@@ -1,0 +1,117 @@
+"""`route=PATH` where requests are opened: pages without an engine's step, those of users on their threads, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from ..kit.api.handler import Exchange, Service, application, attributes_of, started_service
+from ..kit.api.types import Delta, Finish, Request, Response, Started
+from ..kit.paths import USER_CODE
+from ..kit.user_code.engine import ScriptedEngine
+
+CUSTOM = "X-Amzn-SageMaker-Custom-Attributes"
+END = Finish("eos", generated_tokens=1)
+HELLO = (Started(1), Delta(0, "Hello", finish=END))
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    engine = ScriptedEngine()
+    engine.submit_then = list(HELLO)
+    return engine
+
+
+@pytest.fixture
+def service(engine: ScriptedEngine, tmp_path: Path) -> Iterator[Service]:
+    shutil.copy(USER_CODE / "toy.py", tmp_path)
+    before = list(sys.path)
+    service = started_service(engine, tmp_path, output_formatter="toy:Toy")
+    yield service
+    service.close()
+    sys.path[:] = before
+
+
+def opened(service: Service, attributes: str, body: Any = None) -> tuple[int, Any]:
+    """Status and body of what becomes of a request at /invocations, as any host opens it."""
+    request = Request(
+        b"" if body is None else json.dumps(body).encode(), attributes=attributes_of([(CUSTOM, attributes)])
+    )
+    found = service.open(request)
+    if isinstance(found, Response):
+        return found.status, json.loads(found.body)
+    assert isinstance(found, Exchange)
+    until = time.monotonic() + 10
+    while not found.finished and time.monotonic() < until:
+        time.sleep(0.005)
+    return found.call.reply.status, json.loads(b"".join(found.records))
+
+
+def test_pages(service: Service) -> None:
+    status, answer = opened(service, "route=/v1/models")
+    assert (status, answer["object"]) == (200, "list")
+    assert opened(service, "route=/info")[1]["version"] == "0"
+    assert opened(service, "route=/info?api-version=2024-05-01")[1]["model_type"] == "chat_completion"
+    assert opened(service, "route=/embeddings?api-version=2024-05-01")[0] == 404
+    # Whatever is in the body.
+    assert opened(service, "route=/v1/models", {"inputs": "a"}) == (200, answer)
+
+
+def test_pages_of_users(service: Service) -> None:
+    assert opened(service, "route=/toy/about") == (200, {"engine": "scripted"})
+    status, answer = opened(service, "route=/toy/about?raise")
+    assert status >= 400
+    assert "page of /toy/about raised RuntimeError: no page" in json.dumps(answer)
+
+
+def test_pages_are_there_while_nothing_is_taken_on(service: Service) -> None:
+    """As on their own paths of the local server."""
+    service.stop()
+    assert opened(service, "route=/v1/models")[0] == 200
+    assert (
+        opened(service, "route=/v1/completions", {"prompt": "a"})[1]["error"]["message"]
+        == "the server is shutting down"
+    )
+
+
+def test_generations(service: Service) -> None:
+    assert opened(service, "route=/v1/completions", {"prompt": "a"})[1]["choices"][0]["text"] == "Hello"
+    assert opened(service, "route=/generate", {"inputs": "a"}) == (200, {"generated_text": "Hello"})
+    assert opened(service, "route=/toy", {"say": "a"}) == (200, {"said": "Hello"})
+
+
+def test_what_is_no_route(service: Service) -> None:
+    for attributes, code, said in (
+        ("route=/v1/nothing", 404, "route: expected one of /invocations, /toy, /toy/about, "),
+        ("route=/toy;dialect=lmi", 400, "dialect: expected toy, whose route /toy is, got 'lmi'"),
+    ):
+        status, answer = opened(service, attributes, {"messages": []})
+        assert (status, list(answer), answer["code"]) == (code, ["error", "code"], code)
+        assert answer["error"].startswith(said)
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/predictions/x", "/v1/chat/completions"])
+def test_on_the_local_server(service: Service, path: str) -> None:
+    with TestClient(application(service)) as http:
+
+        def post(attributes: str, body: Any) -> Any:
+            return http.post(path, json=body, headers={CUSTOM: attributes})
+
+        assert post("route=/v1/models", None).json()["object"] == "list"
+        assert post("route=/toy/about", None).json() == {"engine": "scripted"}
+        assert post("route=/generate", {"inputs": "a"}).json() == {"generated_text": "Hello"}
+        streamed = post("route=/chat/sse", {"model": "m", "messages": [{"role": "user", "content": "a"}]})
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        unknown = post("route=/v1/nothing", {"inputs": "a"})
+        assert (unknown.status_code, list(unknown.json())) == (404, ["error", "code"])
+        # What is refused before it is opened has the route's form.
+        service.stop()
+        assert post("route=/generate", {"inputs": "a"}).json()["error"] == "the server is shutting down"

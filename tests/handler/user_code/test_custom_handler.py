@@ -1,0 +1,526 @@
+"""`handle` in model.py beside our entry point: when it is called, with what, and what becomes of what it returns."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from lmi.handler.user_code.custom_handler import NAME
+
+from ...kit.adapters import LLAMA, write_adapter
+from ...kit.api.errors import OptionError
+from ...kit.api.handler import (
+    Exchange,
+    Service,
+    application,
+    attributes_of,
+    check_model_dir,
+    frame_of_exchange,
+    load_extensions,
+    started_service,
+)
+from ...kit.api.options import make_settings
+from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.djl import hosting
+from ...kit.registered import llama_dir
+from ...kit.user_code.engine import ScriptedEngine
+
+pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
+
+CUSTOM = "X-Amzn-SageMaker-Custom-Attributes"
+END = Finish("eos", generated_tokens=1)
+LMI = {"inputs": "Hi"}
+CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
+DEFAULT = {"generated_text": "Hello"}
+
+START = """
+import asyncio, json, threading, time
+from djl_python import Input, Output
+from djl_python.async_utils import create_non_stream_output, create_stream_chunk_output
+
+calls = []
+
+async def handle(inputs: Input):
+    calls.append(inputs)
+    if inputs.is_empty():
+        return None
+    asked = inputs.get_as_json()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def djl_python() -> Iterator[None]:
+    sys.path.append(str(hosting.djl_python_path()))
+    yield
+    sys.path.remove(str(hosting.djl_python_path()))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("model", None)
+
+
+def started(directory: Path, code: str, **options: str) -> Service:
+    (directory / "model.py").write_text(code)
+    engine = ScriptedEngine()
+    engine.submit_then = [Started(1), Delta(0, "Hello", finish=END)]
+    return started_service(engine, directory, **{"entryPoint": "lmi.handler", **options})
+
+
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def served(directory: Path) -> Iterator[Make]:
+    services: list[Service] = []
+
+    def make(body: str, **options: str) -> Service:
+        code = body if "def handle" in body or "import handle" in body else START + indented(body)
+        services.append(started(directory, code, **options))
+        return services[-1]
+
+    yield make
+    for service in services:
+        service.close()
+
+
+def indented(body: str) -> str:
+    return "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
+
+
+def until(ready: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def ended(service: Service, body: Any = LMI, headers: dict[str, str] | None = None, **request: Any) -> Exchange:
+    opened = opening(service, body, headers, **request)
+    until(lambda: opened.finished)
+    return opened
+
+
+def opening(service: Service, body: Any, headers: dict[str, str] | None = None, **request: Any) -> Exchange:
+    headers = headers or {}
+    opened = service.open(
+        Request(
+            body if isinstance(body, bytes) else json.dumps(body).encode(),
+            headers={name.lower(): value for name, value in headers.items()},
+            attributes=attributes_of(headers.items()),
+            **{"request_id": "r-1", **request},
+        )
+    )
+    assert isinstance(opened, Exchange), opened
+    return opened
+
+
+def whole(exchange: Exchange) -> Any:
+    return json.loads(b"".join(exchange.records))
+
+
+def calls() -> list[Any]:
+    return sys.modules["model"].calls  # type: ignore[no-any-return]
+
+
+def test_none_goes_on_with_the_request(served: Make) -> None:
+    service = served("return None")
+    assert whole(ended(service)) == DEFAULT
+    assert whole(ended(service, CHAT))["choices"][0]["message"]["content"] == "Hello"
+    # The initialisation, and each request once.
+    assert [one.is_empty() for one in calls()] == [True, False, False]
+
+
+def test_the_initialisation_has_the_options(served: Make, directory: Path) -> None:
+    served("return None", max_rolling_batch_size="7", my_prefix="x")
+    (first,) = calls()
+    properties = first.get_properties()
+    assert {name: properties[name] for name in ("entryPoint", "max_rolling_batch_size", "my_prefix", "model_dir")} == {
+        "entryPoint": "lmi.handler",
+        "max_rolling_batch_size": "7",
+        "my_prefix": "x",
+        "model_dir": str(directory),
+    }
+
+
+def test_what_a_request_is_given_as(served: Make) -> None:
+    service = served("return None")
+    headers = {
+        "Content-Type": "application/json",
+        "X-Amzn-SageMaker-Inference-Id": "i-1",
+        CUSTOM: "tenant=a;X-Amzn-SageMaker-Target-Model=m",
+    }
+    ended(service, LMI, headers, query={"q": "1"})
+    asked = calls()[-1]
+    assert asked.get_as_json() == LMI
+    assert len(asked.get_batches()) == 1
+    for name, value in (
+        ("X-Amzn-SageMaker-Inference-Id", "i-1"), ("X-Amzn-SageMaker-Target-Model", "m"), ("tenant", "a"),
+        ("Content-Type", "application/json"), ("requestId", "r-1"),
+    ):  # fmt: skip
+        assert asked.get_property(name) == value
+    assert asked.get_as_string("q") == "1"
+
+
+OUTPUTS: dict[str, tuple[str, int, str, bytes]] = {
+    "a frame": (
+        "return create_non_stream_output({'a': 1}, properties={'X-Mine': 'x'})", 200, "application/json", b'{"a": 1}\n'
+    ),
+    "a body": ("return Output().add('text').add_property('content-type', 'text/plain')", 200, "text/plain", b"text"),
+    "bytes": ("return Output().add(b'\\xff\\x00')", 200, "application/json", b"\xff\x00"),
+    "JSON": ("return Output().add_as_json({'a': None})", 200, "application/json", b'{\n  "a":null\n}'),
+    "nothing": ("return Output()", 200, "application/json", b""),
+    "of several items": ("return Output().add('x', key='other').add('y', key='data')", 200, "application/json", b"y"),
+    "another status": ("return Output(201, 'made').add('x')", 201, "application/json", b"x"),
+    "what looks like a frame": ("return Output().add(b'\\x00\\x00')", 200, "application/json", b"\x00\x00"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "status", "content_type", "body"), OUTPUTS.values(), ids=OUTPUTS)
+def test_an_output_is_the_answer(served: Make, code: str, status: int, content_type: str, body: bytes) -> None:
+    exchange = ended(served(code))
+    reply = exchange.call.reply
+    assert (reply.status, reply.content_type, b"".join(exchange.records)) == (status, content_type, body)
+    assert reply.failure is None
+    assert reply.headers.get("X-Mine") == ("x" if "X-Mine" in code else None)
+
+
+EXPECTED = "None, an Output or an async generator of Outputs"
+FAILURES: dict[str, tuple[str, int, str]] = {
+    "an error's frame": ("return create_non_stream_output('', error='no quota', code=429)", 429, "no quota"),
+    "an error": ("return Output().error('boom')", 424, "boom"),
+    "a code": ("return Output(400, 'bad').add('x')", 400, "bad"),
+    "an exception": (
+        "raise RuntimeError('no')", 424, "Custom handler failed: model.py: handle raised RuntimeError: no"
+    ),
+    "a dict": (
+        "return {'a': 1}", 424,
+        f"Custom handler failed: model.py: handle returned a dict, expected {EXPECTED}",
+    ),
+    "no Output in the generator": (
+        "async def g():\n    yield 'x'\nreturn g()", 424,
+        "Custom handler failed: model.py: the generator of handle returned a str, expected Outputs",
+    ),
+    "an exception before its first": (
+        "async def g():\n    raise ValueError('early')\n    yield\nreturn g()", 424,
+        "Custom handler failed: model.py: the generator of handle raised ValueError: early",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "status", "said"), FAILURES.values(), ids=FAILURES)
+def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> None:
+    exchange = ended(served(code))
+    assert exchange.failure is not None
+    assert (exchange.call.reply.status, exchange.failure.message) == (status, said)
+    frame = frame_of_exchange(exchange, first=True, merge=False)
+    # Java writes the body of an error.
+    assert (frame.last, frame.code, frame.failure) == (True, status, exchange.failure)
+
+
+def test_a_failure_has_the_form_of_the_requests_dialect(served: Make) -> None:
+    service = served("raise RuntimeError('x')")
+    assert list(whole(ended(service, LMI))) == ["generated_text", "details", "error"]
+    exchange = ended(service, CHAT)
+    assert whole(exchange)["error"]["message"].startswith("Custom handler failed: ")
+
+
+def test_a_mistake_of_the_clients(served: Make) -> None:
+    service = served("from lmi.handler.api import PayloadError\nraise PayloadError('tenant: missing', 'tenant')")
+    exchange = ended(service, CHAT)
+    assert (exchange.call.reply.status, whole(exchange)["error"]["param"]) == (400, "tenant")
+
+
+STREAMS: dict[str, tuple[str, list[str], str]] = {
+    "frames": (
+        """
+async def g():
+    for n in range(3):
+        await asyncio.sleep(0)
+        yield create_stream_chunk_output({"n": n}, n == 2)
+return g()
+""",
+        ['{"n": 0}\n', '{"n": 1}\n', '{"n": 2}\n'],
+        "application/jsonlines",
+    ),
+    "without a last mark": (
+        """
+async def g():
+    yield Output().add("a").add_property("Content-Type", "text/event-stream")
+    yield Output()
+    yield Output().add("b")
+return g()
+""",
+        ["a", "b"],
+        "text/event-stream",
+    ),
+    "more behind the last mark": (
+        """
+async def g():
+    for text in "abc":
+        yield create_stream_chunk_output(text, text == "b")
+return g()
+""",
+        ["a\n", "b\n"],
+        "application/jsonlines",
+    ),
+    "stream content": (
+        "return Output().add_stream_content(iter(['a', b'b', {'c': 1}]), output_formatter=None)",
+        ["a", "b", '{"c":1}'],
+        "application/jsonlines",
+    ),
+    "formatted stream content": (
+        "return Output().add_stream_content(iter([['a']]))",
+        ['{"outputs": ["a"]}\n'],
+        "application/jsonlines",
+    ),
+    "an error's frame": (
+        """
+async def g():
+    yield create_stream_chunk_output("a", False)
+    yield create_stream_chunk_output("", True, error="cut", code=424)
+return g()
+""",
+        ["a\n", '{"error":"cut","code":424}\n'],
+        "application/jsonlines",
+    ),
+    "an exception": (
+        """
+async def g():
+    yield create_stream_chunk_output("a", False)
+    raise KeyError("b")
+return g()
+""",
+        [
+            "a\n",
+            '{"error":"Custom handler failed: model.py: the generator of handle raised KeyError: \'b\'","code":424}\n',
+        ],
+        "application/jsonlines",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "records", "content_type"), STREAMS.values(), ids=STREAMS)
+def test_a_stream(served: Make, code: str, records: list[str], content_type: str) -> None:
+    exchange = ended(served(code))
+    assert [record.decode() for record in exchange.records] == records
+    assert (exchange.call.reply.status, exchange.call.reply.content_type) == (200, content_type)
+    assert exchange.call.streamed
+    assert (exchange.failure is not None) == ("error" in code or "raise" in code)
+
+
+def test_handle_may_be_a_generator_or_plain(served: Make) -> None:
+    generator = """
+from djl_python import Output
+async def handle(inputs):
+    if not inputs.is_empty():
+        yield Output().add("a")
+"""
+    plain = """
+from djl_python import Output
+def handle(inputs):
+    return None if inputs.is_empty() else Output().add("b")
+"""
+    with pytest.raises(OptionError, match="handle returned an async_generator at the initialisation"):
+        served(generator)
+    sys.modules.pop("model", None)
+    assert list(ended(served(plain)).records) == [b"b"]
+
+
+def test_a_stream_whose_client_goes_is_closed(served: Make) -> None:
+    code = """
+async def g():
+    global closed
+    try:
+        while True:
+            yield create_stream_chunk_output("a", False)
+            await asyncio.sleep(0.001)
+    finally:
+        closed.set()
+return g()
+"""
+    service = served(START.replace("calls = []", "calls = []\nclosed = threading.Event()") + indented(code))
+    opened = opening(service, LMI)
+    until(lambda: len(opened.records) > 2)
+    opened.abort()
+    assert sys.modules["model"].closed.wait(10)
+    assert service.metrics.in_flight == 0
+
+
+def test_a_stream_that_nobody_reads_ends(served: Make) -> None:
+    code = "async def g():\n    while True:\n        yield create_stream_chunk_output('a' * 100, False)\nreturn g()"
+    exchange = ended(served(code, max_unsent_bytes="5000"))
+    assert "waiting for a slow client" in exchange.records[-1].decode()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "await asyncio.sleep(60)",
+        "time.sleep(2)",
+        "async def g():\n    await asyncio.sleep(60)\n    yield\nreturn g()",
+    ],
+    ids=["async", "blocking", "generator"],
+)
+def test_one_that_hangs_is_given_up(served: Make, code: str) -> None:
+    service = served(code, user_code_timeout="0.2")
+    exchange = ended(service)
+    assert exchange.failure is not None
+    assert "has not returned within 0.2 seconds (option.user_code_timeout)" in exchange.failure.message
+
+
+def test_a_stream_that_hangs_ends(served: Make) -> None:
+    code = "async def g():\n    yield create_stream_chunk_output('a', False)\n    await asyncio.sleep(60)\nreturn g()"
+    exchange = ended(served(code, user_code_timeout="0.2"))
+    assert exchange.records[0] == b"a\n"
+    assert "has not returned within 0.2 seconds" in exchange.records[-1].decode()
+
+
+def test_it_sees_requests_before_their_route(served: Make) -> None:
+    service = served("return Output().add('mine') if inputs.get_property('route') == '/mine' else None")
+    assert list(ended(service, LMI, {CUSTOM: "route=/mine"}).records) == [b"mine"]
+    assert whole(ended(service, {}, {CUSTOM: "route=/v1/models"}))["object"] == "list"
+    unknown = ended(service, LMI, {CUSTOM: "route=/other"})
+    assert (unknown.call.reply.status, whole(unknown)["code"]) == (404, 404)
+
+
+def test_formatters_and_handle_together(served: Make) -> None:
+    code = (
+        START
+        + indented("return None")
+        + "\ndef write(response):\n    return 'formatted'\nwrite.is_output_formatter = True\n"
+    )
+    assert list(ended(served(code)).records) == [b"formatted"]
+
+
+def test_on_the_local_server(served: Make) -> None:
+    service = served(
+        "return create_non_stream_output({'by': 'me'}, properties={'X-Amzn-SageMaker-Custom-Attributes': 'a=b'}) "
+        "if 'mine' in asked else None"
+    )
+    with TestClient(application(service)) as http:
+        mine = http.post("/invocations", json={"mine": 1})
+        assert (mine.json(), mine.headers[CUSTOM]) == ({"by": "me"}, "a=b")
+        assert mine.headers["content-length"] == str(len(mine.content))
+        assert http.post("/v1/chat/completions", json=CHAT).status_code == 200
+        # Asked before the route is looked at, as behind DJL.
+        asked = len(calls())
+        assert http.post("/invocations", json={}, headers={CUSTOM: "route=/v1/models"}).json()["object"] == "list"
+        assert len(calls()) == asked + 1
+
+
+WRAPPERS = {
+    "ours itself": "from lmi.handler import handle\n",
+    "by another name": "from lmi.handler import handle as serve\ndef handle(inputs):\n    raise RuntimeError\n",
+    "the module": "import lmi.handler as ours\ndef handle(inputs):\n    return ours.handle(inputs)\n",
+}
+
+
+@pytest.mark.parametrize("code", WRAPPERS.values(), ids=WRAPPERS)
+def test_one_that_serves_by_ours_is_none(served: Make, code: str) -> None:
+    service = served(code)
+    opened = service.open(Request(json.dumps(LMI).encode()))
+    assert isinstance(opened, Exchange)
+    assert whole(opened) == DEFAULT
+
+
+@pytest.mark.parametrize("entry", ["", "model.py", "model"])
+def test_one_that_is_the_entry_point_is_djls(served: Make, entry: str) -> None:
+    service = served("def handle(inputs):\n    raise RuntimeError\n", entryPoint=entry)
+    assert isinstance(service.open(Request(json.dumps(LMI).encode())), Exchange)
+    assert service.extensions is not None
+    assert service.extensions.handler is None
+
+
+@pytest.mark.parametrize("kind", ["", "async "], ids=["plain", "async"])
+def test_ours_called_from_within_it_goes_on(served: Make, kind: str) -> None:
+    """As where ours is imported in the function only."""
+    call = "await lmi.handler.handle(inputs)" if kind else "lmi.handler.handle(inputs)"
+    code = f"import lmi.handler\ncalls = []\n{kind}def handle(inputs):\n    calls.append(1)\n    return {call}\n"
+    assert whole(ended(served(code))) == DEFAULT
+    assert len(calls()) == 2
+
+
+FAULTS = {
+    "an import that fails": ("import nothing_there\n" + START, r"model\.py: .*No module named 'nothing_there'"),
+    "a syntax error": ("def handle(inputs)\n", r"model\.py: SyntaxError"),
+    "it raises at the start": (
+        "def handle(inputs):\n    raise RuntimeError('no weights')\n",
+        r"model\.py: handle raised RuntimeError: no weights at the initialisation",
+    ),
+    "it takes over at the start": (
+        "from djl_python import Output\ndef handle(inputs):\n    return Output()\n",
+        r"model\.py: handle returned an Output at the initialisation .* by option\.entryPoint=model\.py",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "said"), FAULTS.values(), ids=FAULTS)
+def test_a_start_that_fails_names_it(directory: Path, code: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        started(directory, code)
+
+
+def test_without_djl_python_the_start_says_so(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
+    (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
+    with pytest.raises(OptionError, match=f"{NAME} needs djl_python"):
+        load_extensions(make_settings(directory, entryPoint="lmi.handler"))
+
+
+def test_check_notes_that_djl_python_is_not_here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "djl_python.request_io", None)
+    (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
+    (directory / "model.py").write_text("def handle(inputs):\n    return None\n")
+    (note,) = [line for line in check_model_dir(directory, {}) if line.startswith("note: not checked")]
+    assert f"{NAME} needs djl_python" in note
+
+
+def test_check_names_it(directory: Path) -> None:
+    (directory / "serving.properties").write_text("option.entryPoint=lmi.handler\noption.backend=echo:Echo\n")
+    (directory / "model.py").write_text("def handle(inputs):\n    raise RuntimeError\n")
+    assert "your own code: handle" in check_model_dir(directory, {})
+
+
+def test_a_request_that_waits_for_an_adapter_is_asked_about_once(served: Make, directory: Path) -> None:
+    llama_dir(directory / "base")
+    service = served("return None", enable_lora="true", model_id=str(directory / "base"))
+    assert service.adapters is not None
+    entry = service.adapters.enter("a", str(write_adapter(directory / "a", LLAMA)), alias=None)
+    waiting = opening(service, LMI, {"X-Amzn-SageMaker-Adapter-Identifier": "a"})
+    until(lambda: len(calls()) == 2)
+    assert not waiting.finished
+    service.adapters.load(entry)
+    until(lambda: waiting.finished)
+    assert whole(waiting) == DEFAULT
+    assert len(calls()) == 2
+
+
+def test_requests_side_by_side(served: Make) -> None:
+    """Each on a thread of its own, as far as there are any."""
+    code = """
+if asked.get("wait"):
+    await asyncio.to_thread(gate.wait, 10)
+return Output().add(str(asked["n"]))
+"""
+    service = served(START.replace("calls = []", "calls = []\ngate = threading.Event()") + indented(code))
+    waiting = opening(service, {"n": 1, "wait": True})
+    assert list(ended(service, {"n": 2}).records) == [b"2"]
+    assert not waiting.finished
+    gate: threading.Event = sys.modules["model"].gate
+    gate.set()
+    until(lambda: waiting.finished)
+    assert list(waiting.records) == [b"1"]
