@@ -105,6 +105,8 @@ def test_a_handle(forgetting: Path) -> None:
         until(lambda: made.engine.generations)
     finally:
         made.service.close()
+        for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
+            del sys.modules[name]
 
 
 def test_names_of_the_examples() -> None:
