@@ -34,7 +34,7 @@ KIND = "requestType"
 REQUEST_ID = "request_id"
 NEW_SESSION, CLOSE, CANCEL = KINDS = ("NEW_SESSION", "CLOSE", "CANCEL")
 
-MAX_BYTES = 4096
+MAX_BYTES = 1024
 """Of such a body: a longer one is not looked at, so that others cost nothing."""
 MARK = b'"requestType"'
 GENERATING = ("prompt", "inputs", "messages")

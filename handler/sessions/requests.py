@@ -48,8 +48,8 @@ Receive = Callable[[Request], Prepared | Response]
 
 
 def named_session(request: Request) -> str:
-    """What the session header says, or empty."""
-    return request.headers.get(HEADER, "")
+    """What the session header says, or empty; a custom attribute is the same, as behind DJL Serving."""
+    return request.attributes.get(HEADER) or request.headers.get(HEADER, "")
 
 
 HEADER = SESSION_HEADER.lower()

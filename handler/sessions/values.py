@@ -80,10 +80,11 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Any:
 
     format: Any = np.lib.format
     array = format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        # What had no room would end the process when it is written to.
-        os.posix_fallocate(descriptor, 0, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
+    # What had no room would end the process when it is written to. Not on macOS, which has no such call.
+    if allocate := getattr(os, "posix_fallocate", None):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            allocate(descriptor, 0, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
     return array

@@ -194,6 +194,17 @@ def test_a_request_may_make_its_session(make: Make, body: dict[str, Any]) -> Non
     assert place.ask(body, session).status == 200
 
 
+def test_a_custom_attribute_is_the_same(make: Make) -> None:
+    """Behind DJL Serving they cannot be told apart."""
+    place = make()
+    attributes = {"X-Amzn-SageMaker-Session-Id": "abc", HEADER: "abc"}
+    opened = place.service.open(Request(json.dumps(HELLO).encode(), attributes=attributes))
+    assert not isinstance(opened, Response)
+    while not opened.finished:
+        time.sleep(0.001)
+    assert b"session not found: abc" in opened.take_all()
+
+
 def test_a_request_that_is_refused_makes_none(make: Make) -> None:
     place = make()
     answer = place.ask({"inputs": ""}, "NEW_SESSION")
