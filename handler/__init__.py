@@ -5,6 +5,7 @@ exchange.py       one request under way: events in, records out
 admission.py      what is taken on, and for how long; sweeper.py: the thread that looks whether that is over
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
+secure_mode.py    what SageMaker's secure mode forbids
 api.py            what user code imports
 adapters/         LoRA adapters: which are registered
 djl/              behind DJL Serving: rolling batch, async mode, dynamic batch
