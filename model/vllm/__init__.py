@@ -8,6 +8,7 @@ adapters.py                LoRA adapters in vLLM's core
 worker.py                  what is put right of them where the model runs
 stats_log.py               vLLM's own lines about what it computes
 start.py, options.py       vLLM's arguments and its start
+setup/                     what is done before that: parsers of the user's, LMCache
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   a token at start, which shows that this vLLM's API is the one that we know

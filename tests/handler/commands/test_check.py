@@ -280,3 +280,31 @@ def test_what_needs_djl_python_is_a_note(model_dir: Path) -> None:
     (model_dir / "model.py").write_text("from djl_python.input_parser import input_formatter\n")
     told = "note: not checked, as it needs djl_python"
     assert any(line.startswith(told) for line in check(model_dir, {}))
+
+
+def test_parsers_of_the_users(model_dir: Path) -> None:
+    """Their names are not refused: no engine tells which there are."""
+    plugin = model_dir / "my_parser.py"
+    plugin.write_text("")
+    assert check(model_dir, {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine"})
+    assert f"there is no file {model_dir}/other.py" in refused(model_dir, reasoning_parser_plugin="other.py")
+
+
+@pytest.mark.engine
+def test_parsers_of_the_users_are_imported(model_dir: Path) -> None:
+    plugin = model_dir / "my_parser.py"
+    plugin.write_text("")
+    options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine"}
+    assert f"parsers of your own: {plugin}" in check(model_dir, options)
+    plugin.write_text("import nothing_of_that_name")
+    assert f"option.tool_parser_plugin: {plugin}, line 1: ModuleNotFoundError" in refused(model_dir, **options)
+
+
+@pytest.mark.engine
+def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, package=None: None if name == "lmcache" else find(name, package)
+    )
+    lines = check(model_dir, {"lmcache_auto_config": "true"})
+    assert "note: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines

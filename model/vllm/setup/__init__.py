@@ -1,0 +1,5 @@
+"""What has to be done before vLLM's core is started, and what is told of its KV cache then.
+
+plugins.py      files of the user's that register parsers with vLLM
+lmcache.py      LMCache: whether it is there, and the sizes of its caches
+"""
