@@ -1,6 +1,8 @@
 """SageMaker's secure mode, by the variables with which the platform turns it on in DJL Serving.
 
-    SAGEMAKER_SECURE_MODE=true    SAGEMAKER_SECURITY_CONTROLS=DISALLOW_...,...    SAGEMAKER_UNTRUSTED_CHANNELS=folder,...
+    SAGEMAKER_SECURE_MODE=true
+    SAGEMAKER_SECURITY_CONTROLS=DISALLOW_...,...      what is forbidden
+    SAGEMAKER_UNTRUSTED_CHANNELS=folder,...           where files are looked at
 
 Behind DJL Serving its plugin checks a model before the worker starts. On the local server, and in `lmi check`, this
 does, by the plugin's rules (plugins/secure-mode, 0.36); adapters are checked here on every host, for those of
@@ -90,8 +92,8 @@ class SecureMode:
         entry = settings.host.get("entryPoint", "")
         if SCRIPTS in self.controls and entry and not entry.startswith("djl_python."):
             raise OptionError(
-                f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this handler "
-                "cannot change; lmi serve does without it",
+                f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this "
+                "handler cannot change; lmi serve does without it",
                 "entryPoint",
             )
 

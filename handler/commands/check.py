@@ -1,6 +1,7 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> secure mode --> user code --> dialect --> entry point --> files of the model --> adapters --> engine's arguments
+    options --> secure mode --> user code --> dialect --> entry point --> files of the model --> adapters
+            --> parsers of the user's, engine's arguments
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """

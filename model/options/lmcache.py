@@ -37,8 +37,7 @@ def check_lmcache(settings: Settings, reader: OptionReader) -> str | None:
         reader.fault("lmcache_config_file", f"{expected}, got {shown(file)}: there is no file {path}")
     if not naming_lmcache(reader.arguments):
         reader.notes.append(
-            "option.lmcache_config_file has no effect without "
-            f"option.kv_transfer_config={CONNECTOR.replace(' ', '')}"
+            f"option.lmcache_config_file has no effect without option.kv_transfer_config={CONNECTOR.replace(' ', '')}"
         )
     return str(path)
 

@@ -35,6 +35,7 @@ from .internals import rejected_transfer
 from .request.chat import ChatRenderer
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
+from .setup.cache_room import tell_room
 from .start import eos_ids, make_core, start
 from .trial import try_out
 from .typical import Typical
@@ -57,6 +58,7 @@ class VllmEngine:
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
         self._chat = ChatRenderer(core, settings)
         start(core)
+        tell_room(settings, core.vllm_config)
         import vllm
 
         model_config, tokenizer = core.model_config, core.get_tokenizer()
@@ -175,6 +177,10 @@ class VllmEngine:
     def stats(self) -> EngineStats:
         """How busy vLLM's scheduler is."""
         return self._core.stats()
+
+    def metrics(self, content_type: str) -> bytes:
+        """vLLM's own."""
+        return self._core.metrics(content_type)
 
     def close(self) -> None:
         """Ends vLLM's own processes."""

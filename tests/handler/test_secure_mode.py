@@ -1,4 +1,4 @@
-"""SageMaker's secure mode, by the rules of DJL Serving's plugin (plugins/secure-mode, 0.36), its tests' cases among them."""
+"""SageMaker's secure mode, by the rules of DJL Serving's plugin (plugins/secure-mode, 0.36)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICKLES = "DISALLOW_PICKLE_FILES"
 TEMPLATES = "DISALLOW_CHAT_TEMPLATE"
 REQUIREMENTS = "DISALLOW_REQUIREMENTS_TXT"
 REMOTE_CODE = "DISALLOW_TRUST_REMOTE_CODE"
-ALL = ",".join((SCRIPTS, PICKLES, TEMPLATES, REQUIREMENTS, REMOTE_CODE))
+ALL = f"{SCRIPTS},{PICKLES},{TEMPLATES},{REQUIREMENTS},{REMOTE_CODE}"
 
 
 def environment(controls: str, *channels: Path) -> dict[str, str]:
@@ -38,7 +38,9 @@ def mode(controls: str, *channels: Path) -> SecureMode:
     return made
 
 
-def refused(folder: Path, controls: str, *channels: Path, variables: dict[str, str] | None = None, **options: str) -> str:
+def refused(
+    folder: Path, controls: str, *channels: Path, variables: dict[str, str] | None = None, **options: str
+) -> str:
     """What is said of a model directory."""
     with pytest.raises(OptionError) as caught:
         mode(controls, *channels).check_model(make_settings(folder, **options), variables or {})
@@ -52,7 +54,7 @@ def test_off(given: dict[str, str]) -> None:
 
 
 def test_it_must_be_said_what_is_forbidden() -> None:
-    with pytest.raises(OptionError, match="^SAGEMAKER_SECURITY_CONTROLS: expected what"):
+    with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURITY_CONTROLS: expected what"):
         secure_mode({"SAGEMAKER_SECURE_MODE": "true"})
 
 
@@ -161,9 +163,9 @@ def test_adapters_that_are_registered(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, value)
     coded = write_adapter(llama_dir(tmp_path / "model") / "adapters" / "coded", LLAMA)
     (coded / "model.py").write_text("1 / 0")
-    with registered(tmp_path) as server:
-        with pytest.raises(OptionError, match=r"adapters/coded: model\.py is prohibited in secure mode"):
-            server.begin()
+    said = r"adapters/coded: model\.py is prohibited in secure mode"
+    with registered(tmp_path) as server, pytest.raises(OptionError, match=said):
+        server.begin()
     (coded / "model.py").unlink()
     later = write_adapter(tmp_path / "later", LLAMA)
     (later / "model.py").write_text("1 / 0")

@@ -2,4 +2,5 @@
 
 plugins.py      files of the user's that register parsers with vLLM
 lmcache.py      LMCache: whether it is there, and the sizes of its caches
+cache_room.py   how many tokens the KV cache holds
 """

@@ -101,7 +101,8 @@ def _model_size(settings: Settings) -> int:
     size = folder_size(path) if path.is_dir() else _size_on_hub(settings)
     if not size:
         raise OptionError(
-            f"option.lmcache_auto_config: {settings.model_id} has no *.safetensors or *.bin, whose size it goes by", AUTO
+            f"option.lmcache_auto_config: {settings.model_id} has no *.safetensors or *.bin, whose size it goes by",
+            AUTO,
         )
     return size
 

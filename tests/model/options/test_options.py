@@ -331,7 +331,10 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
         ({"speculative_draft_model": "ngram"}, {"method": "ngram", "num_speculative_tokens": 4}),
         # TensorRT-LLM's.
         ({"draft_model_id": "ngram", "spec_length": "3"}, {"method": "ngram", "num_speculative_tokens": 3}),
-        ({"draft_model_id": "ngram", "speculative_draft_model": "ngram"}, {"method": "ngram", "num_speculative_tokens": 4}),
+        (
+            {"draft_model_id": "ngram", "speculative_draft_model": "ngram"},
+            {"method": "ngram", "num_speculative_tokens": 4},
+        ),
         (
             {"speculative_draft_model": "owner/draft", "speculative_length": "7", "draft_model_tp_size": "2"},
             {

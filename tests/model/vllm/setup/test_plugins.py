@@ -94,9 +94,7 @@ WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters":
 
 @pytest.mark.engine
 @pytest.mark.parametrize("cuts", [1, 3, 1000])
-def test_a_parser_of_the_users(
-    tmp_path: Path, demo_model: Path, tokenizer: Any, registered: None, cuts: int
-) -> None:
+def test_a_parser_of_the_users(tmp_path: Path, demo_model: Path, tokenizer: Any, registered: None, cuts: int) -> None:
     """One token at a time as in a stream, all at once as of a whole answer."""
     from vllm import EngineArgs
 
