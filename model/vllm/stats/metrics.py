@@ -28,7 +28,7 @@ NAMES = frozenset({
     "prompt_tokens_cached", "generation_tokens", "iteration_tokens_total",
 })  # fmt: skip
 """What is counted of all models, without `vllm:`."""
-FAMILIES = ("spec_decode_", "kv_offload_", "nixl_", "mooncake_store_", "hf3fs_", "kv_block_", "estimated_")
+FAMILIES = ("spec_decode_", "kv_offload_", "nixl_", "mooncake_store_", "hf3fs_", "kv_block_")
 """How the names begin of what vLLM's scheduler reports where there is such a thing."""
 PREFIX = "vllm:"
 
@@ -49,7 +49,9 @@ class VllmMetrics:
 
     def note(self, outputs: Any) -> None:
         """Counts what an EngineCoreOutputs brought."""
-        self._logger.record(outputs.scheduler_stats, iteration_stats(outputs), engine_idx=outputs.engine_index)
+        # One without outputs is no step (AsyncLLM).
+        counted = iteration_stats(outputs) if outputs.outputs else None
+        self._logger.record(outputs.scheduler_stats, counted, engine_idx=outputs.engine_index)
 
     def render(self, content_type: str) -> bytes:
         """The text, as OpenMetrics or in Prometheus' own form. On any thread."""
