@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.check import check
-from lmi.handler.commands.cli import main
 from lmi.handler.secure_mode import SecureMode, secure_mode
 
 from ..kit.adapters import LLAMA, write_adapter
@@ -38,12 +36,10 @@ def mode(controls: str, *channels: Path) -> SecureMode:
     return made
 
 
-def refused(
-    folder: Path, controls: str, *channels: Path, variables: dict[str, str] | None = None, **options: str
-) -> str:
+def refused(folder: Path, controls: str, *channels: Path, **options: str) -> str:
     """What is said of a model directory."""
     with pytest.raises(OptionError) as caught:
-        mode(controls, *channels).check_model(make_settings(folder, **options), variables or {})
+        mode(controls, *channels).check_model(make_settings(folder, **options), {})
     assert "\n" not in caught.value.message
     return caught.value.message
 
@@ -111,8 +107,10 @@ def test_options(tmp_path: Path, options: dict[str, str], control: str, said: st
 
 def test_only_some_properties_may_be_set(tmp_path: Path) -> None:
     (tmp_path / "serving.properties").write_text("engine=Python\noption.async_mode=true\nmax_model_len=5\n")
-    variables = {"OPTION_MAX_BODY_BYTES": "7", "OPTION_DTYPE": "fp16", "HOME": "/"}
-    said = refused(tmp_path, "", variables=variables, rolling_batch="disable")
+    with pytest.raises(OptionError) as caught:
+        variables = {"OPTION_MAX_BODY_BYTES": "7", "OPTION_DTYPE": "fp16", "HOME": "/"}
+        mode("").check_model(make_settings(tmp_path, rolling_batch="disable"), variables)
+    said = caught.value.message
     assert said == (
         "3 options are wrong: (1) option.async_mode: DJL Serving prohibits this property in secure mode; "
         "(2) max_model_len: DJL Serving prohibits this property in secure mode; "
@@ -132,29 +130,6 @@ def test_adapters(tmp_path: Path, name: str, control: str) -> None:
     assert (caught.value.status, caught.value.param) == (400, "src")
     assert f"prohibited in secure mode ({control})" in caught.value.message
     mode(TEMPLATES).check_adapter(tmp_path)
-
-
-def test_check_says_that_the_host_forbids_this_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(SCRIPTS, tmp_path).items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "serving.properties").write_text("engine=Python\noption.entryPoint=lmi.handler\n")
-    with pytest.raises(OptionError, match=r"^option\.entryPoint: lmi\.handler is prohibited by DJL Serving") as caught:
-        check(tmp_path, {})
-    assert caught.value.param == "entryPoint"
-
-
-def test_the_local_server_does_not_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in environment(PICKLES, tmp_path).items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "model.bin").write_text("")
-    with pytest.raises(SystemExit) as ended:
-        main(["serve", str(tmp_path), "--port", "0"])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        f"lmi: {tmp_path}/model.bin: only safetensors are permitted in secure mode (DISALLOW_PICKLE_FILES)\n"
-    )
 
 
 def test_adapters_that_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

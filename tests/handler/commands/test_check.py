@@ -308,3 +308,27 @@ def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pyt
     )
     lines = check(model_dir, {"lmcache_auto_config": "true"})
     assert "note: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines
+
+
+@pytest.fixture
+def secure(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model directory, where inference scripts and pickles are forbidden."""
+    monkeypatch.setenv("SAGEMAKER_SECURE_MODE", "true")
+    monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_CUSTOM_INFERENCE_SCRIPTS,DISALLOW_PICKLE_FILES")
+    monkeypatch.setenv("SAGEMAKER_UNTRUSTED_CHANNELS", str(model_dir))
+    return model_dir
+
+
+def test_secure_mode(secure: Path) -> None:
+    """The host would not load this handler's entry point; where there is none, what it would look at is good."""
+    assert refused(secure).startswith("option.entryPoint: lmi.handler is prohibited by DJL Serving in secure mode")
+    (secure / "serving.properties").write_text("engine=Python\n")
+    line = "secure mode: good, with DISALLOW_CUSTOM_INFERENCE_SCRIPTS, DISALLOW_PICKLE_FILES"
+    assert line in check(secure, {})
+    (secure / "model.bin").write_text("")
+    assert "only safetensors are permitted in secure mode" in refused(secure)
+
+
+def test_secure_mode_comes_before_user_code(secure: Path) -> None:
+    (secure / "model.py").write_text("1 / 0")
+    assert "code of your own" in refused(secure)

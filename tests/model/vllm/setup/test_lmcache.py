@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lmi.model.process.child import lmcache_environment
 from lmi.model.vllm.setup.lmcache import auto_environment, cache_sizes, configure, folder_size
 
 from ....kit.api.errors import OptionError
@@ -92,15 +91,3 @@ def test_automatic_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     configure(make_settings(tmp_path, lmcache_auto_config="true"), 1 << 30)
     assert os.environ["LMCACHE_MAX_LOCAL_CPU_SIZE"] == "0"
     assert os.environ["LMCACHE_LOCAL_DISK"] == "file:///tmp/lmcache/"
-
-
-def test_the_environment_of_the_engines_process(tmp_path: Path) -> None:
-    (tmp_path / "cache.yaml").write_text("")
-    connector = '{"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}'
-    by_file = make_settings(tmp_path, kv_transfer_config=connector, lmcache_config_file="cache.yaml")
-    assert lmcache_environment(by_file) == {
-        "PYTHONHASHSEED": "0",
-        "LMCACHE_CONFIG_FILE": str(tmp_path / "cache.yaml"),
-    }
-    assert lmcache_environment(make_settings(lmcache_auto_config="true")) == {"PYTHONHASHSEED": "0"}
-    assert lmcache_environment(make_settings(kv_offloading_size="4")) == {}

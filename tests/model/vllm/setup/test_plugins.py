@@ -15,6 +15,7 @@ from lmi.model.vllm.setup.plugins import import_plugins
 
 from ....demo.model import question
 from ....kit.answers.events import join_calls
+from ....kit.api.engine import ChatRenderer
 from ....kit.api.errors import OptionError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Token
@@ -97,8 +98,6 @@ WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters":
 def test_a_parser_of_the_users(tmp_path: Path, demo_model: Path, tokenizer: Any, registered: None, cuts: int) -> None:
     """One token at a time as in a stream, all at once as of a whole answer."""
     from vllm import EngineArgs
-
-    from lmi.model.vllm.request.chat import ChatRenderer
 
     settings = make_settings(tmp_path, tool_parser_plugin=written(tmp_path), tool_call_parser="mine")
     assert import_plugins(settings) == [str(tmp_path / "my_parser.py")]
