@@ -3,6 +3,7 @@
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
+tracing.py         which trace a request belongs to
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models

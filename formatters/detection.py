@@ -34,6 +34,7 @@ from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, R
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, read_json
 from .table import DIALECTS, fallback
+from .tracing import with_trace
 
 __all__ = [
     "Hooks",
@@ -230,7 +231,7 @@ def receive(
         settings = with_name(settings, selected)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
-        call = with_adapters(call, selected, adapters)
+        call = with_trace(with_adapters(call, selected, adapters), request, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.NAME)
     except (RequestError, UserCodeError, AdapterError) as error:

@@ -87,9 +87,9 @@ class SecureMode:
             ]
         )
 
-    def check_entry_point(self, settings: Settings) -> None:
+    def check_entry_point(self, settings: Settings, environment: Mapping[str, str]) -> None:
         """Raises OptionError for an entry point that DJL Serving would not load: any but its own, this one too."""
-        entry = settings.host.get("entryPoint", "")
+        entry = settings.host.get("entryPoint") or environment.get("DJL_ENTRY_POINT", "")
         if SCRIPTS in self.controls and entry and not entry.startswith("djl_python."):
             raise OptionError(
                 f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this "

@@ -23,7 +23,7 @@ from ...model.options.model_dir import check_model
 from ..preflight import require_directory
 from ..secure_mode import secure_mode
 from ..user_code.extensions import load_extensions
-from .check_adapters import adapter_lines
+from .check_adapters import adapter_lines, forbidden_lines
 
 __all__ = ["check"]
 
@@ -41,7 +41,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     if secure is not None:
         # Before user code is executed, which it may forbid.
         secure.check_model(settings, os.environ)
-        secure.check_entry_point(settings)
+        secure.check_entry_point(settings, os.environ)
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
@@ -54,6 +54,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         *own,
         check_model(settings),
         *adapter_lines(settings),
+        *(forbidden_lines(settings, secure) if secure else ()),
         *_arguments(settings),
     ]
 

@@ -48,13 +48,19 @@ def _check_auto(settings: Settings, reader: OptionReader) -> None:
         reader.fault(name, "expected no option.enable_expert_parallel with it: use option.lmcache_config_file")
     if settings.lmcache_config_file is not None:
         reader.fault(name, "expected it or option.lmcache_config_file, got both")
-    if "kv_transfer_config" in reader.arguments:
-        reader.fault(name, "expected it or option.kv_transfer_config, got both")
+    if reader.arguments.get("kv_transfer_config", "none").lower() not in {"none", "null"} and not _same(reader):
+        reader.fault(name, f"expected no option.kv_transfer_config with it, or {CONNECTOR}")
     for prefix in ("", "gpu.", "cpu."):
         workers = f"{prefix}maxWorkers"
         if (count := reader.host_number(workers, 1)) > 1:
             # Each would take all of the machine's memory that is free.
             reader.fault(name, f"expected {workers}=1 with it, got {count}")
+
+
+def _same(reader: OptionReader) -> bool:
+    """Whether the user has asked for the same connector, as upstream's examples do."""
+    given: object = json.loads(reader.arguments["kv_transfer_config"])
+    return given == json.loads(CONNECTOR)
 
 
 def naming_lmcache(arguments: dict[str, str]) -> str | None:

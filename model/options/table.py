@@ -67,6 +67,7 @@ OPTIONS: tuple[Option, ...] = (
     _engine("kv_offloading_size", "float", "GiB of the machine's memory that keep the KV cache of prompts which the "
             "devices have no room for any more, for all devices together.", "none", ge=0),
     _engine("kv_offloading_backend", "str", "Who keeps it: `native` (vLLM itself), or `lmcache`."),
+    _engine("otlp_traces_endpoint", "str", "Where spans of requests are sent (OpenTelemetry).", "none"),
     _engine("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _engine("seed", "int", "The engine's seed."),
     _engine("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),

@@ -104,6 +104,12 @@ PARTS = (
     "vllm.v1.metrics.loggers:LoggingStatLogger.record",
     "vllm.v1.metrics.loggers:LoggingStatLogger.log",
     "vllm.envs:VLLM_LOG_STATS_INTERVAL",
+    "vllm.v1.engine:EngineCoreRequest.arrival_time",
+    "vllm.tracing:init_tracer",
+    "vllm.tracing:instrument_manual",
+    "vllm.tracing:extract_trace_context",
+    "vllm.tracing:SpanAttributes",
+    "vllm.tracing:SpanKind",
 )
 """Modules and what is in them, as `module:name.attribute`."""
 

@@ -107,9 +107,10 @@ def test_options(tmp_path: Path, options: dict[str, str], control: str, said: st
 
 def test_only_some_properties_may_be_set(tmp_path: Path) -> None:
     (tmp_path / "serving.properties").write_text("engine=Python\noption.async_mode=true\nmax_model_len=5\n")
+    variables = {"OPTION_MAX_BODY_BYTES": "7", "OPTION_DTYPE": "fp16", "HOME": "/"}
+    taken = make_settings(tmp_path, rolling_batch="disable")
     with pytest.raises(OptionError) as caught:
-        variables = {"OPTION_MAX_BODY_BYTES": "7", "OPTION_DTYPE": "fp16", "HOME": "/"}
-        mode("").check_model(make_settings(tmp_path, rolling_batch="disable"), variables)
+        mode("").check_model(taken, variables)
     said = caught.value.message
     assert said == (
         "3 options are wrong: (1) option.async_mode: DJL Serving prohibits this property in secure mode; "

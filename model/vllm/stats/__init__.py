@@ -3,4 +3,5 @@
 iteration.py        what one EngineCoreOutputs brought
 stats_log.py        vLLM's lines about it, every ten seconds
 metrics.py          vLLM's metrics, for who scrapes them
+tracing.py          its spans of requests
 """

@@ -36,12 +36,15 @@ def test_automatic_configuration_adds_the_connector() -> None:
     connector = {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}
     assert json.loads(taken.engine_arguments["kv_transfer_config"]) == connector
     assert "kv_transfer_config" not in make_settings(lmcache_auto_config="false").engine_arguments
+    for same in (CONNECTOR, "none"):
+        both = make_settings(lmcache_auto_config="true", kv_transfer_config=same)
+        assert both.engine_arguments == taken.engine_arguments
 
 
 # Options beside lmcache_auto_config=true, and what is said of them.
 BESIDE: list[tuple[dict[str, str], str]] = [
     ({"enable_expert_parallel": "true"}, "expected no option.enable_expert_parallel with it"),
-    ({"kv_transfer_config": CONNECTOR}, "expected it or option.kv_transfer_config, got both"),
+    ({"kv_transfer_config": '{"kv_connector": "NixlConnector"}'}, "expected no option.kv_transfer_config with it"),
     ({"maxWorkers": "2"}, "expected maxWorkers=1 with it, got 2"),
     ({"gpu.maxWorkers": "4"}, "expected gpu.maxWorkers=1 with it, got 4"),
     ({"enable_lora": "true"}, "expected no LMCache with it (option.lmcache_auto_config)"),

@@ -28,7 +28,7 @@ def samples(text: bytes) -> dict[str, float]:
 
 def test_metrics(demo_model: Path, tmp_path: Path) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {"option.enable_prefix_caching": "true"})
-    backend = in_process(make_settings(directory))
+    backend = in_process(make_settings(directory, served_model_name="demo"))
     asked = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)
     prompt = question("plain").prompt
 
@@ -55,4 +55,4 @@ def test_metrics(demo_model: Path, tmp_path: Path) -> None:
     assert not [name for name in after if name.startswith(tuple(absent))]
     assert all(name.startswith("vllm:") for name in after)
     assert last.endswith(b"# EOF\n")
-    assert b"vllm:generation_tokens_total{" in last
+    assert b'vllm:generation_tokens_total{engine="0",model_name="demo"} 40.0' in last
