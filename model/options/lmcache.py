@@ -60,7 +60,7 @@ def _check_auto(settings: Settings, reader: OptionReader) -> None:
 def _same(reader: OptionReader) -> bool:
     """Whether the user has asked for the same connector, as upstream's examples do."""
     given: object = json.loads(reader.arguments["kv_transfer_config"])
-    return given == json.loads(CONNECTOR)
+    return bool(given == json.loads(CONNECTOR))
 
 
 def naming_lmcache(arguments: dict[str, str]) -> str | None:
