@@ -6,6 +6,7 @@ adapters.py        which adapter a request names
 sessions.py        what a session is to those who handle a request
 control.py         requests that ask for no generation: `requestType`
 routing.py         which path of a dialect's it is on
+tracing.py         which trace a request belongs to
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models

@@ -36,6 +36,7 @@ from .common.json_body import TOO_DEEP, names_in, read_json
 from .control import NO_CONTROL, Control, control_of, is_users
 from .routing import ROUTE, route_of, well_routed
 from .table import DIALECTS, fallback
+from .tracing import with_trace
 
 __all__ = [
     "Hooks",
@@ -222,7 +223,7 @@ def receive(
         settings = with_name(settings, selected)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
-        call = with_adapters(call, selected, adapters)
+        call = with_trace(with_adapters(call, selected, adapters), request, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
         return replace(call, dialect=dialect.NAME)
     except (RequestError, UserCodeError, AdapterError) as error:

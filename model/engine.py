@@ -161,6 +161,10 @@ class Engine(Protocol):
         """Adds a listener."""
         ...
 
+    def scrape(self, content_type: str) -> Future[bytes]:
+        """Its own metrics, as text for Prometheus; nothing where it has none, or is down. It may never be done."""
+        ...
+
     @property
     def adapters(self) -> EngineAdapters:
         """The adapters in it."""
@@ -174,7 +178,8 @@ class Engine(Protocol):
 class BackendBase(Protocol):
     """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else.
 
-    One that has adapters has an attribute `adapters`, an AdapterLoader (model/adapters/adapter.py).
+    One that has adapters has an attribute `adapters`, an AdapterLoader (model/adapters/adapter.py); one that has
+    metrics of its own, a method `metrics(content_type) -> bytes` for Prometheus, which is called on another thread.
     """
 
     @property

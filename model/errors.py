@@ -302,6 +302,13 @@ class AdapterError(EngineError):
     code = "adapter_failed"
 
 
+class AdapterForbiddenError(AdapterError):
+    """Secure mode forbids what is in its folder; the status is DJL Serving's (SecureModePlugin)."""
+
+    status = 400
+    code = "adapter_forbidden"
+
+
 class AdapterNotFoundError(AdapterError):
     """None of that name is registered (`param` is name), or no folder is where it is said to be (src)."""
 

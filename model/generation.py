@@ -181,6 +181,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it is held back once it is prepared: its prompt comes as Rendered, and it waits for Engine.release."""
     adapter: str | None = None
     """The LoRA adapter to use, by its registered name."""
+    trace: dict[str, str] | None = None
+    """The headers of W3C's trace context, for an engine that makes spans."""
     kv_transfer_params: dict[str, Any] | None = None
     """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
 

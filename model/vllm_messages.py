@@ -61,6 +61,7 @@ NOISE = (
 )
 
 ADVICE: tuple[tuple[str, str], ...] = (
+    (r"CPU Offloading", "kv_offloading_size"),
     (r"larger than the available KV cache memory|estimated maximum model length", "max_model_len"),
     (r"No available memory for the cache blocks|desired GPU memory utilization", "gpu_memory_utilization"),
     (r"requested memory for kv", "kv_cache_memory_bytes"),
@@ -86,6 +87,12 @@ ADVICE: tuple[tuple[str, str], ...] = (
 """What a message speaks of, and the option that it is about; the first that fits."""
 
 MORE = (
+    (r"larger than the available KV cache memory",
+     ("the KV cache holds less than one request of max_model_len: lower option.max_model_len or "
+     "option.max_rolling_batch_size, or raise option.gpu_memory_utilization or option.kv_cache_memory_bytes")),
+    (r"No available memory for the cache blocks",
+     ("nothing is left for the KV cache: lower option.max_rolling_batch_size, option.max_rolling_batch_prefill_tokens "
+     "or option.max_model_len, or raise option.gpu_memory_utilization")),
     (r"architectures? .* not supported", "vLLM has no such architecture; option.backend=transformers may"),
     (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape",
      "the weights do not fit config.json"),

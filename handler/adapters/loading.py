@@ -6,6 +6,7 @@ load --files, code--> engine --> Entry.ready: done, or failed with the cause
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ...model.adapters.folder import base_config
 from ...model.engine import Engine
 from ...model.errors import AdapterError, LmiError, UnavailableError
 from ...model.options import Settings
+from ..secure_mode import secure_mode
 from ..user_code.adapter_code import AdapterCode
 from .entries import Entries, Entry
 
@@ -47,6 +49,7 @@ class Loader:
         self._entries = entries
         self._load_code = load_code
         self._closing = threading.Event()
+        self._secure = secure_mode(os.environ)
 
     def load(self, entry: Entry, *, patient: bool = False) -> None:
         """Loads what has been entered, and returns when it can be used; raises LmiError.
@@ -67,11 +70,22 @@ class Loader:
 
     def check(self, entry: Entry) -> LmiError | None:
         """What is wrong with its files or its code; its code is loaded."""
+        if (forbidden := self.forbidden(entry)) is not None:
+            return forbidden
         try:
             read_adapter(Path(entry.adapter.path), base=self.base, max_rank=self.max_rank)
         except AdapterError as error:
             return error
         return self.load_code(entry)
+
+    def forbidden(self, entry: Entry) -> AdapterError | None:
+        """What secure mode forbids of its files."""
+        try:
+            if self._secure is not None:
+                self._secure.check_adapter(Path(entry.adapter.path))
+        except AdapterError as error:
+            return error
+        return None
 
     def load_code(self, entry: Entry) -> AdapterError | None:
         """Loads its code; what is wrong with that."""

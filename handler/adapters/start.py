@@ -36,7 +36,8 @@ def find(settings: Settings, engine: Engine, loader: Loader, store: Store, add: 
     _, faults = read_all(folders, base=loader.base, max_rank=loader.max_rank)
     for name, path in folders.items():
         entry = add(name, str(path), "folder")
-        if (fault := faults.get(name) or loader.load_code(entry)) is None:
+        fault = faults.get(name) or loader.forbidden(entry) or loader.load_code(entry)
+        if fault is None:
             engine.adapters.add(entry.adapter)
         else:
             faults[name] = fault

@@ -1,6 +1,7 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> user code --> dialect --> entry point --> files of the model --> adapters --> engine's arguments
+    options --> secure mode --> user code --> dialect --> entry point --> files of the model --> adapters
+            --> parsers of the user's, engine's arguments
 
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
@@ -20,8 +21,9 @@ from ...model.options import Settings, load_settings
 from ...model.options.choice import is_users
 from ...model.options.model_dir import check_model
 from ..preflight import require_directory
+from ..secure_mode import secure_mode
 from ..user_code.extensions import load_extensions
-from .check_adapters import adapter_lines
+from .check_adapters import adapter_lines, forbidden_lines
 
 __all__ = ["check"]
 
@@ -35,6 +37,11 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     """
     require_directory(model_dir)
     settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
+    secure = secure_mode(os.environ)
+    if secure is not None:
+        # Before user code is executed, which it may forbid.
+        secure.check_model(settings, os.environ)
+        secure.check_entry_point(settings, os.environ)
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
@@ -42,10 +49,12 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
     return [
         f"options: good; {settings.engine}, {mode}",
         *(f"note: {note}" for note in settings.notes),
+        *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
         _entry_point(settings),
         *own,
         check_model(settings),
         *adapter_lines(settings),
+        *(forbidden_lines(settings, secure) if secure else ()),
         *_arguments(settings),
     ]
 
@@ -130,9 +139,15 @@ def _of_vllm(settings: Settings) -> list[str]:
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]
     from ...model.vllm.options import engine_arguments, vllm_version
+    from ...model.vllm.setup.lmcache import is_missing
+    from ...model.vllm.setup.plugins import import_plugins
 
+    plugins = import_plugins(settings)
     arguments = engine_arguments(settings)
     lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    lines += [f"parsers of your own: {path}" for path in plugins]
+    if option := is_missing(settings):
+        lines.append(f"note: option.{option} requires the package lmcache, which is not installed here")
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
         lines.append(f"note: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")

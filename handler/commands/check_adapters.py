@@ -19,9 +19,11 @@ from ...model.adapters.folder import (
     refusal,
 )
 from ...model.adapters.shapes import bytes_of_slot
+from ...model.errors import AdapterError
 from ...model.options import Settings
+from ..secure_mode import SecureMode
 
-__all__ = ["adapter_lines"]
+__all__ = ["adapter_lines", "forbidden_lines"]
 
 
 def adapter_lines(settings: Settings) -> list[str]:
@@ -44,6 +46,20 @@ def adapter_lines(settings: Settings) -> list[str]:
         *(f"note: {place_of(name, paths)} will not be served: {error.message}" for name, error in broken.items()),
         *(line for name, files in good.items() for line in _of_one(name, files, _names(settings, base))),
     ]
+
+
+def forbidden_lines(settings: Settings, secure: SecureMode) -> list[str]:
+    """Lines of what secure mode forbids of the adapters in the model directory; raises OptionError for it as above."""
+    paths = found(settings) if settings.adapters.enable_lora else {}
+    faults: dict[str, AdapterError] = {}
+    for name, path in paths.items():
+        try:
+            secure.check_adapter(path)
+        except AdapterError as error:  # noqa: PERF203 - each by itself
+            faults[name] = error
+    if faults and settings.adapters.adapters_on_error == "fail":
+        raise refusal(faults, paths, settings.adapters.max_lora_rank)
+    return [f"note: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
 
 
 def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:

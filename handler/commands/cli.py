@@ -51,6 +51,7 @@ def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
     from ...model.options import load_settings
     from ..preflight import require_directory
+    from ..secure_mode import secure_mode
     from ..server.access import Access, allowed_names
     from ..server.sockets import bound_sockets
 
@@ -59,6 +60,8 @@ def serve(arguments: argparse.Namespace) -> None:
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
         settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
+        if secure := secure_mode(os.environ):
+            secure.check_model(settings, os.environ)
         _serve(settings, sockets, Access(api_key, names), arguments)
 
 

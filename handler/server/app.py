@@ -159,7 +159,7 @@ class LocalServer:
         """Prometheus' scrape: no text of requests or responses, but the API key is required here too."""
         if refused := self._access.refusal(http.headers):
             return _refused(refused)
-        text, content_type = self._exposition.render(http.headers.get("accept", ""))
+        text, content_type = await self._exposition.scrape(http.headers.get("accept", ""))
         return HttpResponse(text, headers={"content-type": content_type})
 
     async def openapi(self, http: HttpRequest) -> HttpResponse:

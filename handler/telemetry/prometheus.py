@@ -5,6 +5,7 @@ The library prometheus_client, which vLLM brings, writes the text; nothing of it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import HistogramMetricFamily
 
 __all__ = ["Exposition"]
+
+
+ENGINE_S = 2.0
+"""Seconds that an engine has to tell its metrics: Prometheus itself gives up after 10."""
+END = b"# EOF\n"
+"""How a text of OpenMetrics ends."""
 
 
 class Exposition:
@@ -41,6 +48,16 @@ class Exposition:
 
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        """The same with the engine's own metrics behind it, if the engine tells them in time."""
+        text, content_type = self.render(accept)
+        asked = asyncio.wrap_future(self._service.engine.scrape(content_type))
+        # Not wait_for, which would end it for others who wait for the same.
+        await asyncio.wait({asked}, timeout=ENGINE_S)
+        if asked.done() and (theirs := asked.result()):
+            text = text.removesuffix(END) + theirs
+        return text, content_type
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; their names and units are described in docs/operations.md."""

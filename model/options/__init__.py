@@ -17,6 +17,7 @@ image_rules.py     the options of images; adapter_options.py: those of LoRA adap
 table.py           all of them, and those that go to the engine, to DJL or to nobody; the documentation
 typed.py           texts to values, and faults
 choice.py          what several options choose together: engine, task, batching, draft model
+lmcache.py         the options of LMCache
 resolve.py         settings_of, load_settings
 faults.py          one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them

@@ -11,6 +11,7 @@ import msgspec
 from .adapter_options import AdapterOptions
 from .faults import shown
 from .indirect import IndirectOptions
+from .lmcache import naming_lmcache
 from .settings import Settings
 from .typed import OptionReader
 
@@ -22,6 +23,7 @@ __all__ = [
     "engine_of",
     "is_users",
     "path_or_id",
+    "plugins_of",
     "speculative_config",
     "task_of",
 ]
@@ -159,10 +161,10 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
     most = adapters.max_cpu_loras
     if most is not None and most < adapters.max_loras:
         reader.fault("max_cpu_loras", f"expected at least option.max_loras={adapters.max_loras}, got {most}")
-    for argument in ("kv_transfer_config", "kv_offloading_backend"):
-        if "lmcache" in reader.arguments.get(argument, "").lower():
-            expected = f"expected no LMCache with it (option.{argument})"
-            reader.fault("enable_lora", f"{expected}: it takes one adapter's KV cache for another's")
+    if argument := naming_lmcache(reader.arguments):
+        name = "lmcache_auto_config" if settings.lmcache_auto_config else argument
+        expected = f"expected no LMCache with it (option.{name})"
+        reader.fault("enable_lora", f"{expected}: it takes one adapter's KV cache for another's")
     folder, registry = adapters.lora_cache_dir, adapters.adapters_registry
     if folder is not None:
         folder = str(Path(settings.model_dir, folder))
@@ -180,6 +182,20 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
     )
 
 
+def plugins_of(settings: Settings, reader: OptionReader) -> dict[str, str]:
+    """The absolute paths of the files that register parsers, by the options that name them."""
+    found: dict[str, str] = {}
+    for name in ("tool_parser_plugin", "reasoning_parser_plugin"):
+        given: str | None = getattr(settings, name)
+        if given is not None:
+            path = Path(settings.model_dir, given)
+            found[name] = str(path)
+            if not path.is_file():
+                expected = "expected a Python file, absolute or in the model directory"
+                reader.fault(name, f"{expected}, got {shown(given)}: there is no file {path}")
+    return found
+
+
 def path_or_id(model: str, directory: str) -> str:
     """The absolute path, if that is there; a relative one counts from the model directory. Else the hub id."""
     inside = Path(directory, model)
@@ -189,10 +205,10 @@ def path_or_id(model: str, directory: str) -> str:
 def speculative_config(given: IndirectOptions, directory: str) -> str | None:
     """vLLM's `speculative_config`, as JSON, of lmi-dist's three options (djl-contract, 8).
 
-    None where no draft model is named, without which the others mean nothing.
+    None where no draft model is named, without which the others mean nothing, or nothing is to be drafted.
     """
     model = given.speculative_draft_model
-    if model is None:
+    if model is None or given.speculative_length == 0:
         return None
     config: dict[str, Any] = {"num_speculative_tokens": given.speculative_length}
     if model in PROMPT_LOOKUP:

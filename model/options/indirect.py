@@ -20,6 +20,13 @@ def _model(text: str) -> str:
     return text
 
 
+def _draft(text: str) -> str:
+    if text.startswith("s3://"):
+        downloads = "only DJL Serving downloads s3://, and only for option.speculative_draft_model"
+        raise ValueError(f"a hub id, a path, or ngram ({downloads})")
+    return text
+
+
 # fmt: off
 class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Their values."""
@@ -80,8 +87,11 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
     )] = False
     speculative_draft_model: Annotated[str | None, Option(
         "Draft model of speculative decoding: a hub id, a path, or `ngram` for none.",
+        aliases=("draft_model_id",), convert=_draft,
     )] = None
-    speculative_length: Annotated[int, Option("Draft tokens per step.", ge=1)] = 4
-    """lmi-dist's default."""
+    speculative_length: Annotated[int, Option(
+        "Draft tokens per step; 0: no speculative decoding.", ge=0, aliases=("spec_length",),
+    )] = 4
+    """lmi-dist's default. TensorRT-LLM's, under the other name, is 0 (djl_python, properties.py)."""
     draft_model_tp_size: Annotated[int, Option("How many devices share each layer of the draft model.", ge=1)] = 1
 # fmt: on

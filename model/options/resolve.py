@@ -10,10 +10,20 @@ from types import MappingProxyType
 import msgspec
 
 from .adapter_options import AdapterOptions
-from .choice import batching_of, check_adapters, check_mpi, engine_of, path_or_id, speculative_config, task_of
+from .choice import (
+    batching_of,
+    check_adapters,
+    check_mpi,
+    engine_of,
+    path_or_id,
+    plugins_of,
+    speculative_config,
+    task_of,
+)
 from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
+from .lmcache import check_lmcache
 from .properties import gather, unprefixed_names
 from .session_options import SessionOptions
 from .settings import Limits, Settings
@@ -64,6 +74,8 @@ def settings_of(
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
     check_mpi(given, settings, reader)
+    plugins = plugins_of(settings, reader)
+    lmcache = check_lmcache(settings, reader)
     adapters = check_adapters(settings, engine, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
@@ -82,10 +94,15 @@ def settings_of(
         arguments.pop("tensor_parallel_size", None)
     if draft:
         arguments["speculative_config"] = draft
+    if plugin := plugins.get("reasoning_parser_plugin"):
+        # vLLM's core, another process, has use for reasoning parsers too.
+        arguments["reasoning_parser_plugin"] = plugin
     custom = given.output_formatter not in (None, "json", "jsonlines", "sse")
     return msgspec.structs.replace(
         settings,
         adapters=adapters,
+        **plugins,
+        lmcache_config_file=lmcache,
         engine="vllm" if adapters.enable_lora and engine == "auto" else engine,
         task=task,
         rolling_batch=rolling_batch,

@@ -187,6 +187,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "One of vLLM's reasoning parsers.", argument="reasoning_parser",
     )] = None
 
+    tool_parser_plugin: Annotated[str | None, Option(
+        "A Python file of yours that registers tool parsers with vLLM.",
+    )] = None
+    reasoning_parser_plugin: Annotated[str | None, Option(
+        "A Python file of yours that registers reasoning parsers with vLLM.", argument="reasoning_parser_plugin",
+    )] = None
+    """Absolute paths, as the other; given, they may be relative to the model directory."""
+
+    # The KV cache beyond the device.
+    lmcache_config_file: Annotated[str | None, Option(
+        "LMCache's configuration: a file, absolute or in the model directory. Requires `kv_transfer_config`.",
+    )] = None
+    """An absolute path."""
+    lmcache_auto_config: Annotated[bool, Option(
+        "Use LMCache, with caches in memory and in `/tmp` of sizes that fit the machine.",
+    )] = False
+
     # The engine and the host.
     device_id: int | None = None
     """What DJL's init call says; None is no particular device."""

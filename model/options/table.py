@@ -37,6 +37,8 @@ def _djl(name: str, help: str, *aliases: str) -> Option:
     return Option(help, name, aliases=aliases, owner="djl")
 
 
+FAST_LOADER = "SageMaker's fast model loader, which vLLM does not have: use `runai_streamer` or `sharded_state`"
+
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
     *declared(IndirectOptions).values(),
@@ -55,7 +57,8 @@ OPTIONS: tuple[Option, ...] = (
     _engine("max_model_len", "engine", "Longest prompt plus response, in tokens; `32k` is 32,000.", "the model's"),
     _engine("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
     _engine("kv_cache_memory_bytes", "engine", "Bytes of KV cache on each device; at most 2 GiB on CPU unless set."),
-    _engine("load_format", "str", "How weights are read."),
+    Option("How weights are read.", "load_format", default="vLLM's", owner="engine", argument="load_format",
+           unsupported_values={"sagemaker_fast_model_loader": FAST_LOADER}),
     _engine("tokenizer", "str", "Tokenizer: a hub id or a path.", "the model's"),
     _engine("tokenizer_mode", "str", "Which tokenizer class to use."),
     _engine("enforce_eager", "bool", "Skip the compilation of the model.", "false"),
@@ -63,6 +66,10 @@ OPTIONS: tuple[Option, ...] = (
     _engine("enable_chunked_prefill", "bool", "Compute long prompts in pieces."),
     _engine("speculative_config", "json", "Speculative decoding.", "none"),
     _engine("kv_transfer_config", "json", "Transfer of the KV cache.", "none"),
+    _engine("kv_offloading_size", "float", "GiB of the machine's memory that keep the KV cache of prompts which the "
+            "devices have no room for any more, for all devices together.", "none", ge=0),
+    _engine("kv_offloading_backend", "str", "Who keeps it: `native` (vLLM itself), or `lmcache`."),
+    _engine("otlp_traces_endpoint", "str", "Where spans of requests are sent (OpenTelemetry).", "none"),
     _engine("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
     _engine("seed", "int", "The engine's seed."),
     _engine("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
@@ -71,12 +78,6 @@ OPTIONS: tuple[Option, ...] = (
     _engine("fully_sharded_loras", "bool", "Spread all of an adapter's work over the devices.", "false"),
     # To support one, declare it with its type.
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
-    *_unsupported("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
-    *_unsupported("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
-    *_unsupported(
-        "configuring LMCache by options (`kv_transfer_config` and the environment variable LMCACHE_CONFIG_FILE are "
-        "accepted)", lmcache_auto_config="false", lmcache_config_file="",
-    ),
     *_unsupported("data parallelism within a worker", data_parallel_size="1"),
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
     # Java's folder of adapters has a fixed name, and so has ours.

@@ -12,6 +12,7 @@ engine_loop.py       what runs in it: takes requests in, hands the backend's eve
 stepper.py           a backend that is driven step by step (a Backend), for that loop
 prepare.py           a request before the engine sees it: its images, its prompt
 residents.py         LoRA adapters in it: which are loaded, who waits for one; adapter_calls.py: what the host asks
+scrapes.py           its metrics, when somebody asks
 token_budget.py      how many tokens may be waiting
 ending/              how the process ends, and what it says then
 

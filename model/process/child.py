@@ -20,13 +20,14 @@ from pathlib import Path
 from ..adapters.adapter import Adapter
 from ..engine import EngineStats, Sink
 from ..errors import LmiError, UnavailableError
+from ..options.lmcache import naming_lmcache
 from ..options.settings import Settings
 from .channel import Channel
 from .ending.exit_report import describe_exit
 from .group import PROCESS_GROUP, end_group
 from .messages import Abort, FromEngine, Start
 
-__all__ = ["SCRATCH", "EngineChild", "engine_environment"]
+__all__ = ["SCRATCH", "EngineChild", "engine_environment", "lmcache_environment"]
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class EngineChild:
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**engine_environment(), SCRATCH: self._scratch},
+            env={**engine_environment(), **lmcache_environment(settings), SCRATCH: self._scratch},
             **PROCESS_GROUP,
         )
         theirs.close()
@@ -151,3 +152,13 @@ def engine_environment() -> dict[str, str]:
     paths = [path or str(Path.cwd()) for path in sys.path]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     return environment
+
+
+def lmcache_environment(settings: Settings) -> dict[str, str]:
+    """What the engine's process must have from its start where the options ask for LMCache: all of its processes are to
+    make the same hash of a prefix, by which the cache is found.
+    """
+    if naming_lmcache(settings.engine_arguments) is None:
+        return {}
+    file = settings.lmcache_config_file
+    return {"PYTHONHASHSEED": "0", **({} if file is None else {"LMCACHE_CONFIG_FILE": file})}

@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
@@ -37,10 +38,12 @@ from .messages import (
     FromEngine,
     Ready,
     Release,
+    Scraped,
     Stats,
     Step,
     readable_step,
-)
+)  # fmt: skip
+from .scrapes import Scrapes
 
 __all__ = ["EngineClient"]
 
@@ -71,6 +74,7 @@ class EngineClient:
         self._numbers = count(1)
         self._dispatcher = Dispatcher()
         self.adapters = AdapterCalls(self._channel, lambda: self._rebuild_timeout is not None)
+        self._scrapes = Scrapes(self._channel)
         self._lock = threading.Lock()
         self._child: EngineChild | None = None
         self._starting_child: EngineChild | None = None
@@ -220,6 +224,10 @@ class EngineClient:
         """Delivers `event` to a sink whose generation was not submitted."""
         self._dispatcher.deliver(sink, event)
 
+    def scrape(self, content_type: str) -> Future[bytes]:
+        """The engine's own metrics."""
+        return self._scrapes.ask(content_type)
+
     def close(self) -> None:
         """Ends the engine; running requests get an error."""
         self._closing.set()
@@ -242,6 +250,8 @@ class EngineClient:
                     child.stats = message.stats
                 elif isinstance(message, AdapterOutcome):
                     self.adapters.settle(message)
+                elif isinstance(message, Scraped):
+                    self._scrapes.settle(message)
                 elif isinstance(message, EngineFailed):
                     child.cause = UnavailableError(message.message)
                     break
@@ -272,6 +282,7 @@ class EngineClient:
         log.log(level, "the engine ended with %d requests in flight: %s", len(child.sinks), cause)
         self._dispatcher.fail(child, list(child.sinks), Failed.of(UnavailableError(cause.message)))
         self.adapters.fail(cause.message)
+        self._scrapes.fail()
         child.end()
         if child.served or time.monotonic() - self._ready_since > STEADY_AFTER_S:
             self._recent_deaths = 0

@@ -33,6 +33,8 @@ from .messages import (
     Fault,
     Release,
     RemoveAdapter,
+    Scrape,
+    Scraped,
     SetAdapter,
     Stats,
     Step,
@@ -68,6 +70,7 @@ class EngineLoop:
         """`stall_timeout` is `Settings.engine_stall_timeout`. To be made on the event loop."""
         self._channel = channel
         stepped = cast(Backend, backend) if hasattr(backend, "step") else None
+        self._metrics: Callable[[str], bytes] | None = getattr(backend, "metrics", None)
         self._backend = cast(AsyncBackend, backend) if stepped is None else Stepper(stepped, self._tell_refused)
         self._loop = asyncio.get_running_loop()
         self._idle_beat = min(IDLE_BEAT_S, stall_timeout / 4) or IDLE_BEAT_S
@@ -190,7 +193,7 @@ class EngineLoop:
             self._end(tuple(failed))
             self._post(Step(events))
 
-    def _post(self, message: Step | Stats | AdapterOutcome) -> None:
+    def _post(self, message: Step | Stats | AdapterOutcome | Scraped) -> None:
         try:
             self._channel.post(message)
         except OSError:
@@ -225,6 +228,8 @@ class EngineLoop:
             elif isinstance(message, RemoveAdapter):
                 if self._residents is not None:
                     self._call(self._residents.remove, message.key)
+            elif isinstance(message, Scrape):
+                self._call(self._post, Scraped(message.content_type, self._scrape(message.content_type)))
             elif isinstance(message, BadMessage):
                 if message.number is None:
                     log.error("a message of the host's cannot be decoded: %s", message.error)
@@ -237,6 +242,14 @@ class EngineLoop:
                 self._call(self._abort, message.numbers)
         self._call(self._host_gone.set)
         end_with_host()
+
+    def _scrape(self, content_type: str) -> bytes:
+        """The backend's metrics: some milliseconds that no step is to wait for."""
+        try:
+            return self._metrics(content_type) if self._metrics is not None else b""
+        except Exception:
+            log.exception("the engine's metrics cannot be told")
+            return b""
 
     def _ready(self, number: int, prepared: Any, prompt: str | None = None) -> None:
         """Takes what is prepared; where its prompt's text is wanted, it is held back."""

@@ -29,6 +29,8 @@ __all__ = [
     "Ready",
     "Release",
     "RemoveAdapter",
+    "Scrape",
+    "Scraped",
     "SetAdapter",
     "Start",
     "Stats",
@@ -77,7 +79,13 @@ class RemoveAdapter(msgspec.Struct, array_like=True, frozen=True, tag="unadapter
     key: str
 
 
-ToEngine = Start | Add | Release | Abort | SetAdapter | RemoveAdapter
+class Scrape(msgspec.Struct, array_like=True, frozen=True, tag="scrape"):
+    """Tell the engine's own metrics, as this content type. Scraped answers it."""
+
+    content_type: str
+
+
+ToEngine = Start | Add | Release | Abort | SetAdapter | RemoveAdapter | Scrape
 
 
 class BadMessage(NamedTuple):
@@ -146,7 +154,14 @@ class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
     stats: EngineStats
 
 
-FromEngine = Ready | EngineFailed | Step | Stats | AdapterOutcome
+class Scraped(msgspec.Struct, array_like=True, frozen=True, tag="scraped"):
+    """The engine's own metrics; no text where it has none."""
+
+    content_type: str
+    text: bytes
+
+
+FromEngine = Ready | EngineFailed | Step | Stats | AdapterOutcome | Scraped
 
 
 class _RawStep(msgspec.Struct, array_like=True, frozen=True, tag="step"):

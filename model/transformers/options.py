@@ -159,11 +159,12 @@ _NO_EFFECT: dict[str, Callable[[str], Any]] = {
 
 _SETTINGS = {
     "model", "dtype", "max_num_seqs", "revision", "trust_remote_code", "tensor_parallel_size", "reasoning_parser",
+    "reasoning_parser_plugin",
 }  # fmt: skip
 """Arguments that are fields of Settings."""
 
-_PARSERS = ("tool_call_parser", "reasoning_parser")
-"""Settings that name parsers of vLLM's."""
+_PARSERS = ("tool_call_parser", "reasoning_parser", "tool_parser_plugin", "reasoning_parser_plugin")
+"""Settings that name parsers of vLLM's, or files that bring some."""
 
 
 def transformers_arguments(settings: Settings) -> Arguments:

@@ -6,8 +6,9 @@ embedding.py               models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 adapters.py                LoRA adapters in vLLM's core
 worker.py                  what is put right of them where the model runs
-stats_log.py               vLLM's own lines about what it computes
+stats/                     vLLM's own lines and metrics of what it computes
 start.py, options.py       vLLM's arguments and its start
+setup/                     parsers of the user's, LMCache; how much the KV cache holds
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   a token at start, which shows that this vLLM's API is the one that we know

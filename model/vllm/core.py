@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ..engine import EngineStats
 from .core_outputs import leave_rows
 from .internals import make_client, part
-from .stats_log import StatsLog
+from .stats.metrics import VllmMetrics
+from .stats.stats_log import StatsLog
 from .worker import EXTENSION, MEND
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Core:
         self._sending: set[asyncio.Task[None]] = set()
         self._reported: Any = None
         self._stats_log = StatsLog(config) if log_stats else None
+        self._metrics: VllmMetrics | None = None
+        """Once somebody has asked for them."""
 
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
@@ -107,6 +110,8 @@ class Core:
             self._reported = outputs.scheduler_stats
         if self._stats_log is not None:
             self._stats_log.note(outputs)
+        if self._metrics is not None:
+            self._metrics.note(outputs)
         received: Sequence[Any] = outputs.outputs
         return received
 
@@ -122,6 +127,12 @@ class Core:
             passed_over=passed_over,
             cache_usage=reported.kv_cache_usage,
         )
+
+    def metrics(self, content_type: str) -> bytes:
+        """vLLM's own metrics, counted from the first call on. On any thread."""
+        if self._metrics is None:
+            self._metrics = VllmMetrics(self.vllm_config, self._reported)
+        return self._metrics.render(content_type)
 
     def close(self) -> None:
         """Ends the core's processes."""

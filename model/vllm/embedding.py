@@ -180,6 +180,10 @@ class VllmEmbedding:
         """How busy vLLM's scheduler is."""
         return self._core.stats()
 
+    def metrics(self, content_type: str) -> bytes:
+        """vLLM's own."""
+        return self._core.metrics(content_type)
+
     def close(self) -> None:
         """Ends vLLM's own processes."""
         self._core.close()

@@ -35,7 +35,9 @@ from .internals import rejected_transfer
 from .request.chat import ChatRenderer
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
+from .setup.cache_room import tell_room
 from .start import eos_ids, make_core, start
+from .stats.tracing import tracing
 from .trial import try_out
 from .typical import Typical
 
@@ -56,7 +58,9 @@ class VllmEngine:
         self._core = core = make_core(settings, typical)
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
         self._chat = ChatRenderer(core, settings)
+        self._tracing = tracing(core.vllm_config)
         start(core)
+        tell_room(settings, core.vllm_config)
         import vllm
 
         model_config, tokenizer = core.model_config, core.get_tokenizer()
@@ -123,6 +127,8 @@ class VllmEngine:
                 text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
                 request.request_id = name
                 self._core.add(request)
+                if self._tracing is not None:
+                    self._tracing.begin(name, generation, len(prepared.prompt_ids), request.arrival_time)
                 group.running.add(name)
                 self._answers[name] = Answer(
                     name, index, group, self._reader, text, splitter, prepared.guide_field, self._interval
@@ -167,6 +173,8 @@ class VllmEngine:
                 if not isinstance(error, LmiError):
                     error = GenerationError(f"the response could not be decoded: {error}")
                 self.abort([group.number])
+                if self._tracing is not None:
+                    self._tracing.drop(answer.name)
                 events.append((group.number, Failed.of(error)))
         if stopped:
             self._core.abort(stopped)
@@ -176,9 +184,15 @@ class VllmEngine:
         """How busy vLLM's scheduler is."""
         return self._core.stats()
 
+    def metrics(self, content_type: str) -> bytes:
+        """vLLM's own."""
+        return self._core.metrics(content_type)
+
     def close(self) -> None:
         """Ends vLLM's own processes."""
         self._core.close()
+        if self._tracing is not None:
+            self._tracing.close()
 
     def _advance(self, answer: Answer, output: Any, stopped: list[str]) -> list[Event]:
         """What an output brings with which something may begin or end.
@@ -205,7 +219,10 @@ class VllmEngine:
         if reason == "error":
             raise GenerationError("the engine failed while generating")
         self._forget(answer)
-        events.append(answer.end(output, reason))
+        last = answer.end(output, reason)
+        if self._tracing is not None and last.finish is not None:
+            self._tracing.end(answer.name, last.finish.generated_tokens)
+        events.append(last)
         return events
 
     def _forget(self, answer: Answer) -> None:
@@ -222,5 +239,7 @@ class VllmEngine:
         group.running.clear()
         for name in names:
             del self._answers[name]
+            if self._tracing is not None:
+                self._tracing.drop(name)
         if names:
             self._core.abort(names)

@@ -97,9 +97,19 @@ PARTS = (
     "vllm.v1.metrics.stats:SchedulerStats.num_skipped_waiting_reqs",
     "vllm.v1.metrics.stats:SchedulerStats.kv_cache_usage",
     "vllm.v1.metrics.stats:IterationStats",
+    "vllm.v1.engine:EngineCoreOutput.events",
+    "vllm.v1.engine:EngineCoreEventType.PREEMPTED",
+    "vllm.v1.metrics.loggers:PrometheusStatLogger.record",
+    "vllm.v1.metrics.loggers:PrometheusStatLogger.log_engine_initialized",
     "vllm.v1.metrics.loggers:LoggingStatLogger.record",
     "vllm.v1.metrics.loggers:LoggingStatLogger.log",
     "vllm.envs:VLLM_LOG_STATS_INTERVAL",
+    "vllm.v1.engine:EngineCoreRequest.arrival_time",
+    "vllm.tracing:init_tracer",
+    "vllm.tracing:instrument_manual",
+    "vllm.tracing:extract_trace_context",
+    "vllm.tracing:SpanAttributes",
+    "vllm.tracing:SpanKind",
 )
 """Modules and what is in them, as `module:name.attribute`."""
 

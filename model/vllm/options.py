@@ -160,6 +160,8 @@ def _expected(field: dataclasses.Field[Any], error: Exception) -> str:
 def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """What we set where the user did not."""
     arguments.setdefault("disable_log_stats", True)
+    # The label of its metrics.
+    arguments.setdefault("served_model_name", settings.model_name)
     # Without it a model that cannot generate would start, and every request fail.
     arguments.setdefault("runner", "pooling" if settings.embeds else "generate")
     if settings.embeds:

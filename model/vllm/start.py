@@ -19,6 +19,8 @@ from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
 from .internals import check_library
+from .setup.lmcache import configure
+from .setup.plugins import import_plugins
 from .typical import Typical
 
 __all__ = ["client_errors", "eos_ids", "make_core", "start"]
@@ -43,7 +45,9 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
         # A process of the engine's own, and not one that has other plans for its signals.
         crash_at_once()
     check_library()
+    import_plugins(settings)
     arguments = engine_arguments(settings)
+    configure(settings, arguments["tensor_parallel_size"])
     if typical is not None:
         typical.ask(arguments)
     chosen = os.environ.get(PROCESSES)

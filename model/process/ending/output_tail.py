@@ -27,7 +27,7 @@ __all__ = ["OutputTail"]
 
 MAX_LINES = 400
 _PREFIX = re.compile(r"^(\([\w ]+ pid=\d+\) )?((ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] )?")
-_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(Error|Exception|Interrupt)): (?P<text>.+)$")
+_ERROR = re.compile(r"^(?P<kind>([A-Za-z_][\w.]*)?(Error|Exception|Interrupt)): (?P<text>.+)$")
 
 
 class OutputTail:

@@ -280,3 +280,55 @@ def test_what_needs_djl_python_is_a_note(model_dir: Path) -> None:
     (model_dir / "model.py").write_text("from djl_python.input_parser import input_formatter\n")
     told = "note: not checked, as it needs djl_python"
     assert any(line.startswith(told) for line in check(model_dir, {}))
+
+
+def test_parsers_of_the_users(model_dir: Path) -> None:
+    """Their names are not refused: no engine tells which there are."""
+    plugin = model_dir / "my_parser.py"
+    plugin.write_text("")
+    assert check(model_dir, {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine"})
+    assert f"there is no file {model_dir}/other.py" in refused(model_dir, reasoning_parser_plugin="other.py")
+
+
+@pytest.mark.engine
+def test_parsers_of_the_users_are_imported(model_dir: Path) -> None:
+    plugin = model_dir / "my_parser.py"
+    plugin.write_text("")
+    options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine"}
+    assert f"parsers of your own: {plugin}" in check(model_dir, options)
+    plugin.write_text("import nothing_of_that_name")
+    assert f"option.tool_parser_plugin: {plugin}, line 1: ModuleNotFoundError" in refused(model_dir, **options)
+
+
+@pytest.mark.engine
+def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, package=None: None if name == "lmcache" else find(name, package)
+    )
+    lines = check(model_dir, {"lmcache_auto_config": "true"})
+    assert "note: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines
+
+
+@pytest.fixture
+def secure(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model directory, where inference scripts and pickles are forbidden."""
+    monkeypatch.setenv("SAGEMAKER_SECURE_MODE", "true")
+    monkeypatch.setenv("SAGEMAKER_SECURITY_CONTROLS", "DISALLOW_CUSTOM_INFERENCE_SCRIPTS,DISALLOW_PICKLE_FILES")
+    monkeypatch.setenv("SAGEMAKER_UNTRUSTED_CHANNELS", str(model_dir))
+    return model_dir
+
+
+def test_secure_mode(secure: Path) -> None:
+    """The host would not load this handler's entry point; where there is none, what it would look at is good."""
+    assert refused(secure).startswith("option.entryPoint: lmi.handler is prohibited by DJL Serving in secure mode")
+    (secure / "serving.properties").write_text("engine=Python\n")
+    line = "secure mode: good, with DISALLOW_CUSTOM_INFERENCE_SCRIPTS, DISALLOW_PICKLE_FILES"
+    assert line in check(secure, {})
+    (secure / "model.bin").write_text("")
+    assert "only safetensors are permitted in secure mode" in refused(secure)
+
+
+def test_secure_mode_comes_before_user_code(secure: Path) -> None:
+    (secure / "model.py").write_text("1 / 0")
+    assert "code of your own" in refused(secure)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lmi.handler.commands.check_adapters import adapter_lines
+from lmi.handler.commands.check_adapters import adapter_lines, forbidden_lines
 
 from ...kit.adapters import LLAMA, adapter_tensors, safetensors_of, write_adapter
 from ...kit.api.errors import OptionError
-from ...kit.api.handler import check_model_dir
+from ...kit.api.handler import SecureMode, check_model_dir
 from ...kit.api.options import make_settings
 
 
@@ -161,3 +161,17 @@ def test_the_command_tells_of_them(model_dir: Path) -> None:
     write_adapter(model_dir / "adapters" / "a", LLAMA)
     said = check_model_dir(model_dir, {"enable_lora": "true", "load_format": "dummy"})
     assert any(line.startswith("adapter a: rank 8, ") for line in said)
+
+
+def test_what_secure_mode_forbids_of_adapters(model_dir: Path) -> None:
+    secure = SecureMode(frozenset({"DISALLOW_REQUIREMENTS_TXT"}), ())
+    write_adapter(model_dir / "adapters" / "a", LLAMA)
+    assert forbidden_lines(make_settings(model_dir, enable_lora="true"), secure) == []
+    (write_adapter(model_dir / "adapters" / "b", LLAMA) / "requirements.txt").write_text("")
+    said = "adapters/b: requirements.txt is prohibited in secure mode (DISALLOW_REQUIREMENTS_TXT)"
+    with pytest.raises(OptionError) as caught:
+        forbidden_lines(make_settings(model_dir, enable_lora="true"), secure)
+    assert caught.value.message == said
+    (line,) = forbidden_lines(make_settings(model_dir, enable_lora="true", adapters_on_error="warn"), secure)
+    assert line == f"note: {said.replace(': ', ' will not be served: ', 1)}"
+    assert forbidden_lines(make_settings(model_dir), secure) == []

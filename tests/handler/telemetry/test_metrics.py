@@ -9,6 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from lmi.handler.telemetry.metrics import Histogram
 
@@ -157,6 +159,29 @@ async def test_the_content_type(bench: Bench, accept: str, content_type: str) ->
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(content_type)
     assert answer.text.endswith("# EOF\n") == content_type.startswith("application")
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.anyio
+async def test_the_engines_own_metrics_come_last(bench: Bench, accept: str) -> None:
+    theirs = b'# TYPE vllm:a counter\nvllm:a_total{engine="0"} 3.0\n'
+    bench.engine.metrics = theirs + (b"# EOF\n" if accept.startswith("application") else b"")
+    transport = httpx.ASGITransport(application(bench.service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:
+        text = (await http.get("/metrics", headers={"accept": accept})).text
+    assert text.endswith(bench.engine.metrics.decode())
+    assert text.count("# EOF") == (accept != "text/plain")
+    read = openmetrics if accept != "text/plain" else text_string_to_metric_families
+    assert {"lmi_engine_up", "vllm:a"} <= {family.name for family in read(text)}
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_does_not_answer_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmi.handler.telemetry.prometheus.ENGINE_S", 0.05)
+    bench.engine.metrics = None
+    transport = httpx.ASGITransport(application(bench.service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://local") as http:
+        assert "lmi_engine_up 1.0" in (await http.get("/metrics", timeout=10)).text
 
 
 @pytest.mark.anyio

@@ -24,6 +24,8 @@ from lmi.model.process.messages import (
     Ready,
     Release,
     RemoveAdapter,
+    Scrape,
+    Scraped,
     SetAdapter,
     Start,
     Stats,
@@ -47,7 +49,8 @@ from lmi.model.vllm.request.structured import structured_outputs
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Adapter", "AdapterOutcome", "Add", "Budget", "Channel", "ChatRenderer",
     "EngineChild", "EngineClient", "EngineLoop", "Fault", "FromEngine", "MediaError", "Part", "Ranking", "Ready",
-    "Release", "RemoveAdapter", "RequestPreparer", "Row", "SetAdapter", "Start", "Stats", "Step", "Target", "Tidy",
-    "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts", "limits",
-    "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs", "v2_takes_processors",
+    "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats", "Step",
+    "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
+    "limits", "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs",
+    "v2_takes_processors",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
 from lmi.handler.server.access import Access
 from lmi.handler.server.app import application
@@ -49,6 +50,7 @@ __all__ = [
     "Reporter",
     "RequestStats",
     "RollingBatch",
+    "SecureMode",
     "Service",
     "SessionStore",
     "Watch",

@@ -55,6 +55,9 @@ class ScriptedEngine:
     deaths = rebuilds = 0
     process_id = None
 
+    metrics: bytes | None = b""
+    """What it tells of itself; None: it does not answer."""
+
     down: str = ""
     """Why nothing can be submitted now."""
 
@@ -103,6 +106,12 @@ class ScriptedEngine:
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def scrape(self, content_type: str) -> Future[bytes]:
+        future: Future[bytes] = Future()
+        if self.metrics is not None:
+            future.set_result(self.metrics)
+        return future
 
     def close(self) -> None:
         self.fail(list(self.sinks), UnavailableError("the server is shutting down"))

@@ -175,9 +175,12 @@ WRONG = [
     ("default_mm_loras", "[]", "option.default_mm_loras: expected a JSON object with the folder of an adapter"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
-    ("reasoning_parser_plugin", "x.py", "parsers of the user's"),
-    ("speculative_length", "0", "option.speculative_length: expected an integer of at least 1, got '0'"),
-    ("draft_model_id", "x", "speculative decoding"),
+    ("reasoning_parser_plugin", "x.py", "got 'x.py': there is no file /opt/ml/model/x.py"),
+    ("tool_parser_plugin", "/no/such/x.py", "got '/no/such/x.py': there is no file /no/such/x.py"),
+    ("speculative_length", "-1", "option.speculative_length: expected an integer of at least 0, got '-1'"),
+    ("spec_length", "two", "option.spec_length: expected an integer of at least 0, got 'two'"),
+    ("draft_model_id", "s3://bucket/draft", "only DJL Serving downloads s3://"),
+    ("load_format", "sagemaker_fast_model_loader", "use `runai_streamer` or `sharded_state`"),
     ("input_formatter", "x", "module:name"),
     ("mpi_mode", "true", "engine=Python"),
 ]
@@ -321,6 +324,12 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
     ("given", "config"),
     [
         ({"speculative_draft_model": "ngram"}, {"method": "ngram", "num_speculative_tokens": 4}),
+        # TensorRT-LLM's.
+        ({"draft_model_id": "ngram", "spec_length": "3"}, {"method": "ngram", "num_speculative_tokens": 3}),
+        (
+            {"draft_model_id": "ngram", "speculative_draft_model": "ngram"},
+            {"method": "ngram", "num_speculative_tokens": 4},
+        ),
         (
             {"speculative_draft_model": "owner/draft", "speculative_length": "7", "draft_model_tp_size": "2"},
             {
@@ -333,7 +342,7 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
     ],
     ids=str,
 )
-def test_speculative_decoding_by_lmi_dists_names(given: dict[str, str], config: dict[str, Any]) -> None:
+def test_speculative_decoding_by_older_names(given: dict[str, str], config: dict[str, Any]) -> None:
     assert json.loads(settings(**given).engine_arguments["speculative_config"]) == config
 
 
@@ -345,6 +354,8 @@ def test_a_draft_model_in_the_model_directory(tmp_path: Path) -> None:
 
 def test_what_only_a_draft_model_gives_a_meaning() -> None:
     assert "speculative_config" not in settings(speculative_length="5", draft_model_tp_size="1").engine_arguments
+    for given in ({"spec_length": "0"}, {"draft_model_id": "ngram", "spec_length": "0"}):
+        assert "speculative_config" not in settings(**given).engine_arguments
     both = refused(speculative_draft_model="x", speculative_config='{"method": "ngram"}')
     assert "option.speculative_draft_model: expected it or option.speculative_config, got both" in both
 
@@ -352,6 +363,8 @@ def test_what_only_a_draft_model_gives_a_meaning() -> None:
 def test_contradicting_aliases_are_refused() -> None:
     assert "option.quantize=awq" in refused(quantize="awq", quantization="fp8")
     assert settings(quantize="awq", quantization="awq").engine_arguments["quantization"] == "awq"
+    assert "option.speculative_draft_model=a" in refused(speculative_draft_model="a", draft_model_id="b")
+    assert "option.speculative_length=4" in refused(speculative_length="4", spec_length="5")
 
 
 @pytest.mark.parametrize(

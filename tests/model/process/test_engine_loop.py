@@ -21,6 +21,8 @@ from ...kit.api.engine import (
     FromEngine,
     Release,
     RemoveAdapter,
+    Scrape,
+    Scraped,
     SetAdapter,
     Stats,
     Step,
@@ -146,6 +148,27 @@ async def test_the_host_is_told_how_busy_the_engine_is_and_when_it_is_idle(
     await asyncio.sleep(0.5)
     running.cancel()
     assert ends.told() == [Stats(EngineStats(running=1)), Stats(EngineStats())]
+
+
+class Measured(Noting):
+    """One with metrics of its own."""
+
+    def metrics(self, content_type: str) -> bytes:
+        if content_type == "broken":
+            raise ValueError(content_type)
+        return f"as {content_type}".encode()
+
+
+@pytest.mark.parametrize(
+    ("backend", "content_type", "text"),
+    [(Measured, "text/plain", b"as text/plain"), (Measured, "broken", b""), (Noting, "text/plain", b"")],
+)
+async def test_metrics_are_told_to_who_asks(ends: Ends, backend: type[Noting], content_type: str, text: bytes) -> None:
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend(), ImageRules()).run())
+    ends.host.send(Scrape(content_type))
+    assert await asyncio.to_thread(ends.host.receive) == Scraped(content_type, text)
+    ends.host.close()
+    await asyncio.wait_for(running, 10)
 
 
 async def test_an_engine_that_fails_ends_the_loop(ends: Ends) -> None:

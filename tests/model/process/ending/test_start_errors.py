@@ -37,7 +37,7 @@ EXPECTED: dict[str, tuple[str, int, str]] = {
     "dtype": ("StartError", 500, f"{OURS}quantize: Unknown quantization method: nosuch"),
     "unsupported dtype": ("StartError", 500, "float32 is not supported for quantization method fp8"),
     "context": ("StartError", 500, f"{OURS}max_model_len: User-specified max_model_len (100000)"),
-    "little KV cache": ("StartError", 500, f"{OURS}max_model_len: "),
+    "little KV cache": ("StartError", 500, f"{OURS}max_model_len: the KV cache holds less than one request"),
     "too much KV cache": ("MemoryShortError", 507, f"{OURS}kv_cache_memory_bytes: "),
     "tensor parallel": ("StartError", 500, f"{OURS}tensor_parallel_degree: "),
     "unknown option": ("OptionError", 500, "did you mean option.max_model_len?"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from .internals import part
+from ..internals import part
+from .iteration import iteration_stats
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -24,15 +25,10 @@ class StatsLog:
 
     def note(self, outputs: Any) -> None:
         """Counts what an EngineCoreOutputs brought."""
-        counted = part("vllm.v1.metrics.stats:IterationStats")()
-        for output in outputs.outputs:
-            counted.num_generation_tokens += len(output.new_token_ids)
-            if output.prefill_stats is not None:
-                counted.prompt_token_stats.update_from_output(output.prefill_stats)
         if (logger := self._loggers.get(outputs.engine_index)) is None:
             make = part("vllm.v1.metrics.loggers:LoggingStatLogger")
             logger = self._loggers[outputs.engine_index] = make(self._config, outputs.engine_index)
-        logger.record(outputs.scheduler_stats, counted)
+        logger.record(outputs.scheduler_stats, iteration_stats(outputs))
         if (now := time.monotonic()) - self._logged > self._interval:
             self._logged = now
             for logger in self._loggers.values():

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ...demo.model import question
-from ...kit.api.options import make_settings
-from ...kit.api.types import Generation, Sampling
-from ...kit.engines.backends import run
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
+from ....demo.model import question
+from ....kit.api.options import make_settings
+from ....kit.api.types import Generation, Sampling
+from ....kit.engines.backends import run
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 

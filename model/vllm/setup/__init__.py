@@ -1,0 +1,6 @@
+"""What has to be done before vLLM's core is started, and what is told of its KV cache then.
+
+plugins.py      files of the user's that register parsers with vLLM
+lmcache.py      LMCache: whether it is there, and the sizes of its caches
+cache_room.py   how many tokens the KV cache holds
+"""

@@ -1,0 +1,180 @@
+"""Parsers of the user's: files that register them with vLLM, and chats that go through them, whole and streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from lmi.model.vllm.setup.plugins import import_plugins
+
+from ....demo.model import question
+from ....kit.answers.events import join_calls
+from ....kit.api.engine import ChatRenderer
+from ....kit.api.errors import OptionError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Conversation, Token
+from ....kit.hosts.pool import HostPool
+
+PLUGIN = '''"""Calls as the demo model writes them, told when they are whole."""
+
+import json
+import re
+
+try:
+    from vllm.entrypoints.openai.engine.protocol import (
+        DeltaFunctionCall, DeltaMessage, DeltaToolCall, ExtractedToolCallInformation, FunctionCall, ToolCall,
+    )
+except ImportError:  # vLLM 0.32
+    from vllm.entrypoints.generate.base.protocol import (
+        DeltaFunctionCall, DeltaMessage, DeltaToolCall, ExtractedToolCallInformation, FunctionCall, ToolCall,
+    )
+from vllm.tool_parsers import ToolParser, ToolParserManager
+
+CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def calls(text):
+    found = [json.loads(call) for call in CALL.findall(text)]
+    return [("my_" + call["name"], json.dumps(call["arguments"])) for call in found]
+
+
+@ToolParserManager.register_module("mine")
+class Mine(ToolParser):
+    def extract_tool_calls(self, model_output, request):
+        made = [ToolCall(function=FunctionCall(name=name, arguments=text)) for name, text in calls(model_output)]
+        content = model_output.partition("<tool_call>")[0]
+        return ExtractedToolCallInformation(tools_called=bool(made), tool_calls=made, content=content or None)
+
+    def extract_tool_calls_streaming(
+        self, previous_text, current_text, delta_text, previous_token_ids, current_token_ids, delta_token_ids, request
+    ):
+        if "<tool_call>" not in current_text:
+            return DeltaMessage(content=delta_text)
+        new = list(enumerate(calls(current_text)))[len(calls(previous_text)):]
+        made = [
+            DeltaToolCall(index=index, id=f"mine-{index}", function=DeltaFunctionCall(name=name, arguments=text))
+            for index, (name, text) in new
+        ]
+        return DeltaMessage(tool_calls=made) if made else None
+'''
+"""A file as users write it."""
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """What tests register is gone after them."""
+    from vllm.tool_parsers import ToolParserManager
+
+    before = dict(ToolParserManager.tool_parsers)
+    yield
+    ToolParserManager.tool_parsers.clear()
+    ToolParserManager.tool_parsers.update(before)
+
+
+def written(folder: Path, text: str = PLUGIN) -> str:
+    (folder / "my_parser.py").write_text(text)
+    return "my_parser.py"
+
+
+@pytest.fixture
+def tokenizer(demo_model: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(demo_model)
+
+
+ANSWER = 'Let me look. <tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("cuts", [1, 3, 1000])
+def test_a_parser_of_the_users(tmp_path: Path, demo_model: Path, tokenizer: Any, registered: None, cuts: int) -> None:
+    """One token at a time as in a stream, all at once as of a whole answer."""
+    from vllm import EngineArgs
+
+    settings = make_settings(tmp_path, tool_parser_plugin=written(tmp_path), tool_call_parser="mine")
+    assert import_plugins(settings) == [str(tmp_path / "my_parser.py")]
+    config = EngineArgs(model=str(demo_model), enforce_eager=True).create_model_config()
+    llm: Any = SimpleNamespace(
+        get_tokenizer=lambda: tokenizer, model_config=config, renderer=SimpleNamespace(mm_processor=None)
+    )
+    chat = ChatRenderer(llm, settings)
+    asked = Conversation(messages=({"role": "user", "content": "Hi"},), tools=(WEATHER,), tool_choice="auto")
+    splitter = chat.splitter(asked, chat.request(asked), [])
+    assert splitter is not None
+    ids = tokenizer.encode(ANSWER, add_special_tokens=False)
+    tokens = [Token(token_id, tokenizer.decode([token_id])) for token_id in ids]
+    parts = [
+        splitter.feed(tokens[start : start + cuts], ended=start + cuts >= len(tokens))
+        for start in range(0, len(tokens), cuts)
+    ]
+    calls = join_calls((call.index, call.id, call.name, call.arguments) for part in parts for call in part.calls)
+    assert "".join(part.text for part in parts) == "Let me look. "
+    assert [(call.name, call.arguments) for call in calls] == [("my_get_weather", {"city": "Paris"})]
+
+
+@pytest.mark.engine
+def test_a_chat_of_the_demo_model(tmp_path: Path, hosts: HostPool) -> None:
+    """The same call, whole and streamed."""
+    written(tmp_path)
+    options = {"option.tool_parser_plugin": str(tmp_path / "my_parser.py"), "option.tool_call_parser": "mine"}
+    asked = question("tool_call")
+    messages = [{"role": "user", "content": asked.prompt}]
+    body = {"model": "m", "messages": messages, "tools": [dict(tool) for tool in asked.tools or ()], "temperature": 0}
+    url = f"{hosts.get('server', options).url}/v1/chat/completions"
+    choice = httpx.post(url, json=body, timeout=60).json()["choices"][0]
+    function = choice["message"]["tool_calls"][0]["function"]
+    assert (choice["finish_reason"], function) == ("tool_calls", {"name": "my_get_weather", "arguments": CITY})
+    streamed = httpx.post(url, json={**body, "stream": True}, timeout=60).text
+    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    deltas = [call["function"] for event in events for call in event["choices"][0]["delta"].get("tool_calls", ())]
+    assert "".join(delta.get("name") or "" for delta in deltas) == function["name"]
+    assert "".join(delta.get("arguments") or "" for delta in deltas) == CITY
+
+
+CITY = '{"city": "Paris"}'
+
+
+def test_one_file_for_both_is_executed_once(tmp_path: Path) -> None:
+    file = written(tmp_path, "import pathlib\nwith pathlib.Path(__file__).with_suffix('.log').open('a') as log:\n"
+                   "    log.write('executed ')\n")  # fmt: skip
+    import_plugins(make_settings(tmp_path, tool_parser_plugin=file, reasoning_parser_plugin=str(tmp_path / file)))
+    assert (tmp_path / "my_parser.log").read_text() == "executed "
+
+
+# What a file holds, and what is said of it after its path.
+BROKEN = [
+    ("import nothing_of_that_name", ", line 1: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+    ("a = 1\n\nraise ValueError('two\\nlines')", ", line 3: ValueError: two lines"),
+    ("import sys\nsys.exit(3)", ", line 2: SystemExit: 3"),
+    ("def f(:\n    pass", ": SyntaxError: invalid syntax (my_parser.py, line 1)"),
+]
+
+
+@pytest.mark.parametrize("option", ["tool_parser_plugin", "reasoning_parser_plugin"])
+@pytest.mark.parametrize(("text", "said"), BROKEN)
+def test_a_broken_file(tmp_path: Path, option: str, text: str, said: str) -> None:
+    settings = make_settings(tmp_path, **{option: written(tmp_path, text)})
+    with pytest.raises(OptionError) as caught:
+        import_plugins(settings)
+    assert caught.value.message == f"option.{option}: {tmp_path / 'my_parser.py'}{said}"
+    assert caught.value.param == option
+
+
+def test_what_is_no_python_file(tmp_path: Path) -> None:
+    (tmp_path / "parser.txt").write_text("")
+    with pytest.raises(OptionError, match=r"expected a Python file \(\*\.py\)$"):
+        import_plugins(make_settings(tmp_path, tool_parser_plugin="parser.txt"))
+
+
+def test_vllms_core_gets_the_reasoning_parsers_too(tmp_path: Path) -> None:
+    """Whose process imports them for grammars (vllm/v1/structured_output)."""
+    taken = make_settings(tmp_path, reasoning_parser_plugin=written(tmp_path))
+    assert taken.engine_arguments["reasoning_parser_plugin"] == str(tmp_path / "my_parser.py")
