@@ -17,6 +17,7 @@ from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import GenerationError, LmiError, UnavailableError
 from ..model.log import show_content
 from ..model.options import Settings
+from ..model.options.environment.reading import naming
 from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
@@ -69,6 +70,10 @@ class Service:
 
     def start(self) -> EngineInfo:
         """Loads user code and brings the engine up; raises StartError."""
+        with naming(self.settings.sources):
+            return self._start()
+
+    def _start(self) -> EngineInfo:
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
         if self.settings.adapters.enable_lora:

@@ -2,6 +2,7 @@
 
     options --> user code --> dialect --> entry point --> files of the model --> adapters --> engine's arguments
 
+A model that DJL Serving downloads before it starts the handler (`s3://`) is let pass, and its files are not checked.
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
 
@@ -18,7 +19,9 @@ from pathlib import Path
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
 from ...model.options.choice import is_users
+from ...model.options.environment.reading import naming
 from ...model.options.model_dir import check_model
+from ...model.options.properties import gather
 from ..preflight import require_directory
 from ..user_code.extensions import load_extensions
 from .check_adapters import adapter_lines
@@ -28,13 +31,34 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
-def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
+DOWNLOADED = ("s3://", "djl://")
+"""How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
+
+
+def check(
+    model_dir: Path,
+    overrides: Mapping[str, str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    model_files: bool = True,
+) -> list[str]:
     """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
 
-    Reads the environment as the container does. Raises OptionError for what start-up would refuse.
+    Reads the environment as the container does; without `model_files` those of the model are not looked for.
+    Raises OptionError for what start-up would refuse.
     """
     require_directory(model_dir)
-    settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
+    environment = os.environ if environment is None else environment
+    given = (gather(model_dir, environment) | dict(overrides)).get("model_id") or environment.get("HF_MODEL_ID", "")
+    if given.startswith(DOWNLOADED):
+        overrides, model_files = {**overrides, "model_id": ""}, False
+        environment = {name: text for name, text in environment.items() if name != "HF_MODEL_ID"}
+    settings = load_settings(model_dir, environment=environment, overrides=overrides)
+    with naming(settings.sources):
+        return _lines(settings, "" if model_files else f"model: {given or settings.model_id}, not checked")
+
+
+def _lines(settings: Settings, model: str) -> list[str]:
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
@@ -44,7 +68,7 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         *(f"note: {note}" for note in settings.notes),
         _entry_point(settings),
         *own,
-        check_model(settings),
+        model or check_model(settings),
         *adapter_lines(settings),
         *_arguments(settings),
     ]

@@ -1,4 +1,5 @@
-"""The adapters that lie in the model directory, in the folder `adapters`: found, read, and what they ask of the engine.
+"""The adapters that are there at start, in the folder `adapters` of the model directory, or where `option.lora_modules`
+says: found, read, and what they ask of the engine.
 
 DJL Serving takes each entry of the folder for an adapter of that name, whatever it is, and looks in two places: the
 model directory, and the one that it downloaded `option.model_id` to.
@@ -15,7 +16,7 @@ from ..errors import AdapterError, OptionError
 from ..options import Settings
 from .files import AdapterFiles, rank_of, rank_that_holds, read_adapter
 
-__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "read_all", "refusal"]
+__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "place", "read_all", "refusal"]
 
 FOLDER = "adapters"
 """Java's name of it, which no option changes."""
@@ -24,9 +25,9 @@ DEFAULT_RANK = 16
 
 
 def found(settings: Settings) -> dict[str, Path]:
-    """The absolute path of each adapter in the model directory, by its name. Hidden entries are none.
+    """The absolute path of each adapter that is there at start, by its name. Hidden entries of the folder are none.
 
-    What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in both places.
+    What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in two places.
     """
     folders = {folder.resolve(): folder for model in _directories(settings) if (folder := model / FOLDER).is_dir()}
     paths: dict[str, Path] = {}
@@ -38,7 +39,17 @@ def found(settings: Settings) -> dict[str, Path]:
                 where = f"{paths[path.name]} and {path}"
                 raise OptionError(f"adapters: expected each name once, got {path.name} twice: {where}", "adapters")
             paths[path.name] = path
+    for name, given in settings.adapters.lora_modules:
+        path = Path(settings.model_dir, given)
+        if name in paths:
+            raise OptionError(f"option.lora_modules: {name}: {paths[name]} has that name already", "lora_modules")
+        paths[name] = path
     return paths
+
+
+def place(name: str, path: Path) -> str:
+    """Where an adapter was found, as messages call it."""
+    return f"{FOLDER}/{name}" if path.parent.name == FOLDER and path.name == name else f"option.lora_modules: {name}"
 
 
 def _directories(settings: Settings) -> list[Path]:
@@ -85,7 +96,7 @@ def _read(path: Path, base: Mapping[str, Any] | None, max_rank: int | None) -> A
 
 def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_rank: int | None) -> OptionError:
     """One error for all broken adapters; where a rank is the trouble, with the least that holds all that were found."""
-    listed = [f"{FOLDER}/{name}: {error.message}" for name, error in faults.items()]
+    listed = [f"{place(name, paths[name])}: {error.message}" for name, error in faults.items()]
     message = listed[0]
     if len(listed) > 1:
         numbered = "; ".join(f"({number}) {one}" for number, one in enumerate(listed, 1))

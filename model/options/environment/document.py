@@ -1,0 +1,45 @@
+"""The tables of variables for docs/migrating.md, in Markdown."""
+
+from __future__ import annotations
+
+from .tgi import HUGGING_FACE, TGI
+from .variable import Variable
+from .vllm_image import ARGUMENTS, LIBRARY
+
+__all__ = ["variables_table"]
+
+
+def variables_table() -> str:
+    """What becomes of each variable: of Hugging Face's and TGI's, then of AWS's vLLM images."""
+    served = [*HUGGING_FACE, *TGI, *LIBRARY]
+    return "\n".join(
+        [
+            "| variable | here | |",
+            "| --- | --- | --- |",
+            "| `HF_MODEL_ID`, `MODEL_ID` | `option.model_id` | Where the model directory holds no model. |",
+            "| `HF_REVISION`, `HF_MODEL_REVISION`, `REVISION` | `option.revision` | Beside the one above. |",
+            "| `HF_TASK` | `option.task` | Beside `HF_MODEL_ID`. |",
+            *(_row(variable) for variable in served if variable.fate == "option"),
+            *(_row(variable) for variable in served if variable.fate == "refused"),
+            "",
+            f"Without effect, which the log says: {_list(served, 'nothing')}.",
+            "",
+            f"Never read, as other software sets them too: {_list(served, 'unread')}.",
+            "",
+            f"Of SM_VLLM_*, without effect: {_list([*ARGUMENTS.values()], 'nothing')}.",
+            "",
+            f"Of SM_VLLM_*, refused with what to write instead: {_list([*ARGUMENTS.values()], 'refused')}.",
+        ]
+    )
+
+
+def _row(variable: Variable) -> str:
+    if variable.fate == "refused":
+        return f"| `{variable.name}` | refused | {variable.help[0].upper()}{variable.help[1:]}. |"
+    options = ", ".join(f"`option.{name}`" for name in variable.options)
+    model = "Beside a variable that names the model." if variable.generic else ""
+    return f"| `{variable.name}` | {options} | {' '.join(part for part in (variable.help, model) if part)} |"
+
+
+def _list(variables: list[Variable], fate: str) -> str:
+    return ", ".join(f"`{variable.name}`" for variable in variables if variable.fate == fate)
