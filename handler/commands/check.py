@@ -40,25 +40,27 @@ def check(
     overrides: Mapping[str, str],
     *,
     environment: Mapping[str, str] | None = None,
-    model_files: bool = True,
+    files: bool = True,
 ) -> list[str]:
     """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
 
-    Reads the environment as the container does; without `model_files` those of the model are not looked for.
+    Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
     Raises OptionError for what start-up would refuse.
     """
     require_directory(model_dir)
     environment = os.environ if environment is None else environment
     given = (gather(model_dir, environment) | dict(overrides)).get("model_id") or environment.get("HF_MODEL_ID", "")
-    if given.startswith(DOWNLOADED):
-        overrides, model_files = {**overrides, "model_id": ""}, False
+    if downloaded := given.startswith(DOWNLOADED):
+        overrides = {**overrides, "model_id": ""}
         environment = {name: text for name, text in environment.items() if name != "HF_MODEL_ID"}
     settings = load_settings(model_dir, environment=environment, overrides=overrides)
     with naming(settings.sources):
-        return _lines(settings, "" if model_files else f"model: {given or settings.model_id}, not checked")
+        model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
+        return _lines(settings, model, adapters=files)
 
 
-def _lines(settings: Settings, model: str) -> list[str]:
+def _lines(settings: Settings, model: str, *, adapters: bool) -> list[str]:
+    """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
@@ -69,7 +71,7 @@ def _lines(settings: Settings, model: str) -> list[str]:
         _entry_point(settings),
         *own,
         model or check_model(settings),
-        *adapter_lines(settings),
+        *(adapter_lines(settings) if adapters else ()),
         *_arguments(settings),
     ]
 

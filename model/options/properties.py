@@ -66,7 +66,10 @@ def _unescape(text: str) -> str:
             raise OptionError(f"serving.properties: {match[0]!r} is not \\u and four hexadecimal digits")
         return chr(int(digits, 16))
 
-    return _ESCAPE.sub(plain, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # Java's characters are units of UTF-16: what is beyond them is written as two.
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _entries(model_dir: Path) -> dict[str, str]:

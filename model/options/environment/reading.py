@@ -46,22 +46,23 @@ def merge(
     environment: Mapping[str, str],
     written: Mapping[str, str],
     sources: Mapping[str, str],
+    tgis: bool = False,
 ) -> Merged:
     """`properties` with what the other containers' variables say of options that nobody has set.
 
     `written` are those that the user has set, and not DJL Serving by itself; `sources` the variables OPTION_* and the
-    like that they came from.
+    like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model.
     """
     merged = Merged(dict(properties), {name: variable for name, variable in sources.items() if name in properties})
-    for variable, text in _given(environment):
+    for variable, text in _given(environment, tgis=tgis):
         _take(merged, variable, text, written)
     _name_the_model(merged, model_dir, environment)
     return merged
 
 
-def _given(environment: Mapping[str, str]) -> Iterator[tuple[Variable, str]]:
+def _given(environment: Mapping[str, str], *, tgis: bool) -> Iterator[tuple[Variable, str]]:
     """The variables that count, in their order."""
-    named = any(environment.get(name) for name in ("HF_MODEL_ID", "MODEL_ID"))
+    named = tgis or any(environment.get(name) for name in ("HF_MODEL_ID", "MODEL_ID"))
     for variable in (*HUGGING_FACE, *TGI, *LIBRARY):
         text = environment.get(variable.name, "").strip()
         if text and variable.fate != "unread" and (named or not variable.generic):

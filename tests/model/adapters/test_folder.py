@@ -87,7 +87,7 @@ def test_folders_elsewhere_that_an_option_names(model_dir: Path, tmp_path: Path)
 def test_a_broken_one_elsewhere_is_named_by_its_option(model_dir: Path) -> None:
     paths = found(with_lora(model_dir, lora_modules="b=/no/such"))
     error = refusal(read_all(paths, base=LLAMA, max_rank=None)[1], paths, None)
-    assert error.message == "option.lora_modules: b: /no/such is not a folder"
+    assert error.message == "option.lora_modules: b: /no/such does not exist"
 
 
 def test_a_model_on_the_hub_has_no_folder_here(
