@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from ...model.adapters.folder import base_config
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
 from ...model.options.choice import is_users
@@ -31,6 +33,8 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
+EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
+"""Architectures of encoders, by which vLLM generates nothing."""
 DOWNLOADED = ("s3://", "djl://")
 """How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
 
@@ -71,6 +75,7 @@ def _lines(settings: Settings, model: str, *, adapters: bool) -> list[str]:
         _entry_point(settings),
         *own,
         model or check_model(settings),
+        *_task(settings),
         *(adapter_lines(settings) if adapters else ()),
         *_arguments(settings),
     ]
@@ -96,6 +101,15 @@ def _own_code(settings: Settings) -> list[str]:
     kinds = [kind for kind, one in found if one]
     kinds += [f"dialect {dialect.NAME}" for dialect in extensions.dialects]
     return [f"your own code: {', '.join(kinds)}"] if kinds else []
+
+
+def _task(settings: Settings) -> Iterator[str]:
+    """Raises OptionError for a model that makes vectors only and is to generate, as LMI's handler finds out itself."""
+    architectures = (base_config(settings) or {}).get("architectures") or [""]
+    if settings.engine.startswith("vllm") and not settings.embeds and EMBEDDERS.fullmatch(str(architectures[0])):
+        expected = f"expected text-embedding with {architectures[0]}, which generates no text"
+        raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
+    yield from ()
 
 
 def _entry_point(settings: Settings) -> str:

@@ -236,6 +236,9 @@ def _checked(entries: list[Entry], directory: Path, refused: list[str]) -> list[
             return check(directory, {}, environment={}, files=(directory / "config.json").is_file())
         except OptionError as error:
             entry = _to_blame(entries, error.param)
+            if entry is None and error.param == "task":
+                entries.append(Entry("option.task", "text-embedding", comments=[error.message]))
+                continue
             if entry is None:
                 raise
             first = _FIRST.fullmatch(error.message)

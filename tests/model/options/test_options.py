@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
+from lmi.model.options.environment.document import variables_table
 from lmi.model.options.table import OPTIONS, option_named, options_table
 
 from ...kit.api.errors import OptionError
@@ -438,6 +439,7 @@ FILES: list[tuple[str, dict[str, str]]] = [
     ("a=1\na=2", {"a": "2"}),
     ("a=b\\", {"a": "b"}),
     ('option.x={"a": 1}', {"option.x": '{"a": 1}'}),
+    ("option.x=\\ud83d\\ude00 \\ud83d", {"option.x": "\U0001f600 \ud83d"}),
 ]
 
 
@@ -500,6 +502,11 @@ def test_shipped_configuration() -> None:
     shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
     assert {"rolling_batch", "max_model_len", "tensor_parallel_degree"} <= shown
     assert {name for name in shown if option_named(name) is None} <= {"max_logprobs"}
+
+
+def test_the_documentation_has_the_variables() -> None:
+    page = ROOT.joinpath("docs", "migrating.md").read_text()
+    assert page.partition("<!-- variables -->\n")[2].partition("\n<!-- /variables -->")[0] == variables_table()
 
 
 def test_the_documentation_has_the_table() -> None:
