@@ -25,7 +25,7 @@ from .check import check
 from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, RULES, STAYS, Rule
 from .migrate_source import MigrateError, environment_of, lines_of
 
-__all__ = ["Migrated", "migrate", "write"]
+__all__ = ["MigrateError", "Migrated", "escaped", "migrate", "write"]
 
 _FILE = "serving.properties"
 _FIRST = re.compile(r"\d+ options are wrong: \(1\) (.*?)(?:; \(2\) .*)?")

@@ -11,11 +11,10 @@ import pytest
 
 from lmi.handler.commands.check import check
 from lmi.handler.commands.migrate import migrate
-from lmi.model.options import read_properties
 
 from ...kit.adapters import LLAMA, safetensors_of, write_adapter
 from ...kit.api.errors import OptionError
-from ...kit.api.options import option_named
+from ...kit.api.options import option_named, read_properties
 from ...kit.paths import DOCS
 from .configurations import CONFIGURATIONS, FAMILIES, Configuration
 

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.commands.check import check
-from lmi.handler.commands.cli import main
-from lmi.handler.commands.migrate import escaped, migrate
-from lmi.handler.commands.migrate_source import MigrateError, environment_of
-from lmi.model.options import read_properties
+from lmi.handler.commands.migrate import MigrateError, escaped, migrate
 
 from ...kit.api.errors import OptionError
+from ...kit.api.handler import check_model_dir, lmi_command
+from ...kit.api.options import read_properties
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +186,7 @@ def test_a_model_directory(text: str, entries: dict[str, str], comments: list[st
     assert len(refused) == len(migrated.refused)
     # What it writes needs no migration, and passes by itself.
     tmp_path.joinpath("serving.properties").write_text(migrated.text)
-    assert check(tmp_path, {}, environment={}, files=False)
+    assert check_model_dir(tmp_path, {}, environment={}, files=False)
     assert read_properties(migrate(tmp_path).text) == entries
 
 
@@ -208,52 +206,6 @@ def test_what_no_entry_is_to_blame_for_ends_it(tmp_path: Path) -> None:
         migrate(tmp_path)
 
 
-WRITINGS: list[tuple[str, dict[str, str]]] = [
-    ("# TGI\nA=1\n\nexport B=two words\nC=\"quoted\"\nD='x=y'\nE=\n", {"A": "1", "B": "two words", "C": "quoted",
-                                                                      "D": "x=y", "E": ""}),
-    ('{"A": "1", "B": 2, "C": true}', {"A": "1", "B": "2", "C": "true"}),
-    ('{"ModelName": "m", "PrimaryContainer": {"Image": "i", "Environment": {"A": "1"}}}', {"A": "1"}),
-    ('{"Containers": [{"Image": "i"}, {"Environment": {"A": "1"}}]}', {"A": "1"}),
-    ("docker run --gpus all -e A=1 \\\n  --env B='two words' --env=C=3 i\n", {"A": "1", "B": "two words", "C": "3"}),
-    ('-e A=1\n-e OPTION_X="{\\"image\\": 4}"\n', {"A": "1", "OPTION_X": '{"image": 4}'}),
-    (
-        "docker run --gpus all -p 80:80 -e A=1 vllm/vllm-openai:latest --model a/b --max-model-len=64 --enforce-eager",
-        {"A": "1", "SM_VLLM_MODEL": "a/b", "SM_VLLM_MAX_MODEL_LEN": "64", "SM_VLLM_ENFORCE_EAGER": "true"},
-    ),
-    (
-        "docker run --shm-size 1g -e A=1 ghcr.io/huggingface/text-generation-inference:3 --model-id a/b --num-shard 2",
-        {"A": "1", "MODEL_ID": "a/b", "NUM_SHARD": "2"},
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "variables"), WRITINGS)
-def test_how_an_environment_may_be_written(text: str, variables: dict[str, str], tmp_path: Path) -> None:
-    file = tmp_path / "environment"
-    file.write_text(text)
-    assert environment_of(file) == variables
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (b"A=1\nnothing\n", "environment:2: expected NAME=value"),
-        (b"1A=1\n", "environment:1: expected NAME=value"),
-        (b'{"A": ', "environment: expected a JSON object"),
-        (b'{"A": null}', "environment: A: expected text"),
-        (b"docker run -e A image", "environment: -e A: expected NAME=value"),
-        (b"docker run -e 'A=1", "environment: expected the words of a shell"),
-        (b"A=\xff", "environment: expected text in UTF-8"),
-    ],
-)
-def test_what_says_no_environment(text: bytes, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "environment"
-    file.write_bytes(text)
-    with pytest.raises(MigrateError) as caught:
-        environment_of(file)
-    assert said in caught.value.message
-
-
 def test_what_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(MigrateError, match=r"has no serving\.properties: where variables say it all, give a file"):
         migrate(tmp_path)
@@ -271,13 +223,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     source, folder = tmp_path / "tgi.env", tmp_path / "model"
     source.write_text("MODEL_ID=a/b\nROPE_SCALING=dynamic\n")
     folder.mkdir()
-    main(["migrate", str(source)])
+    lmi_command(["migrate", str(source)])
     output, errors = capsys.readouterr()
     assert output.startswith("# Made by lmi migrate of tgi.env.")
     assert "option.model_id=a/b\n" in output
     assert "lmi: check: options: good; vllm, async mode\n" in errors
     assert "lmi: refused: ROPE_SCALING: 'dynamic' cannot be served: set option.hf_overrides=" in errors
-    main(["migrate", str(source), "-o", str(folder)])
+    lmi_command(["migrate", str(source), "-o", str(folder)])
     assert capsys.readouterr().out == f"lmi: wrote {folder / 'serving.properties'}\n"
     assert (folder / "serving.properties").read_text() == output
 
@@ -286,11 +238,11 @@ def test_nothing_is_written_over_unasked(tmp_path: Path, capsys: pytest.CaptureF
     file = tmp_path / "serving.properties"
     file.write_text("option.dtype=fp16\n")
     with pytest.raises(SystemExit) as ended:
-        main(["migrate", str(tmp_path), "-o", str(tmp_path)])
+        lmi_command(["migrate", str(tmp_path), "-o", str(tmp_path)])
     assert ended.value.code == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"lmi: {file} exists: --force writes over it"
     assert file.read_text() == "option.dtype=fp16\n"
-    main(["migrate", str(tmp_path), "-o", str(file), "--force"])
+    lmi_command(["migrate", str(tmp_path), "-o", str(file), "--force"])
     assert "option.entryPoint=lmi.handler" in file.read_text()
 
 

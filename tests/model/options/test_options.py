@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
-from lmi.model.options.environment.document import variables_table
 from lmi.model.options.table import OPTIONS, option_named, options_table
 
 from ...kit.api.errors import OptionError
@@ -502,11 +501,6 @@ def test_shipped_configuration() -> None:
     shown = {name.removeprefix("option.") for name in re.findall(r"^#?([\w.]+)=", text, re.MULTILINE)}
     assert {"rolling_batch", "max_model_len", "tensor_parallel_degree"} <= shown
     assert {name for name in shown if option_named(name) is None} <= {"max_logprobs"}
-
-
-def test_the_documentation_has_the_variables() -> None:
-    page = ROOT.joinpath("docs", "migrating.md").read_text()
-    assert page.partition("<!-- variables -->\n")[2].partition("\n<!-- /variables -->")[0] == variables_table()
 
 
 def test_the_documentation_has_the_table() -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lmi.model.options import Settings, load_settings, settings_of
+from lmi.model.options.environment.document import variables_table
 from lmi.model.options.environment.tgi import HUGGING_FACE, TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, LIBRARY
 
-from ...kit.api.errors import OptionError
+from ....kit.api.errors import OptionError
+from ....kit.api.options import load_settings, settings_of
+from ....kit.api.types import Settings
+from ....kit.paths import DOCS
 
 
 def load(directory: Path, environment: dict[str, str], text: str = "", **overrides: str) -> Settings:
@@ -280,3 +283,8 @@ def test_the_tables_are_sound() -> None:
     assert len(set(names)) == len(names)
     assert all(bool(variable.options) is (variable.fate == "option") for variable in declared)
     assert all(variable.help for variable in declared if variable.fate != "option")
+
+
+def test_the_documentation_has_the_variables() -> None:
+    page = DOCS.joinpath("migrating.md").read_text("utf-8")
+    assert page.partition("<!-- variables -->\n")[2].partition("\n<!-- /variables -->")[0] == variables_table()
