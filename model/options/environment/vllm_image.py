@@ -56,14 +56,15 @@ ARGUMENTS = {
             "host", "port", "uds", "root_path", "uvicorn_log_level", "disable_uvicorn_access_log", "log_config_file",
             "disable_access_log_for_endpoints", "h11_max_header_count", "h11_max_incomplete_event_size",
             "disable_fastapi_docs", "enable_offline_docs", "enable_server_load_tracking", "log_error_stack",
-            "disable_frontend_multiprocessing", "api_server_count",
+            "disable_frontend_multiprocessing", "api_server_count", "enable_per_request_metrics", "enable_scale_out",
         )),
         *(_server(name, "option.log_requests says what is logged of requests") for name in (
             "enable_log_requests", "disable_log_requests", "enable_log_outputs", "enable_log_deltas", "max_log_len",
         )),
         *(_server(name, _ADDED) for name in (
             "enable_request_id_headers", "enable_prompt_tokens_details", "enable_tokenizer_info_endpoint",
-            "fingerprint_mode", "fingerprint_value", "enable_flash_late_interaction",
+            "fingerprint_mode", "fingerprint_value", "enable_flash_late_interaction", "sse_keep_alive_interval",
+            "tool_strict_level", "anthropic_disabled_thinking_effort", "cohere_format", "cohere_is_reasoning_model",
         )),
         _not_served("api_key", f"unset it: {_ACCESS}", secret=True),
         *(_not_served(name, f"unset it: {_ACCESS}") for name in (
@@ -78,9 +79,10 @@ ARGUMENTS = {
         _not_served("enable_force_include_usage", "unset it: requests say stream_options.include_usage"),
         _not_served("exclude_tools_when_tool_choice_none", "unset it: requests without tools have none"),
         _not_served("trust_request_chat_template", "unset it: the template is the endpoint's, option.chat_template"),
+        _not_served("trust_request_mm_kwargs", "unset it: option.mm_processor_kwargs is the endpoint's"),
         _not_served("tool_server", "unset it: clients run the tools"),
         *(_not_served(name, "unset it: one worker is one engine") for name in (
-            "headless", "grpc", "data_parallel_supervisor_port", "dp_supervisor_probe_failure_threshold",
+            "headless", "grpc", "grpc_port", "data_parallel_supervisor_port", "dp_supervisor_probe_failure_threshold",
             "dp_supervisor_probe_interval_s", "dp_supervisor_probe_timeout_s",
         )),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from lmi.model.options.environment.tgi import HUGGING_FACE, TGI
 from lmi.model.options.environment.vllm_image import ARGUMENTS, LIBRARY
 
 from ....kit.api.errors import OptionError
-from ....kit.api.options import load_settings, settings_of
+from ....kit.api.options import load_settings, option_named, settings_of
 from ....kit.api.types import Settings
 from ....kit.paths import DOCS
 
@@ -288,3 +289,22 @@ def test_the_tables_are_sound() -> None:
 def test_the_documentation_has_the_variables() -> None:
     page = DOCS.joinpath("migrating.md").read_text("utf-8")
     assert page.partition("<!-- variables -->\n")[2].partition("\n<!-- /variables -->")[0] == variables_table()
+
+
+@pytest.mark.engine
+def test_each_argument_of_vllms_server_is_judged() -> None:
+    """Those that are not the engine's are options of ours, or in the table."""
+    from importlib import import_module
+
+    from vllm import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    try:
+        module = import_module("vllm.entrypoints.openai.cli_args")
+    except ModuleNotFoundError:  # 0.32
+        module = import_module("vllm.entrypoints.launchers.cli_args")
+    names = {action.dest for action in module.make_arg_parser(FlexibleArgumentParser())._actions}
+    names -= {"help", "model_tag", *(field.name for field in dataclasses.fields(EngineArgs))}
+    assert {
+        name for name in names if f"SM_VLLM_{name.upper()}" not in ARGUMENTS and option_named(name) is None
+    } == set()
