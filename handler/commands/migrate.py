@@ -96,7 +96,7 @@ def migrate(source: Path) -> Migrated:
         entries = list(_ruled(entries, refused))
         _complete(entries, lmis=source.is_dir() or any(entry.option == "rolling_batch" for entry in entries))
         try:
-            checked = _checked(entries, directory, refused)
+            checked = _checked(entries, source, directory, refused)
         except OptionError as error:
             raise OptionError(error.message.replace(name, str(source)), error.param) from error
     lines = [line.replace(name, str(source)) for line in checked]
@@ -117,9 +117,13 @@ def escaped(value: str) -> str:
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     if text.startswith((" ", "\f")):
         text = "\\" + text
+    return _in_ascii(text)
+
+
+def _in_ascii(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass")
     codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+    return "".join(chr(code) if code == 10 or 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
 
 def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Entry]:
@@ -226,11 +230,10 @@ def _complete(entries: list[Entry], *, lmis: bool) -> None:
         entries.append(Entry("option.backend", "transformers", comments=[f"{asked[0]} is of transformers"]))
 
 
-def _checked(entries: list[Entry], directory: Path, refused: list[str]) -> list[str]:
+def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[str]) -> list[str]:
     """What `lmi check` says, once what it refuses is no longer among the entries."""
     while True:
-        properties = "\n".join(line for entry in entries for line in entry.text())
-        directory.joinpath(_FILE).write_text(properties, "latin-1")
+        directory.joinpath(_FILE).write_text("\n".join(_document(source, entries)), "ascii")
         try:
             # Where they are not here, they are in the container, or on the hub.
             return check(directory, {}, environment={}, files=(directory / "config.json").is_file())
@@ -255,7 +258,7 @@ def _to_blame(entries: Iterable[Entry], name: str | None) -> Entry | None:
 
 
 def _document(source: Path, entries: Iterable[Entry]) -> Iterator[str]:
-    yield f"# Made by lmi migrate of {source.name or source}. A comment says what differs; docs/migrating.md says more."
+    name = _in_ascii(source.name or str(source))
+    yield f"# Made by lmi migrate of {name}. A comment says what differs; docs/migrating.md says more."
     for entry in entries:
-        for line in entry.text():
-            yield line if line.isascii() else line.encode("ascii", "backslashreplace").decode()
+        yield from map(_in_ascii, entry.text())

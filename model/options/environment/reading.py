@@ -128,7 +128,8 @@ def _name_the_model(merged: Merged, model_dir: Path, environment: Mapping[str, s
         if not model:
             continue
         if (model_dir / "config.json").is_file():
-            if Path(model).absolute() != model_dir.absolute():
+            # What DJL Serving downloads lies there.
+            if "://" not in model and Path(model).absolute() != model_dir.absolute():
                 merged.notes.append(f"{variable}={model} has no effect: {model_dir} holds a model")
             return
         if Path(model).absolute() == model_dir.absolute():

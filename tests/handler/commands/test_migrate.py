@@ -219,6 +219,17 @@ def test_a_value_is_read_as_it_was(value: str) -> None:
     assert escaped(value).isascii()
 
 
+def test_what_is_not_ascii(tmp_path: Path) -> None:
+    """serving.properties is Latin-1 for Java; a tab and what no comment may have are escaped too."""
+    tmp_path.joinpath("serving.properties").write_bytes("# grün\noption.served_model_name=grün\t1\n".encode("latin-1"))
+    migrated = migrate(tmp_path).text
+    assert migrated.isascii()
+    assert read_properties(migrated)["option.served_model_name"] == "grün\t1"
+    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ €\n }}"})
+    assert text.isascii()
+    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ €\n }}")
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, folder = tmp_path / "tgi.env", tmp_path / "model"
     source.write_text("MODEL_ID=a/b\nROPE_SCALING=dynamic\n")

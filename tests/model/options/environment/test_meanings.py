@@ -167,6 +167,8 @@ def test_the_model_of_the_directory_goes_before_a_variables(tmp_path: Path) -> N
         assert taken.model_id == str(tmp_path)
         assert taken.notes == (f"{variable}=owner/model has no effect: {tmp_path} holds a model",)
         assert load(tmp_path, {variable: str(tmp_path)}).notes == ()
+        # DJL Serving has downloaded it to that directory.
+        assert load(tmp_path, {variable: "s3://bucket/model/"}).notes == ()
 
 
 @pytest.mark.parametrize(
