@@ -9,6 +9,7 @@ The first of these that says something decides (djl_python, lmi_vllm; DJL Servin
     adapters, adapter                       a name, or a list with one for each input; "" is the model itself
     parameters.adapter_id                   a name
     model                                   of OpenAI's bodies: an adapter's name; any other is the model itself
+    option.default_mm_loras                 of prompts with images
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from ..model.errors import ModelNotFoundError, PayloadError, UnsupportedError
+from ..model.generation import Conversation, Generation
+from ..model.media.images import image_parts
 from ..model.options import Settings
 from .base import ParsedRequest, Payload, Request
 
@@ -53,6 +56,11 @@ class NotReadyError(Exception):
 class AdapterNames(Protocol):
     """The adapters that requests may name."""
 
+    @property
+    def for_images(self) -> str:
+        """The name of the one that prompts with images have which name none; empty: there is none."""
+        ...
+
     def knows(self, name: str) -> bool:
         """Whether there is one of this name or alias."""
         ...
@@ -63,6 +71,8 @@ class AdapterNames(Protocol):
 
 
 class _None:
+    for_images = ""
+
     def knows(self, name: str) -> bool:
         return False
 
@@ -136,10 +146,11 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
     A user's dialect may have named them itself. Raises PayloadError, ModelNotFoundError, AdapterError, NotReadyError.
     """
     generations = call.generations
-    if not selected and not any(generation.adapter for generation in generations):
+    unnamed = adapters.for_images
+    if not selected and not unnamed and not any(generation.adapter for generation in generations):
         return call
     if isinstance(selected, str):
-        names = [selected or generation.adapter or "" for generation in generations]
+        names = [selected or generation.adapter or _of_images(generation, unnamed) for generation in generations]
     elif len(selected) == len(generations):
         names = list(selected)
     else:
@@ -153,6 +164,12 @@ def with_adapters(call: ParsedRequest, selected: str | Sequence[str], adapters: 
             for generation, name in zip(generations, names, strict=True)
         ),
     )
+
+
+def _of_images(generation: Generation, name: str) -> str:
+    """`name`, if there is one, where there are images in the prompt."""
+    prompt = generation.prompt
+    return name if name and isinstance(prompt, Conversation) and image_parts(prompt) else ""
 
 
 MAX_NAME = 256

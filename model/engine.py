@@ -64,6 +64,13 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """How many sequences are being computed."""
     waiting: int = 0
     """How many wait for room in the batch or in the cache."""
+    passed_over: int = 0
+    """How many of these the scheduler could not take in their turn: all slots of adapters were taken by others, or a
+    grammar or a cache of elsewhere was not there yet."""
+    waiting_for_adapter: int = 0
+    """How many generations wait until their adapter is loaded."""
+    adapter_loads: int = 0
+    """How often an adapter has been loaded since the engine's start."""
     cache_usage: float = 0.0
     """How much of the KV cache is in use, from 0 to 1."""
 

@@ -25,6 +25,7 @@ from ...model.adapters.adapter import Adapter
 from ...model.engine import Engine
 from ...model.errors import AdapterError, AdapterExistsError, AdapterNotFoundError, LmiError, ModelNotFoundError
 from ...model.options import Settings
+from ...model.options.adapter_options import IMAGE
 from ..user_code.adapter_code import AdapterCode
 from . import start
 from .entries import Entries, Entry, Source
@@ -70,6 +71,11 @@ class Registry:
         start.started(self._settings, self._engine, self._loader, self._entries)
 
     # Naming.
+
+    @property
+    def for_images(self) -> str:
+        """The name of the one that prompts with images have which name none; empty: there is none."""
+        return IMAGE if IMAGE in self._settings.adapters.default_mm_loras else ""
 
     @property
     def has_code(self) -> bool:

@@ -8,7 +8,16 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from ...model.adapters.files import AdapterFiles
-from ...model.adapters.folder import FOLDER, base_config, chosen_memory, chosen_rank, found, place, read_all, refusal
+from ...model.adapters.folder import (
+    FOLDER,
+    base_config,
+    chosen_memory,
+    chosen_rank,
+    found,
+    place_of,
+    read_all,
+    refusal,
+)
 from ...model.adapters.shapes import bytes_of_slot
 from ...model.options import Settings
 
@@ -32,7 +41,7 @@ def adapter_lines(settings: Settings) -> list[str]:
     kept = chosen_memory(settings, len(paths))
     return [
         f"adapters: {len(good)} found; {options.max_loras} slots for rank {rank}{takes}; {kept} kept in memory",
-        *(f"note: {place(name, paths[name])} will not be served: {error.message}" for name, error in broken.items()),
+        *(f"note: {place_of(name, paths)} will not be served: {error.message}" for name, error in broken.items()),
         *(line for name, files in good.items() for line in _of_one(name, files, _names(settings, base))),
     ]
 

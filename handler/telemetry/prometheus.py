@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from ...model.engine import EngineStats
 from ..adapters.registry import Entry
 from ..service import Service
 from .metrics import Histogram
@@ -69,8 +70,8 @@ class Exposition:
         )
         yield from (CounterMetricFamily(name, what, value=value) for name, what, value in counters)
 
-        yield from _adapters([] if service.adapters is None else service.adapters.registered())
         stats = engine.stats
+        yield from _adapters([] if service.adapters is None else service.adapters.registered(), stats)
         gauges: tuple[tuple[str, str, float], ...] = (
             ("lmi_engine_up", "Whether the engine is up.", engine.healthy),
             ("lmi_requests_in_flight", "Requests in flight.", metrics.in_flight),
@@ -81,6 +82,11 @@ class Exposition:
             ),
             ("lmi_sequences_running", "Sequences running in the engine.", stats.running),
             ("lmi_sequences_waiting", "Sequences waiting in the engine.", stats.waiting),
+            (
+                "lmi_sequences_passed_over",
+                "Waiting sequences that could not be scheduled in their turn.",
+                stats.passed_over,
+            ),
             ("lmi_kv_cache_usage_ratio", "How much of the KV cache is in use, from 0 to 1.", stats.cache_usage),
         )
         yield from (GaugeMetricFamily(name, what, value=value) for name, what, value in gauges)
@@ -106,12 +112,20 @@ MAX_ADAPTERS = 100
 """How many adapters have a label of their own: those that were named last. The others are one."""
 
 
-def _adapters(registered: Iterable[Entry]) -> Iterator[Metric]:
+def _adapters(registered: Iterable[Entry], stats: EngineStats) -> Iterator[Metric]:
     """What was asked of each adapter that is registered now."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     entries = sorted(registered, key=lambda entry: entry.used, reverse=True)
     yield GaugeMetricFamily("lmi_adapters", "Adapters that are registered.", value=len(entries))
+    yield CounterMetricFamily(
+        "lmi_adapter_loads", "Adapters that the engine has loaded since its start.", value=stats.adapter_loads
+    )
+    yield GaugeMetricFamily(
+        "lmi_sequences_waiting_for_adapter",
+        "Sequences that wait until their adapter is loaded.",
+        value=stats.waiting_for_adapter,
+    )
     requests = CounterMetricFamily(
         "lmi_adapter_requests", "Requests that have named an adapter, since it was registered.", labels=("adapter",)
     )

@@ -44,6 +44,11 @@ class AdapterLoader(Protocol):
         ...
 
     @property
+    def slots(self) -> int:
+        """How many one batch may mix."""
+        ...
+
+    @property
     def most_pinned(self) -> int:
         """How many of them may be pinned."""
         ...

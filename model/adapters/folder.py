@@ -14,9 +14,10 @@ from typing import Any, cast
 
 from ..errors import AdapterError, OptionError
 from ..options import Settings
+from ..options.adapter_options import IMAGE
 from .files import AdapterFiles, rank_of, rank_that_holds, read_adapter
 
-__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "place", "read_all", "refusal"]
+__all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "place_of", "read_all", "refusal"]
 
 FOLDER = "adapters"
 """Java's name of it, which no option changes."""
@@ -25,7 +26,8 @@ DEFAULT_RANK = 16
 
 
 def found(settings: Settings) -> dict[str, Path]:
-    """The absolute path of each adapter that is there at start, by its name. Hidden entries of the folder are none.
+    """The absolute path of each adapter that is there at the start, by its name: those of the model directory, without
+    hidden entries, those of option.lora_modules and those of option.default_mm_loras.
 
     What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in two places.
     """
@@ -44,12 +46,12 @@ def found(settings: Settings) -> dict[str, Path]:
         if name in paths:
             raise OptionError(f"option.lora_modules: {name}: {paths[name]} has that name already", "lora_modules")
         paths[name] = path
+    for name, given in settings.adapters.default_mm_loras.items():
+        if name in paths and paths[name].resolve() != Path(given).resolve():
+            where = f"it is the name of that for images, {given}"
+            raise OptionError(f"{FOLDER}/{name}: expected another name: {where}", "default_mm_loras")
+        paths[name] = Path(given)
     return paths
-
-
-def place(name: str, path: Path) -> str:
-    """Where an adapter was found, as messages call it."""
-    return f"{FOLDER}/{name}" if path.parent.name == FOLDER and path.name == name else f"option.lora_modules: {name}"
 
 
 def _directories(settings: Settings) -> list[Path]:
@@ -96,7 +98,7 @@ def _read(path: Path, base: Mapping[str, Any] | None, max_rank: int | None) -> A
 
 def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_rank: int | None) -> OptionError:
     """One error for all broken adapters; where a rank is the trouble, with the least that holds all that were found."""
-    listed = [f"{place(name, paths[name])}: {error.message}" for name, error in faults.items()]
+    listed = [f"{place_of(name, paths)}: {error.message}" for name, error in faults.items()]
     message = listed[0]
     if len(listed) > 1:
         numbered = "; ".join(f"({number}) {one}" for number, one in enumerate(listed, 1))
@@ -106,6 +108,14 @@ def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_r
     if max_rank is not None and highest > max_rank and least is not None:
         message += f"; option.max_lora_rank={least} would hold all adapters that were found"
     return OptionError(message, FOLDER)
+
+
+def place_of(name: str, paths: Mapping[str, Path]) -> str:
+    """What messages say of where an adapter lies: in the folder, or wherever an option has it from."""
+    path = paths[name]
+    if path.parent.name == FOLDER and path.name == name:
+        return f"{FOLDER}/{name}"
+    return str(path) if name == IMAGE else f"option.lora_modules: {name}"
 
 
 def chosen_rank(settings: Settings, files: Mapping[str, AdapterFiles]) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from .option import Option
 
-__all__ = ["RANKS", "AdapterOptions"]
+__all__ = ["IMAGE", "RANKS", "AdapterOptions"]
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What `max_lora_rank` may be (vLLM 0.23.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""
@@ -64,6 +65,26 @@ def _pair(item: Any) -> tuple[str, str]:
     return name, path
 
 
+IMAGE = "image"
+"""The modality that may bring an adapter along, and that adapter's name, as in vLLM (api_utils.py,
+process_lora_modules)."""
+
+
+def _by_modality(text: str) -> dict[str, str]:
+    expected = f'a JSON object with the folder of an adapter for images, {{"{IMAGE}": "FOLDER"}}'
+    if text.lower() in {"none", "null"}:
+        return {}
+    try:
+        given = msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{expected} ({error})") from None
+    if others := given.keys() - {IMAGE}:
+        raise ValueError(f"{expected} (prompts have no {', '.join(sorted(others))} here)")
+    if not all(given.values()):
+        raise ValueError(expected)
+    return given
+
+
 # fmt: off
 class AdapterOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the options say of adapters. vLLM's further ones (`lora_dtype` ...) go to it as they are."""
@@ -94,6 +115,11 @@ class AdapterOptions(msgspec.Struct, frozen=True, kw_only=True):
     lora_cache_size: Annotated[int, Option(
         "How many adapters of lora_cache_dir are registered at a time; the least recently used makes room.", ge=1,
     )] = 100
+    default_mm_loras: Annotated[Mapping[str, str], Option(
+        f'The adapter of prompts with images that name none: `{{"{IMAGE}": "FOLDER"}}`. It is registered as `{IMAGE}`.',
+        kind="json", default="none", convert=_by_modality,
+    )] = {}
+    """Of each modality the absolute path of a folder."""
     adapters_registry: Annotated[str | None, Option(
         "The file that keeps what was registered while the server ran, for its next start; `none`: nothing is kept.",
         default="`.lmi/adapters.json` in the model directory, if that can be written",

@@ -174,7 +174,10 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
         registry = str(Path(settings.model_dir, registry))
     else:
         registry = ""
-    return msgspec.structs.replace(adapters, lora_cache_dir=folder, adapters_registry=registry)
+    by_modality = {name: str(Path(settings.model_dir, path)) for name, path in adapters.default_mm_loras.items()}
+    return msgspec.structs.replace(
+        adapters, lora_cache_dir=folder, adapters_registry=registry, default_mm_loras=by_modality
+    )
 
 
 def path_or_id(model: str, directory: str) -> str:

@@ -70,7 +70,6 @@ OPTIONS: tuple[Option, ...] = (
     _engine("fully_sharded_loras", "bool", "Spread all of an adapter's work over the devices.", "false"),
     # To support one, declare it with its type.
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
-    *_unsupported("adapters by modality", default_mm_loras=""),
     *_unsupported("parsers of the user's", reasoning_parser_plugin="", tool_parser_plugin=""),
     *_unsupported("other back ends' names for speculative decoding", draft_model_id="", spec_length="0"),
     *_unsupported("stateful sessions", sessions_path="", sessions_s3url="", sessions_expiration="1200"),

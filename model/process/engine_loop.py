@@ -123,10 +123,13 @@ class EngineLoop:
             idle_for = 0.0 if busy else idle_for + BEAT_S
             if busy and self._steps != steps:
                 steps, told_idle = self._steps, False
-                self._post(Stats(self._backend.stats()))
+                self._post(Stats(self._with_adapters(self._backend.stats())))
             elif not busy and (not told_idle or idle_for >= self._idle_beat) and self._preparer.alive():
                 idle_for, told_idle = 0.0, True
-                self._post(Stats(EngineStats()))
+                self._post(Stats(self._with_adapters(EngineStats())))
+
+    def _with_adapters(self, stats: EngineStats) -> EngineStats:
+        return stats if self._residents is None else self._residents.with_figures(stats)
 
     def _begin(self, number: int, prepared: Any) -> None:
         """Starts what is prepared, once its adapter is there."""

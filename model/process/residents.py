@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from ..adapters.adapter import Adapter, AdapterLoader, name_of_key
+from ..engine import EngineStats
 from ..errors import AdapterError, LmiError, NoSlotError
 from ..events import Delta, EngineEvent, Failed
 
@@ -76,6 +79,9 @@ class Residents:
         self._yielding: _Resident | None = None
         """The one that starts nothing new until it has made room."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loads = 0
+        self._crowded = False
+        """Whether it has been said that the requests under way are of more adapters than one batch may mix."""
 
     async def start(self, adapters: Iterable[Adapter]) -> dict[str, LmiError]:
         """Takes in those that are there at the engine's start; by key, what kept one from being loaded."""
@@ -146,6 +152,20 @@ class Residents:
                 if (type(event) is Delta and event.finish is not None and event.finish.last) or type(event) is Failed:
                     self.end((number,))
 
+    def with_figures(self, stats: EngineStats) -> EngineStats:
+        """The same, with what is known here; to be called about once a second."""
+        in_use = sum(bool(one.running) for one in self._loaded)
+        crowded = in_use > self._loader.slots
+        if crowded and not self._crowded:
+            log.info(
+                "requests of %d adapters run, a batch mixes %d (option.max_loras): some wait",
+                in_use,
+                self._loader.slots,
+            )
+        self._crowded = crowded
+        waiting = sum(len(one.waiting) for one in {one for one in self._of.values() if one is not None})
+        return msgspec.structs.replace(stats, waiting_for_adapter=waiting, adapter_loads=self._loads)
+
     def _take_in(self, adapter: Adapter) -> _Resident:
         resident = self._known[adapter.key] = _Resident(adapter, used=next(self._clock))
         self._loader.know(adapter)
@@ -200,6 +220,7 @@ class Residents:
             await self._make_room()
             await self._loader.load(resident.adapter)
             self._loaded[resident] = None
+            self._loads += 1
         if pin:
             await self._loader.pin(resident.adapter)
             resident.pinned = True

@@ -33,6 +33,7 @@ class VllmAdapters:
         self._max_rank: int = config.max_lora_rank
         self._base: dict[str, Any] = core.model_config.hf_config.to_dict()
         self.most_loaded: int = config.max_cpu_loras or config.max_loras
+        self.slots: int = config.max_loras
         self.most_pinned: int = min(config.max_loras, self.most_loaded) - 1
         self._requests: dict[str, Any] = {}
         self._signatures: dict[str, list[tuple[str, int, int]]] = {}

@@ -115,8 +115,13 @@ class Core:
         reported = self._reported
         if reported is None:
             return EngineStats()
-        waiting = reported.num_waiting_reqs + reported.num_skipped_waiting_reqs
-        return EngineStats(running=reported.num_running_reqs, waiting=waiting, cache_usage=reported.kv_cache_usage)
+        passed_over = reported.num_skipped_waiting_reqs
+        return EngineStats(
+            running=reported.num_running_reqs,
+            waiting=reported.num_waiting_reqs + passed_over,
+            passed_over=passed_over,
+            cache_usage=reported.kv_cache_usage,
+        )
 
     def close(self) -> None:
         """Ends the core's processes."""

@@ -21,6 +21,7 @@ from lmi.model.log_filters import configure
 
 from ..kit.djl import hosting
 from ..kit.hosts.host import model_directory
+from ..kit.models.adapted import ADAPTERS, adapted_directory, write
 from .arguments import add_arguments
 from .run import bench
 
@@ -41,11 +42,17 @@ HOSTS = {
 
 def _everything(arguments: argparse.Namespace, folder: Path) -> None:
     """Adds to `arguments` what there is to compare on the demo model."""
-    hosts = HOSTS
+    # What does nothing does nothing with adapters.
+    hosts = {name: host for name, host in HOSTS.items() if not arguments.adapters or host[0] == HANDLER}
     if missing := hosting.available():
         print(f"bench: without DJL's engine: {missing}", file=sys.stderr)
         hosts = {}
-    arguments.model_dir = model_directory(arguments.demo.resolve(), folder / "model", ROOM)
+    demo, model = arguments.demo.resolve(), folder / "model"
+    if arguments.adapters:
+        arguments.model_dir = adapted_directory(demo, model, ROOM)
+        write(demo, model / "adapters", arguments.adapters.split(","))
+    else:
+        arguments.model_dir = model_directory(demo, model, ROOM)
     arguments.host += [
         f"{name}={shlex.join([sys.executable, '-m', module, str(arguments.model_dir), mode])}"
         for name, (module, mode) in hosts.items()
@@ -63,6 +70,8 @@ def main(given: Sequence[str] | None = None) -> None:
     add_arguments(parser)
     parser.add_argument("--demo", type=Path, help="the demo model, for all layers where nothing else is named")
     arguments = parser.parse_args(given)
+    if arguments.demo and not arguments.model_dir and set(filter(None, arguments.adapters.split(","))) - set(ADAPTERS):
+        parser.error(f"--adapters: expected some of {','.join(ADAPTERS)} beside --demo, got {arguments.adapters}")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.url and not arguments.model_dir:
             arguments.layers = ""

@@ -39,7 +39,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--adapters",
         default="",
         metavar="NAME,NAME",
-        help="adapters of the model directory that requests name in turn; with --set enable_lora=true",
+        help="adapters of the model directory that requests name in turn, with --set enable_lora=true; of the demo "
+        "model they are made",
     )
     command.add_argument("--connections", default="1,16,64,256")
     command.add_argument("--tokens", type=int, default=100, help="tokens of every answer")

@@ -28,6 +28,7 @@ class Names:
     """An AdapterNames with `a` and `b`, one that is being loaded and one that is broken."""
 
     asked: list[str] = field(default_factory=list[str])
+    for_images: str = ""
 
     def knows(self, name: str) -> bool:
         return name in {"a", "b", "loading", "broken", "alias"}
@@ -195,6 +196,19 @@ def test_a_list_names_one_for_each_input_and_a_name_is_for_all() -> None:
     assert keys(ask("text", **prompts, adapters="a")) == ["a#1"] * 3
     assert keys(ask("openai's vectors", input=["x", "y"], adapters=["b", "a"])) == ["b#1", "a#1"]
     assert keys(ask("vectors", inputs=["x", "y"], adapters=["b", ""])) == ["b#1", None]
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize("form", ["chat", "azure"])
+def test_a_prompt_with_images_that_names_none_has_that_of_images(form: str) -> None:
+    pictured: dict[str, Any] = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}, PICTURE]}]}
+    assert keys(ask(form, names=Names(for_images="b"), **pictured)) == ["b#1"]
+    assert keys(ask(form, names=Names(for_images="b"))) == [None]
+    assert keys(ask(form, names=Names(), **pictured)) == [None]
+    for way in ({"headers": {HEADER: "a"}}, {"adapters": "a"}, {"model": "a"}):
+        assert keys(ask(form, names=Names(for_images="b"), **pictured, **cast("dict[str, Any]", way))) == ["a#1"]
 
 
 def test_each_name_is_looked_up_once() -> None:

@@ -87,6 +87,21 @@ def test_with_a_warning_the_others_are_served_and_requests_for_a_broken_one_are_
         assert "adapter bad (" in caplog.text
 
 
+def test_that_of_images_is_registered_as_the_others_are(tmp_path: Path) -> None:
+    for_images = write_adapter(tmp_path / "for images", LLAMA)
+    in_folder(tmp_path, "a")
+    with registered(tmp_path, default_mm_loras=json.dumps({"image": str(for_images)})) as server:
+        server.begin()
+        assert server.names == ["a", "image"]
+        assert server.registry.key(server.registry.for_images) == "image#2"
+    with registered(tmp_path) as server:
+        assert server.begin().registry.for_images == ""
+    with registered(tmp_path, default_mm_loras='{"image": "nowhere"}') as server:
+        with pytest.raises(OptionError) as refused:
+            server.begin()
+        assert refused.value.message.startswith(f"{server.model / 'nowhere'}: ")
+
+
 @pytest.mark.parametrize("on_error", ["fail", "warn"])
 def test_what_only_the_engine_finds_broken_is_treated_alike(tmp_path: Path, on_error: str) -> None:
     for name in ("a", "b", "c"):

@@ -11,7 +11,7 @@ from lmi.handler.telemetry.prometheus import Exposition
 
 from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.handler import Service, started_service
-from ...kit.api.types import Request
+from ...kit.api.types import EngineStats, Request
 from ...kit.user_code.engine import ScriptedEngine
 
 
@@ -23,10 +23,16 @@ def service(tmp_path: Path) -> Service:
 
 
 def told(service: Service) -> dict[str, float]:
-    """The lines about adapters: what stands before the number, without `lmi_`, and the number."""
-    lines = Exposition(service).render("")[0].decode().splitlines()
-    pairs = [line.rpartition(" ") for line in lines if line.startswith("lmi_adapter")]
-    return {name.removeprefix("lmi_"): float(number) for name, _, number in pairs}
+    """The lines about registered adapters: what stands before the number, without `lmi_`, and the number."""
+    beginnings = ("lmi_adapters", "lmi_adapter_requests")
+    return {name.removeprefix("lmi_"): number for name, number in lines(service).items() if name.startswith(beginnings)}
+
+
+def lines(service: Service) -> dict[str, float]:
+    """All of them: what stands before the number, and the number."""
+    text = Exposition(service).render("")[0].decode()
+    pairs = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(number) for name, _, number in pairs}
 
 
 def ask(service: Service, name: str) -> None:
@@ -57,3 +63,15 @@ def test_those_that_were_named_last_have_a_label_each(service: Service, monkeypa
 
 def test_without_adapters_there_are_none() -> None:
     assert told(started_service(ScriptedEngine())) == {"adapters": 0}
+
+
+def test_what_the_engine_tells_of_them(service: Service) -> None:
+    told_last = lines(service)
+    assert (told_last["lmi_adapter_loads_total"], told_last["lmi_sequences_waiting_for_adapter"]) == (0, 0)
+    assert isinstance(service.engine, ScriptedEngine)
+    service.engine.stats = EngineStats(waiting=5, passed_over=3, waiting_for_adapter=2, adapter_loads=7)
+    now = lines(service)
+    assert {name: now[name] for name in now if now[name] != told_last[name] and name.startswith("lmi_seq")} == {
+        "lmi_sequences_waiting": 5, "lmi_sequences_passed_over": 3, "lmi_sequences_waiting_for_adapter": 2,
+    }  # fmt: skip
+    assert now["lmi_adapter_loads_total"] == 7

@@ -19,7 +19,7 @@ import pytest
 
 from ...kit.djl import hosting
 from ...kit.hosts.host import Host, start
-from ...kit.models.adapted import BASE, Adapted, adapted, adapted_directory
+from ...kit.models.adapted import ADAPTERS, BASE, Adapted, adapted, adapted_directory
 from ...kit.models.merged import Greediest
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl, pytest.mark.anyio]
@@ -29,7 +29,7 @@ MOST = 8
 """Tokens of an answer."""
 SPEAKER = "wide"
 """The adapter with a formatter of its own."""
-NAMES = ("all", "stable", SPEAKER)
+NAMES = tuple(ADAPTERS)
 FORMATTER = """
     def write(token, first_token, last_token, details, generated_text, request_id):
         return ("<" if first_token else "") + f"[{token.text}]" + (">\\n" if last_token else "")
@@ -250,9 +250,26 @@ async def test_an_adapters_own_formatter(served: Served) -> None:
     assert [text_of(answer) for answer in answers[2:]] == [known.text, other.text]
 
 
-async def test_more_adapters_at_once_than_slots(served: Served) -> None:
-    names = [BASE, "all", "stable"] * 8
+async def test_each_alone(served: Served) -> None:
+    """All eight and the model itself, whole and streamed."""
+    for name, (known, _) in served.adapted.answers.items():
+        whole = await post(served, completion(known.prompt, model=name))
+        assert text_of(whole) == known.text, name
+        stream = await post(served, completion(known.prompt, model=name, stream=True))
+        assert streamed_text(stream) == known.text, name
+
+
+async def test_sixty_four_at_once(served: Served) -> None:
+    """Of nine, where two have a slot; every other one is streamed, where a batch of several can be."""
+    names = ([*served.adapted.answers] * 8)[:64]
     known = [served.adapted.answers[name][number % 2] for number, name in enumerate(names)]
-    bodies = [lmi(one.prompt, **({"adapters": name} if name else {})) for name, one in zip(names, known, strict=True)]
+    streams = [number % 2 == 1 and served.kind != "dynamic" for number in range(64)]
+    bodies = [
+        completion(one.prompt, model=name, stream=stream)
+        for name, one, stream in zip(names, known, streams, strict=True)
+    ]
     answers = await asyncio.gather(*(post(served, body) for body in bodies))
-    assert [text_of(answer) for answer in answers] == [one.text for one in known]
+    texts = [
+        streamed_text(answer) if stream else text_of(answer) for answer, stream in zip(answers, streams, strict=True)
+    ]
+    assert texts == [one.text for one in known]

@@ -18,6 +18,7 @@ class Loader:
 
     def __init__(self, most_loaded: int = 2, most_pinned: int = 1) -> None:
         self.most_loaded = most_loaded
+        self.slots = most_pinned + 1
         self.most_pinned = most_pinned
         self.known: set[str] = set()
         self.loaded: list[str] = []

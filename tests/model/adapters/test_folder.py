@@ -65,6 +65,24 @@ def test_a_name_twice_is_refused(model_dir: Path) -> None:
     assert caught.value.param == "adapters"
 
 
+def test_that_of_images_is_there_wherever_it_lies(model_dir: Path, tmp_path: Path) -> None:
+    write_adapter(model_dir / "adapters" / "a", LLAMA)
+    elsewhere = write_adapter(tmp_path / "for images", LLAMA, use_dora=True)
+    settings = with_lora(model_dir, default_mm_loras=json.dumps({"image": str(elsewhere)}))
+    paths = found(settings)
+    assert paths == {"a": model_dir / "adapters" / "a", "image": elsewhere}
+    _, broken = read_all(paths, base=LLAMA, max_rank=16)
+    assert refusal(broken, paths, 16).message.startswith(f"{elsewhere}: ")
+
+
+def test_its_name_is_no_other_ones(model_dir: Path, tmp_path: Path) -> None:
+    of_that_name = write_adapter(model_dir / "adapters" / "image", LLAMA)
+    assert found(with_lora(model_dir, default_mm_loras='{"image": "adapters/image"}')) == {"image": of_that_name}
+    elsewhere = json.dumps({"image": str(tmp_path)})
+    with pytest.raises(OptionError, match=r"^adapters/image: expected another name: it is the name of that for images"):
+        found(with_lora(model_dir, default_mm_loras=elsewhere))
+
+
 def test_the_same_folder_by_another_way_is_no_second_one(model_dir: Path) -> None:
     model_dir.joinpath("adapters", "a").mkdir(parents=True)
     model_dir.joinpath("weights").symlink_to(model_dir)

@@ -196,9 +196,32 @@ def test_what_only_vllm_reads_goes_on_to_it() -> None:
     }
 
 
-def test_an_adapter_of_a_kind_of_input_is_refused() -> None:
-    """The engine would load it behind our back."""
-    assert "option.default_mm_loras" in refused(default_mm_loras='{"audio": "/a"}')
+def test_the_adapter_of_images(tmp_path: Path) -> None:
+    """The engine is not told: it would load it behind our back."""
+    found = settings(tmp_path, default_mm_loras='{"image": "mine"}')
+    assert found.adapters.default_mm_loras == {"image": str(tmp_path / "mine")}
+    assert "default_mm_loras" not in found.engine_arguments
+    assert settings(default_mm_loras='{"image": "/a"}').adapters.default_mm_loras == {"image": "/a"}
+    for nothing in ("{}", "none"):
+        assert settings(default_mm_loras=nothing).adapters == settings().adapters
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ('{"audio": "/a"}', "(prompts have no audio here)"),
+        ('{"image": "/a", "video": "/b"}', "(prompts have no video here)"),
+        ('{"image": 1}', "Expected `str`, got `int`"),
+        ('{"image": ""}', "a JSON object with the folder"),
+        ("/a", "JSON is malformed"),
+    ],
+)
+def test_what_is_no_adapter_of_images_is_refused(given: str, why: str) -> None:
+    message = refused(default_mm_loras=given)
+    assert message.startswith(
+        "option.default_mm_loras: expected a JSON object with the folder of an adapter for images"
+    )
+    assert why in message
 
 
 def test_the_engine_is_vllm_where_it_is_to_be_found_out() -> None:

@@ -172,7 +172,7 @@ WRONG = [
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
     ("tgi_compat", "1", "option.tgi_compat: expected true or false, got '1'"),
-    ("default_mm_loras", "{}", "adapters by modality"),
+    ("default_mm_loras", "[]", "option.default_mm_loras: expected a JSON object with the folder of an adapter"),
     ("enable_auto_tool_choice", "true", "option.tool_call_parser"),
     ("enable_reasoning", "true", "option.reasoning_parser"),
     ("reasoning_parser_plugin", "x.py", "parsers of the user's"),

@@ -15,7 +15,7 @@ from lmi.model.process.residents import Residents
 
 from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, GenerationError, LmiError, NoSlotError
-from ...kit.api.types import Delta, EngineEvent, Failed, Finish, Started
+from ...kit.api.types import Delta, EngineEvent, EngineStats, Failed, Finish, Started
 from ...kit.engines.loaders import Loader, adapter
 
 pytestmark = pytest.mark.anyio
@@ -581,3 +581,30 @@ async def test_whatever_comes_in_whatever_order(seed: int) -> None:
     # What could not be registered the host does not remove, nor does it have to.
     assert (bench.loader.known, bench.loader.loaded) == (set(), [])
     assert bench.residents._of == {}
+
+
+async def test_what_is_told_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bench = Bench(most_loaded=3)
+    bench.have(A, B, C, D)
+    busy = EngineStats(running=2)
+    assert bench.residents.with_figures(busy) == busy
+    for number, one in enumerate((A, B, C, D, D)):
+        bench.ask(number, one)
+        await settled()
+    # Three are loaded and in use, of which a batch mixes two; the fourth waits for one of them.
+    assert bench.residents.with_figures(busy) == EngineStats(running=2, waiting_for_adapter=2, adapter_loads=3)
+    bench.residents.with_figures(busy)
+    said = "requests of 3 adapters run, a batch mixes 2 (option.max_loras): some wait"
+    assert [record.message for record in caplog.records if "a batch mixes" in record.message] == [said]
+    bench.end(0)
+    await settled()
+    assert bench.residents.with_figures(EngineStats()) == EngineStats(waiting_for_adapter=0, adapter_loads=4)
+    bench.end(1, 2, 3, 4)
+    await settled()
+    bench.residents.with_figures(EngineStats())
+    for number, one in enumerate((A, B, C), 10):
+        bench.ask(number, one)
+        await settled()
+    bench.residents.with_figures(busy)
+    assert [record.message for record in caplog.records if "a batch mixes" in record.message] == [said, said]
