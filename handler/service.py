@@ -30,6 +30,7 @@ from ..model.errors import (
 )
 from ..model.log import show_content
 from ..model.options import Settings
+from ..model.options.environment.reading import naming
 from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
@@ -89,6 +90,10 @@ class Service:
 
     def start(self) -> EngineInfo:
         """Loads user code and brings the engine up; raises StartError."""
+        with naming(self.settings.sources):
+            return self._start()
+
+    def _start(self) -> EngineInfo:
         begun = time.monotonic()
         extensions = load_extensions(self.settings, self._host_formatters)
         extensions.control = self.opener.control

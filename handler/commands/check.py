@@ -3,6 +3,7 @@
     options --> secure mode --> user code --> dialect --> entry point --> files of the model --> adapters
             --> parsers of the user's, engine's arguments
 
+A model that DJL Serving downloads before it starts the handler (`s3://`) is let pass, and its files are not checked.
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
 """
 
@@ -10,18 +11,22 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from ...model.adapters.folder import base_config
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
 from ...model.options.choice import is_users
+from ...model.options.environment.reading import naming
 from ...model.options.model_dir import check_model
+from ...model.options.properties import gather
 from ..preflight import require_directory
-from ..secure_mode import secure_mode
+from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .check_adapters import adapter_lines, forbidden_lines
 
@@ -30,18 +35,43 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
-def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
+EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
+"""Architectures of encoders, by which vLLM generates nothing."""
+DOWNLOADED = ("s3://", "djl://")
+"""How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
+
+
+def check(
+    model_dir: Path,
+    overrides: Mapping[str, str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    files: bool = True,
+) -> list[str]:
     """What there is to say of `model_dir` with `overrides` over its options, as lines for a person.
 
-    Reads the environment as the container does. Raises OptionError for what start-up would refuse.
+    Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
+    Raises OptionError for what start-up would refuse.
     """
     require_directory(model_dir)
-    settings = load_settings(model_dir, environment=os.environ, overrides=overrides)
-    secure = secure_mode(os.environ)
-    if secure is not None:
-        # Before user code is executed, which it may forbid.
-        secure.check_model(settings, os.environ)
-        secure.check_entry_point(settings, os.environ)
+    environment = os.environ if environment is None else environment
+    given = (gather(model_dir, environment) | dict(overrides)).get("model_id") or environment.get("HF_MODEL_ID", "")
+    if downloaded := given.startswith(DOWNLOADED):
+        overrides = {**overrides, "model_id": ""}
+        environment = {name: text for name, text in environment.items() if name != "HF_MODEL_ID"}
+    settings = load_settings(model_dir, environment=environment, overrides=overrides)
+    secure = secure_mode(environment)
+    with naming(settings.sources):
+        if secure is not None:
+            # Before user code is executed, which it may forbid.
+            secure.check_model(settings, environment)
+            secure.check_entry_point(settings, environment)
+        model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
+        return _lines(settings, model, secure, adapters=files)
+
+
+def _lines(settings: Settings, model: str, secure: SecureMode | None, *, adapters: bool) -> list[str]:
+    """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
@@ -52,9 +82,10 @@ def check(model_dir: Path, overrides: Mapping[str, str]) -> list[str]:
         *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
         _entry_point(settings),
         *own,
-        check_model(settings),
-        *adapter_lines(settings),
-        *(forbidden_lines(settings, secure) if secure else ()),
+        model or check_model(settings),
+        *_task(settings),
+        *(adapter_lines(settings) if adapters else ()),
+        *(forbidden_lines(settings, secure) if secure and adapters else ()),
         *_arguments(settings),
     ]
 
@@ -80,6 +111,15 @@ def _own_code(settings: Settings) -> list[str]:
     kinds = [kind for kind, one in found if one]
     kinds += [f"dialect {dialect.NAME}" for dialect in extensions.dialects]
     return [f"your own code: {', '.join(kinds)}"] if kinds else []
+
+
+def _task(settings: Settings) -> Iterator[str]:
+    """Raises OptionError for a model that makes vectors only and is to generate, as LMI's handler finds out itself."""
+    architectures = (base_config(settings) or {}).get("architectures") or [""]
+    if settings.engine.startswith("vllm") and not settings.embeds and EMBEDDERS.fullmatch(str(architectures[0])):
+        expected = f"expected text-embedding with {architectures[0]}, which generates no text"
+        raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
+    yield from ()
 
 
 def _entry_point(settings: Settings) -> str:

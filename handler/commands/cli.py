@@ -1,4 +1,4 @@
-"""The command `lmi`: serve, check, package."""
+"""The command `lmi`: serve, check, package, migrate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -133,6 +133,22 @@ def package(arguments: argparse.Namespace) -> None:
     package_directory(arguments.model_dir, arguments.output)
 
 
+def migrate(arguments: argparse.Namespace) -> None:
+    """Makes serving.properties of another container's configuration."""
+    from .migrate import migrate as migrate_source
+    from .migrate import write
+
+    # vLLM writes to standard output while it is imported, where the file's text is to stand alone.
+    with redirect_stdout(sys.stderr):
+        migrated = migrate_source(arguments.source)
+    if arguments.output is None:
+        print(migrated.text, end="")
+    else:
+        print(f"lmi: wrote {write(migrated.text, arguments.output, force=arguments.force)}")
+    for line in (*(f"check: {line}" for line in migrated.checked), *(f"refused: {line}" for line in migrated.refused)):
+        print(f"lmi: {line}", file=sys.stderr)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(
@@ -174,6 +190,14 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("model_dir", type=Path)
     command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
     command.set_defaults(run=package)
+
+    command = commands.add_parser(
+        "migrate", help="make serving.properties of a configuration of LMI, TGI or vLLM's image"
+    )
+    command.add_argument("source", type=Path, metavar="DIR|ENV-FILE")
+    command.add_argument("-o", "--output", type=Path, metavar="FILE|DIR", help="where to write it (default: print it)")
+    command.add_argument("--force", action="store_true", help="write over a file that is there")
+    command.set_defaults(run=migrate)
 
     return root
 

@@ -1,4 +1,5 @@
-"""The adapters that lie in the model directory, in the folder `adapters`: found, read, and what they ask of the engine.
+"""The adapters that are there at start, in the folder `adapters` of the model directory, or where `option.lora_modules`
+says: found, read, and what they ask of the engine.
 
 DJL Serving takes each entry of the folder for an adapter of that name, whatever it is, and looks in two places: the
 model directory, and the one that it downloaded `option.model_id` to.
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 from ..errors import AdapterError, OptionError
 from ..options import Settings
+from ..options.adapter_options import IMAGE
 from .files import AdapterFiles, rank_of, rank_that_holds, read_adapter
 
 __all__ = ["FOLDER", "base_config", "chosen_memory", "chosen_rank", "found", "place_of", "read_all", "refusal"]
@@ -25,9 +27,9 @@ DEFAULT_RANK = 16
 
 def found(settings: Settings) -> dict[str, Path]:
     """The absolute path of each adapter that is there at the start, by its name: those of the model directory, without
-    hidden entries, and those of option.default_mm_loras.
+    hidden entries, those of option.lora_modules and those of option.default_mm_loras.
 
-    What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in both places.
+    What is no folder is among them: it is for `read_adapter` to refuse. Raises OptionError for a name in two places.
     """
     folders = {folder.resolve(): folder for model in _directories(settings) if (folder := model / FOLDER).is_dir()}
     paths: dict[str, Path] = {}
@@ -39,6 +41,11 @@ def found(settings: Settings) -> dict[str, Path]:
                 where = f"{paths[path.name]} and {path}"
                 raise OptionError(f"adapters: expected each name once, got {path.name} twice: {where}", "adapters")
             paths[path.name] = path
+    for name, given in settings.adapters.lora_modules:
+        path = Path(settings.model_dir, given)
+        if name in paths:
+            raise OptionError(f"option.lora_modules: {name}: {paths[name]} has that name already", "lora_modules")
+        paths[name] = path
     for name, given in settings.adapters.default_mm_loras.items():
         if name in paths and paths[name].resolve() != Path(given).resolve():
             where = f"it is the name of that for images, {given}"
@@ -106,7 +113,9 @@ def refusal(faults: Mapping[str, AdapterError], paths: Mapping[str, Path], max_r
 def place_of(name: str, paths: Mapping[str, Path]) -> str:
     """What messages say of where an adapter lies: in the folder, or wherever an option has it from."""
     path = paths[name]
-    return f"{FOLDER}/{name}" if path.parent.name == FOLDER and path.name == name else str(path)
+    if path.parent.name == FOLDER and path.name == name:
+        return f"{FOLDER}/{name}"
+    return str(path) if name == IMAGE else f"option.lora_modules: {name}"
 
 
 def chosen_rank(settings: Settings, files: Mapping[str, AdapterFiles]) -> int:

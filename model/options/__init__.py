@@ -1,6 +1,6 @@
 """`option.*` as typed settings: read once, in the host's process, without the engine's library.
 
-    serving.properties, OPTION_*, --set --load_settings--> properties
+    serving.properties, OPTION_*, --set --load_settings--> properties    environment/: other containers' variables
     DJL's init call --------------------------------------> properties --settings_of--> Settings
 
 An option is declared once. To add one, write a field with its type, its meaning and its default, and read the field:
@@ -21,6 +21,7 @@ lmcache.py         the options of LMCache
 resolve.py         settings_of, load_settings
 faults.py          one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them
+environment/       what the variables of other containers mean: Hugging Face's, TGI's, SM_VLLM_*
 model_dir.py       what the model's folder must hold
 
 A name that is not in the table may be an argument of the engine: it goes to `Settings.engine_arguments` as it is, and

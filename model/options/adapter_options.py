@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,6 +25,44 @@ def _rank(text: str) -> int:
         nearest = min(RANKS, key=lambda allowed: (allowed < rank, abs(allowed - rank)))
         raise ValueError(f"{expected}; {nearest} is the nearest that holds it" if nearest > rank else expected)
     return rank
+
+
+_MODULES = 'name=folder, several with blanks between, or a list in JSON of {"name": ..., "path": ...}'
+
+
+def _modules(text: str) -> tuple[tuple[str, str], ...]:
+    """As `vllm serve --lora-modules` takes them: names and folders."""
+    pairs = [_pair(item) for item in (_objects(text) if text[:1] in {"[", "{"} else text.split())]
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"each name once, {_MODULES}")
+    return tuple(pairs)
+
+
+def _objects(text: str) -> list[Any]:
+    """The items of a list in JSON, or objects with blanks between."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            found += value if isinstance(value, list) else [value]
+            at += len(text[at:]) - len(text[at:].lstrip())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{_MODULES} ({error})") from None
+    return found
+
+
+def _pair(item: Any) -> tuple[str, str]:
+    if isinstance(item, str):
+        name, _, path = item.partition("=")
+    elif isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("path"), str):
+        name, path = item["name"], item["path"]
+    else:
+        raise ValueError(_MODULES)
+    if not name or not path or "/" in name:
+        # A name is a part of paths: /adapters/{name}.
+        raise ValueError(f"{_MODULES}; no / in a name")
+    return name, path
 
 
 IMAGE = "image"
@@ -65,6 +104,11 @@ class AdapterOptions(msgspec.Struct, frozen=True, kw_only=True):
     adapters_on_error: Annotated[Literal["fail", "warn"], Option(
         "What a broken adapter in the folder `adapters` does: it fails the start, or only requests that name it.",
     )] = "fail"
+    lora_modules: Annotated[tuple[tuple[str, str], ...], Option(
+        "Adapters in folders elsewhere than in `adapters`: `name=folder`, as `vllm serve --lora-modules` takes them.",
+        kind="list", convert=_modules,
+    )] = ()
+    """Names and folders; relative ones count from the model directory."""
     lora_cache_dir: Annotated[str | None, Option(
         "A folder of adapters that are loaded by their folders' names when a request first names them.",
     )] = None

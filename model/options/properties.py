@@ -3,7 +3,7 @@
     text --natural lines--> logical lines (continued by a backslash at the end) --> key, separator, value --> unescape
 
 The rules of the file are those of `java.util.Properties.load`; those of the environment are DJL Serving's in ModelInfo
-(`OPTION_*`, `ARGS_*`), ModelStore (`HF_MODEL_ID`) and LmiConfigRecommender (the degrees).
+(`OPTION_*`, `ARGS_*`) and LmiConfigRecommender (the degrees). What else the environment says: environment/.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from pathlib import Path
 
 from ..errors import OptionError
 
-__all__ = ["gather", "read_properties", "unprefixed_names"]
+__all__ = ["gather", "read_properties", "sources_of", "unprefixed_names"]
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{0,4})|(.?))", re.DOTALL)
+_JAVAS = {"entrypoint": "entryPoint"}
+"""Java's own name of an option, by that in lower case."""
+_DEGREES = ("TENSOR_PARALLEL_DEGREE", "PIPELINE_PARALLEL_DEGREE")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -63,7 +66,10 @@ def _unescape(text: str) -> str:
             raise OptionError(f"serving.properties: {match[0]!r} is not \\u and four hexadecimal digits")
         return chr(int(digits, 16))
 
-    return _ESCAPE.sub(plain, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # Java's characters are units of UTF-16: what is beyond them is written as two.
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _entries(model_dir: Path) -> dict[str, str]:
@@ -82,13 +88,15 @@ def unprefixed_names(model_dir: Path, environment: Mapping[str, str]) -> set[str
 
 def _variables(prefix: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of that prefix by the names that they mean (ModelInfo.loadServingProperties, 0.36)."""
-    found: dict[str, str] = {}
-    for variable, text in environment.items():
-        if variable.startswith(prefix) and text:
-            name = variable.removeprefix(prefix)
-            # Names in mixed case are taken as they are: OPTION_entryPoint.
-            found[name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name] = text
-    return found
+    return {
+        _name(variable, prefix): text for variable, text in environment.items() if variable.startswith(prefix) and text
+    }
+
+
+def _name(variable: str, prefix: str) -> str:
+    """The option that a variable of that prefix means; names in mixed case are taken as they are: OPTION_entryPoint."""
+    name = variable.removeprefix(prefix)
+    return name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name
 
 
 def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -97,15 +105,28 @@ def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
     properties = _variables("ARGS_", environment)
     properties |= {name: text for name, text in entries.items() if not name.startswith("option.")}
     for name, text in _variables("OPTION_", environment).items():
-        properties["entryPoint" if name == "entrypoint" else name] = text
+        properties[_JAVAS.get(name, name)] = text
     properties |= {name.removeprefix("option."): text for name, text in entries.items() if name.startswith("option.")}
-    # In the container HF_MODEL_ID makes a model directory of its own: here it is for one without a model.
-    if environment.get("HF_MODEL_ID") and not (model_dir / "config.json").is_file() and not properties.get("model_id"):
-        properties["model_id"] = environment["HF_MODEL_ID"]
-        for variable, name in (("HF_REVISION", "revision"), ("HF_TASK", "task")):
-            if environment.get(variable):
-                properties.setdefault(name, environment[variable])
-    for variable in ("TENSOR_PARALLEL_DEGREE", "PIPELINE_PARALLEL_DEGREE"):
+    for variable in _DEGREES:
         if environment.get(variable):
             properties.setdefault(variable.lower(), environment[variable])
     return properties
+
+
+def sources_of(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """By the name of an option that `gather` takes from the environment, the variable; none for those of the file."""
+    entries = _entries(model_dir)
+    sources = {_name(variable, "ARGS_"): variable for variable in environment if variable.startswith("ARGS_")}
+    sources = {name: variable for name, variable in sources.items() if name not in entries}
+    for variable in environment:
+        if variable.startswith("OPTION_"):
+            name = _name(variable, "OPTION_")
+            sources[_JAVAS.get(name, name)] = variable
+    for variable in _DEGREES:
+        if variable in environment:
+            sources.setdefault(variable.lower(), variable)
+    return {
+        name: variable
+        for name, variable in sources.items()
+        if environment[variable] and f"option.{name}" not in entries
+    }

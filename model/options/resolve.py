@@ -20,11 +20,12 @@ from .choice import (
     speculative_config,
     task_of,
 )
+from .environment.reading import Merged, merge, named, naming
 from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .lmcache import check_lmcache
-from .properties import gather, unprefixed_names
+from .properties import gather, sources_of, unprefixed_names
 from .session_options import SessionOptions
 from .settings import Limits, Settings
 from .table import option_named
@@ -44,13 +45,33 @@ def settings_of(
 ) -> Settings:
     """The settings that `properties` mean, given without `option.`, as DJL's init call delivers them.
 
-    `environment` only tells which of them DJL Serving has taken from variables `ARGS_*`.
-    Raises OptionError, naming every option that is wrong, what was given and what was expected. Logs `Settings.notes`.
+    `environment` tells where they came from, and what the variables of other containers say of the rest.
+    Raises OptionError, naming every option that is wrong, what was given and what was expected, or the variable that it
+    came from. Logs `Settings.notes`.
     """
+    directory = Path(model_dir)
+    delivered = {name: str(text).strip() for name, text in properties.items()}
+    # Java has the variables' texts untrimmed: what differs has come from elsewhere.
+    written = gather(directory, environment)
+    sources = {
+        name: variable
+        for name, variable in sources_of(directory, environment).items()
+        if delivered.get(name) == environment[variable].strip()
+    }
+    merged = merge(delivered, model_dir=directory, environment=environment, written=written, sources=sources)
+    return _resolved(merged, model_dir, environment)
+
+
+def _resolved(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
+    with naming(merged.sources):
+        return _settings(merged, model_dir, environment)
+
+
+def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
     reader = OptionReader()
-    for name, text in properties.items():
-        # djl_python's worker puts cluster_size in as a number.
-        reader.read(name, str(text).strip())
+    reader.faults.extend(merged.faults)
+    for name, text in merged.properties.items():
+        reader.read(name, text.strip())
     given = IndirectOptions(**reader.fields(IndirectOptions))
     directory = str(Path(model_dir).absolute())
     settings = Settings(
@@ -85,7 +106,8 @@ def settings_of(
     if machines > 1:
         reader.notes.append(f"cluster_size={machines}: the engine uses the devices of this machine only")
     refuse(reader.faults)
-    for note in reader.notes:
+    notes = (*merged.notes, *(named(note, merged.sources) for note in reader.notes))
+    for note in notes:
         log.warning("%s", note)
     own = TRANSFORMERS_BATCH if engine == "transformers" else settings.max_rolling_batch_size
     size = given.max_rolling_batch_size or own
@@ -115,7 +137,8 @@ def settings_of(
         engine_arguments=arguments,
         unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
         host=reader.host,
-        notes=tuple(reader.notes),
+        sources=merged.sources,
+        notes=notes,
     )
 
 
@@ -125,10 +148,13 @@ def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides:
     Raises OptionError as `settings_of` does.
     """
     properties = gather(model_dir, environment)
+    sources = sources_of(model_dir, environment)
     for given, text in overrides.items():
         name = given.removeprefix("option.")
         option = option_named(name)
         for other in option.names if option else (name,):
             properties.pop(other, None)
+            sources.pop(other, None)
         properties[name] = text
-    return settings_of(properties, model_dir=str(model_dir), environment=environment)
+    merged = merge(properties, model_dir=model_dir, environment=environment, written=properties, sources=sources)
+    return _resolved(merged, str(model_dir), environment)

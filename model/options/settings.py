@@ -216,6 +216,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     it does not know."""
     host: dict[str, str] = {}
     """DJL Serving's own options, as they were given."""
+    sources: dict[str, str] = {}
+    """By option, the variable that its value came from, which messages name (environment/reading.py)."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
 

@@ -48,8 +48,9 @@ OPTIONS: tuple[Option, ...] = (
     *declared(AdapterOptions).values(),
     *declared(SessionOptions).values(),
     # vLLM's arguments that users set most.
-    _engine("quantize", "str", "Quantization method; a model that is quantized already needs none.", "none",
-            "quantization"),
+    Option("Quantization method; a model that is quantized already needs none.", "quantize", default="none",
+           aliases=("quantization",), owner="engine", argument="quantization",
+           unsupported_values={"smoothquant": "TensorRT-LLM's SmoothQuant: use fp8, or a quantized checkpoint"}),
     _engine("max_rolling_batch_prefill_tokens", "engine",
             "How many tokens, prompts included, one step computes at most.", alias="max_num_batched_tokens"),
     _engine("cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.", "0",

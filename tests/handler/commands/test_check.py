@@ -99,6 +99,36 @@ def test_environment(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "did you mean option.tensor_parallel_degree?" in refused(model_dir)
 
 
+@pytest.mark.engine
+def test_an_unknown_variable_of_vllms_image(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SM_VLLM_LOAD_FROMAT", "dummy")
+    message = refused(model_dir)
+    assert message.startswith("SM_VLLM_LOAD_FROMAT: there is no such option and no such argument of vLLM ")
+    assert message.endswith("; did you mean SM_VLLM_LOAD_FORMAT?")
+
+
+def test_what_user_code_lacks_is_told_by_the_variable(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTION_CONTENT_FILTER", "nowhere:judge")
+    assert refused(model_dir).startswith("OPTION_CONTENT_FILTER: 'nowhere:judge': there is no module nowhere ")
+
+
+def test_a_model_that_djl_downloads(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it starts the handler; `lmi serve` cannot."""
+    model_dir.joinpath("config.json").unlink()
+    assert "model: s3://bucket/model/, not checked" in check(model_dir, {"model_id": "s3://bucket/model/"})
+    monkeypatch.setenv("HF_MODEL_ID", "s3://bucket/other/")
+    assert "model: s3://bucket/other/, not checked" in check(model_dir, {})
+
+
+@pytest.mark.parametrize("architecture", ["BertModel", "XLMRobertaModel", "NomicBertModel", "BertForMaskedLM"])
+def test_an_encoder_generates_nothing(model_dir: Path, architecture: str) -> None:
+    model_dir.joinpath("config.json").write_text(json.dumps({"architectures": [architecture]}))
+    assert refused(model_dir) == (
+        f"option.task: expected text-embedding with {architecture}, which generates no text, got 'auto'"
+    )
+    assert check(model_dir, {"task": "text-embedding"})
+
+
 def test_misspelt_option(model_dir: Path) -> None:
     assert "did you mean option.tensor_parallel_degree?" in refused(model_dir, tensor_paralel_degree="2")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmi.handler.commands.check import check as check_model_dir
+from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
 from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
@@ -63,6 +64,7 @@ __all__ = [
     "frame_of_exchange",
     "frame_of_response",
     "headers_of",
+    "lmi_command",
     "load_extensions",
     "package_model",
     "request_id_of",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmi.model.options import Settings, load_settings, settings_of
+from lmi.model.options import Settings, load_settings, read_properties, settings_of
 from lmi.model.options.image_rules import ImageRules
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "OPTIONS", "ImageRules", "load_settings", "make_settings", "option_named", "settings_of",
+    "OPTIONS", "ImageRules", "load_settings", "make_settings", "option_named", "read_properties", "settings_of",
     "typed_settings",
 ]  # fmt: skip
 

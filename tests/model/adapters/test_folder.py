@@ -89,6 +89,25 @@ def test_the_same_folder_by_another_way_is_no_second_one(model_dir: Path) -> Non
     assert list(found(with_lora(model_dir, model_id="weights"))) == ["a"]
 
 
+def test_folders_elsewhere_that_an_option_names(model_dir: Path, tmp_path: Path) -> None:
+    model_dir.joinpath("adapters", "a").mkdir(parents=True)
+    settings = with_lora(model_dir, lora_modules=f"b={tmp_path}/elsewhere c=inside/c")
+    assert found(settings) == {
+        "a": model_dir / "adapters" / "a",
+        "b": tmp_path / "elsewhere",
+        "c": model_dir / "inside" / "c",
+    }
+    with pytest.raises(OptionError) as caught:
+        found(with_lora(model_dir, lora_modules="a=/other"))
+    assert caught.value.message == f"option.lora_modules: a: {model_dir / 'adapters' / 'a'} has that name already"
+
+
+def test_a_broken_one_elsewhere_is_named_by_its_option(model_dir: Path) -> None:
+    paths = found(with_lora(model_dir, lora_modules="b=/no/such"))
+    error = refusal(read_all(paths, base=LLAMA, max_rank=None)[1], paths, None)
+    assert error.message == "option.lora_modules: b: /no/such does not exist"
+
+
 def test_a_model_on_the_hub_has_no_folder_here(
     model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,29 @@ def test_the_defaults() -> None:
     assert settings().unknown_models == "base"
 
 
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("a=/x", (("a", "/x"),)),
+        ("a=/x  b=y", (("a", "/x"), ("b", "y"))),
+        ('["a=/x", "b=/y=z"]', (("a", "/x"), ("b", "/y=z"))),
+        ('{"name": "a", "path": "/x", "base_model_name": "m"}', (("a", "/x"),)),
+        ('{"name": "a", "path": "/x"} {"name": "b", "path": "/y"}', (("a", "/x"), ("b", "/y"))),
+        ('[{"name": "a", "path": "/x y"}]', (("a", "/x y"),)),
+        ("[]", ()),
+    ],
+)
+def test_folders_of_adapters(text: str, modules: tuple[tuple[str, str], ...]) -> None:
+    assert settings(lora_modules=text).adapters.lora_modules == modules
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "=x", "a=", "a/b=/x", "a=/x a=/y", '[{"name": "a"}]', "[1]", '{"name": "a"', "[" * 9000]
+)
+def test_what_names_no_folders(text: str) -> None:
+    assert "option.lora_modules: expected " in refused(lora_modules=text)
+
+
 def test_what_is_set(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     options = {

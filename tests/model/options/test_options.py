@@ -446,6 +446,7 @@ FILES: list[tuple[str, dict[str, str]]] = [
     ("a=1\na=2", {"a": "2"}),
     ("a=b\\", {"a": "b"}),
     ('option.x={"a": 1}', {"option.x": '{"a": 1}'}),
+    ("option.x=\\ud83d\\ude00 \\ud83d", {"option.x": "\U0001f600 \ud83d"}),
 ]
 
 

@@ -1,0 +1,264 @@
+"""`lmi migrate`: serving.properties for this handler, of a configuration of LMI, of TGI or of the plain vLLM image.
+
+    DIR/serving.properties ------------> entries --RULES--------------> entries --`lmi check`, again and again--> text
+    environment --the handler's own tables--^       what differs is said          what it refuses is commented out
+
+The environment is read by the tables that the handler itself reads it by (model/options/environment/), so that a file
+made of it means the same. Secrets stay where they are: what no table names is told by its name only.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...model.errors import OptionError, one_line
+from ...model.options.environment.reading import Merged, merge
+from ...model.options.environment.tgi import HUGGING_FACE, MODELS, TGI
+from ...model.options.environment.vllm_image import LIBRARY, PREFIX, variable_named
+from ...model.options.properties import gather, sources_of
+from ...model.options.table import option_named
+from .check import check
+from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, RULES, STAYS, Rule
+from .migrate_source import MigrateError, environment_of, lines_of
+
+__all__ = ["MigrateError", "Migrated", "escaped", "migrate", "write"]
+
+_FILE = "serving.properties"
+_FIRST = re.compile(r"\d+ options are wrong: \(1\) (.*?)(?:; \(2\) .*)?")
+_FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
+MODEL_DIR = Path("/opt/ml/model")
+"""Where SageMaker puts a model: the model directory, in whatever container."""
+_OF_THE_MODEL = {"HF_TASK", *MODELS, *(name for names in MODELS.values() for name in names)}
+_VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY)}
+
+
+@dataclass
+class Entry:
+    """A key with its value, or a comment of the file's own, with what is to be said of it."""
+
+    key: str = ""
+    value: str = ""
+    raw: str = ""
+    """How the file wrote it, where it stays as it is."""
+    comments: list[str] = field(default_factory=list[str])
+    active: bool = True
+
+    @property
+    def option(self) -> str:
+        """The key without `option.`."""
+        return self.key.removeprefix("option.")
+
+    def text(self) -> Iterator[str]:
+        """Its lines."""
+        yield from (f"# {one_line(comment)}" for comment in self.comments)
+        if self.key:
+            # A comment ends with its line, whatever stands there.
+            plain = f"{self.key}={escaped(self.value)}"
+            yield (self.raw or plain) if self.active else f"#{plain}"
+        elif self.raw or not self.comments:
+            yield self.raw
+
+
+@dataclass
+class Migrated:
+    """What there is to write, and to say."""
+
+    text: str
+    checked: list[str]
+    """What `lmi check` says of it."""
+    refused: list[str]
+    """What is not served, each with what to write instead where there is something."""
+
+
+def migrate(source: Path) -> Migrated:
+    """What `source`, a model directory or a file with an environment, becomes.
+
+    Raises MigrateError where it cannot be read, and OptionError for what `lmi check` refuses and no entry is to blame.
+    """
+    refused: list[str] = []
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if source.is_dir():
+            if not (source / _FILE).is_file():
+                raise MigrateError(f"{source} has no {_FILE}: where variables say it all, give a file of them")
+            entries = [Entry(key, value, raw) for key, value, raw in lines_of(source / _FILE)]
+            for entry in source.iterdir():
+                if entry.name != _FILE:
+                    directory.joinpath(entry.name).symlink_to(entry.absolute())
+        elif source.is_file():
+            entries = list(_of_environment(environment_of(source), directory))
+        else:
+            raise MigrateError(f"{source}: expected a model directory or a file with an environment, found nothing")
+        entries = list(_ruled(entries, refused))
+        _complete(entries, lmis=source.is_dir() or any(entry.option == "rolling_batch" for entry in entries))
+        try:
+            checked = _checked(entries, source, directory, refused)
+        except OptionError as error:
+            raise OptionError(error.message.replace(name, str(source)), error.param) from error
+    lines = [line.replace(name, str(source)) for line in checked]
+    return Migrated("\n".join(_document(source, entries)) + "\n", lines, refused)
+
+
+def write(text: str, output: Path, *, force: bool) -> Path:
+    """Writes serving.properties as that file, or into that folder; raises MigrateError where there is one already."""
+    path = output / _FILE if output.is_dir() else output
+    if path.exists() and not force:
+        raise MigrateError(f"{path} exists: --force writes over it")
+    path.write_text(text, "ascii")
+    return path
+
+
+def escaped(value: str) -> str:
+    """A value as java.util.Properties reads it, in ASCII."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    if text.startswith((" ", "\f")):
+        text = "\\" + text
+    return _in_ascii(text)
+
+
+def _in_ascii(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if code == 10 or 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
+
+
+def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Entry]:
+    """The entries that say what the variables do, by variable, in the tables' order."""
+    sources = sources_of(empty, environment)
+    written = gather(empty, environment)
+    tgis = not any(name.startswith(PREFIX) for name in environment)
+    merged = merge(written, model_dir=MODEL_DIR, environment=environment, written=written, sources=sources, tgis=tgis)
+    yield from _noted(merged, environment)
+    for name, value in merged.properties.items():
+        variable = merged.sources.get(name, "")
+        if name == "hf_token":
+            yield Entry(comments=[f"dropped: {variable}: set HF_TOKEN in the environment, no token is for a file"])
+            continue
+        declared = _declared(variable)
+        comment = f"{variable}={environment[variable]}" + (f": {declared}" if declared else "")
+        prefix = "" if variable.startswith("ARGS_") or name == "engine" else "option."
+        yield Entry(prefix + name, value, comments=[] if variable.startswith("OPTION_") else [comment])
+    for variable, key in JAVAS.items():
+        if environment.get(variable):
+            yield Entry(key, environment[variable], comments=[f"{variable}={environment[variable]}"])
+    if not tgis and "tensor_parallel_size" not in merged.properties:
+        yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
+    if limit := environment.get("MAX_CONCURRENT_REQUESTS"):
+        yield Entry("job_queue_size", limit, comments=["The same for DJL Serving's own queue"])
+    known = {*JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
+    stay = [name for name in environment if name not in known and STAYS.fullmatch(name)]
+    if stay:
+        yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])
+
+
+def _noted(merged: Merged, environment: Mapping[str, str]) -> Iterator[Entry]:
+    for name in environment:
+        if name in _OF_THE_MODEL and name not in merged.sources.values():
+            why = "the model is the model directory's" if "model_id" not in merged.sources else "another one goes first"
+            yield Entry(comments=[f"dropped: {name}={environment[name]}: {why}"])
+    for note in merged.notes:
+        yield Entry(comments=[f"dropped: {note}"])
+    for _, message in merged.faults:
+        yield Entry(comments=[f"refused: {message}"])
+    for name in environment:
+        if name in _VARIABLES and _VARIABLES[name].fate == "unread":
+            yield Entry(comments=[f"dropped: {name} has no effect: {_VARIABLES[name].help}"])
+
+
+def _declared(variable: str) -> str:
+    if variable.startswith(PREFIX):
+        return variable_named(variable).help
+    return _VARIABLES[variable].help if variable in _VARIABLES else ""
+
+
+def _ruled(entries: Iterable[Entry], refused: list[str]) -> Iterator[Entry]:
+    """The entries with what the table makes of them."""
+    for entry in entries:
+        refused += [one for comment in entry.comments if (one := comment.removeprefix("refused: ")) != comment]
+        rule = _rule_of(entry)
+        if rule is None:
+            yield entry
+            continue
+        why = rule.why.format(value=entry.value)
+        was = f"{entry.key}={entry.value}"
+        if rule.fate == "refused":
+            refused.append(f"{was}: {why}")
+            entry.active = False
+            entry.comments.append(f"refused: {why}")
+            yield entry
+        elif rule.fate == "kept":
+            entry.comments.append(why)
+            yield entry
+        elif rule.fate == "dropped":
+            yield Entry(comments=[*entry.comments, f"dropped: {was}: {why}"])
+        else:
+            comments = [*entry.comments, f"{was}: {why}"]
+            for key, value in rule.becomes:
+                yield Entry(key, value.format(value=entry.value), comments=comments)
+                comments = []
+
+
+def _rule_of(entry: Entry) -> Rule | None:
+    if not entry.key:
+        return None
+    for rule in RULES:
+        if re.fullmatch(rule.key, entry.option) and re.fullmatch(rule.value, entry.value.strip()):
+            return rule
+    option = option_named(entry.option)
+    if option is not None and option.owner == "nobody":
+        return Rule("", f"it has no effect: {option.help[0].lower()}{option.help[1:].rstrip('.')}", fate="dropped")
+    return None
+
+
+def _complete(entries: list[Entry], *, lmis: bool) -> None:
+    """Adds what every configuration of this handler has, and the mode where the other container had none of LMI's."""
+    given = {entry.option: entry.value for entry in entries if entry.active and entry.key}
+    head: dict[str, str] = {}
+    if "engine" not in given:
+        head["engine"] = "Python"
+    if "entryPoint" not in given:
+        head["option.entryPoint"] = ENTRY_POINT
+    if not lmis:
+        head |= {key: value for key, value in ASYNC_MODE.items() if key.removeprefix("option.") not in given}
+    entries[:0] = [Entry(key, value) for key, value in head.items()]
+    asked = [name for name in _FOR_TRANSFORMERS if given.get(name, "false").lower() != "false"]
+    if asked and given.get("rolling_batch") == "disable" and "backend" not in given:
+        entries.append(Entry("option.backend", "transformers", comments=[f"{asked[0]} is of transformers"]))
+
+
+def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[str]) -> list[str]:
+    """What `lmi check` says, once what it refuses is no longer among the entries."""
+    while True:
+        directory.joinpath(_FILE).write_text("\n".join(_document(source, entries)), "ascii")
+        try:
+            # Where they are not here, they are in the container, or on the hub.
+            return check(directory, {}, environment={}, files=(directory / "config.json").is_file())
+        except OptionError as error:
+            entry = _to_blame(entries, error.param)
+            if entry is None and error.param == "task":
+                entries.append(Entry("option.task", "text-embedding", comments=[error.message]))
+                continue
+            if entry is None:
+                raise
+            first = _FIRST.fullmatch(error.message)
+            message = first[1] if first else error.message
+            refused.append(message)
+            entry.active = False
+            entry.comments.append(f"refused: {message}")
+
+
+def _to_blame(entries: Iterable[Entry], name: str | None) -> Entry | None:
+    option = option_named(name or "")
+    names = option.names if option else (name,)
+    return next((entry for entry in entries if entry.active and entry.key and entry.option in names), None)
+
+
+def _document(source: Path, entries: Iterable[Entry]) -> Iterator[str]:
+    name = _in_ascii(source.name or str(source))
+    yield f"# Made by lmi migrate of {name}. A comment says what differs; docs/migrating.md says more."
+    for entry in entries:
+        yield from map(_in_ascii, entry.text())

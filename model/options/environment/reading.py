@@ -1,0 +1,163 @@
+"""Who goes first: serving.properties, then OPTION_*, then Hugging Face's variables, TGI's and SM_VLLM_*.
+
+    properties --written by the user, or by DJL Serving--> merge --> properties, and the variable of each value
+
+The rules of OPTION_*, ARGS_* and the degrees are DJL Serving's (properties.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...errors import OptionError
+from ..faults import shown
+from ..table import option_named
+from .tgi import HUGGING_FACE, MODELS, TGI
+from .variable import Variable
+from .vllm_image import LIBRARY, PREFIX, variable_named
+
+__all__ = ["Merged", "merge", "named", "naming"]
+
+_NAMED = re.compile(r"\boption\.(\w+)")
+_HINT = re.compile(rf"({PREFIX}\w+: there is no such option[^;]*); did you mean option\.(\w+)\?")
+
+
+@dataclass
+class Merged:
+    """What comes of it."""
+
+    properties: dict[str, str]
+    """By options' names, without `option.`."""
+    sources: dict[str, str] = field(default_factory=dict[str, str])
+    """By option, the variable that its value came from; nothing for those of the file."""
+    notes: list[str] = field(default_factory=list[str])
+    faults: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Of variables that cannot be served, as for `refuse`."""
+
+
+def merge(
+    properties: Mapping[str, str],
+    *,
+    model_dir: Path,
+    environment: Mapping[str, str],
+    written: Mapping[str, str],
+    sources: Mapping[str, str],
+    tgis: bool = False,
+) -> Merged:
+    """`properties` with what the other containers' variables say of options that nobody has set.
+
+    `written` are those that the user has set, and not DJL Serving by itself; `sources` the variables OPTION_* and the
+    like that they came from. `tgis`: the environment is one of TGI's, whether or not it names a model.
+    """
+    merged = Merged(dict(properties), {name: variable for name, variable in sources.items() if name in properties})
+    for variable, text in _given(environment, tgis=tgis):
+        _take(merged, variable, text, written)
+    _name_the_model(merged, model_dir, environment)
+    return merged
+
+
+def _given(environment: Mapping[str, str], *, tgis: bool) -> Iterator[tuple[Variable, str]]:
+    """The variables that count, in their order."""
+    named = tgis or any(environment.get(name) for name in ("HF_MODEL_ID", "MODEL_ID"))
+    for variable in (*HUGGING_FACE, *TGI, *LIBRARY):
+        text = environment.get(variable.name, "").strip()
+        if text and variable.fate != "unread" and (named or not variable.generic):
+            yield variable, text
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name != f"{PREFIX}MODEL":
+            yield variable_named(name), environment[name].strip()
+
+
+def _take(merged: Merged, variable: Variable, text: str, written: Mapping[str, str]) -> None:
+    if variable.fate == "nothing":
+        merged.notes.append(f"{variable.name} has no effect: {variable.help}")
+    elif variable.fate == "refused":
+        if text.lower() not in {"false", "0"}:
+            given = "its value" if variable.secret else shown(text)
+            merged.faults.append((variable.name, f"{variable.name}: {given} cannot be served: {variable.help}"))
+    else:
+        _set(merged, variable, text, written)
+
+
+def _set(merged: Merged, variable: Variable, text: str, written: Mapping[str, str]) -> None:
+    first = variable.options[0]
+    before = next((name for name in _names(first) if name in merged.properties), None)
+    copied = (
+        before is not None and variable.copied and merged.sources.get(before, "").startswith(("OPTION_", "TENSOR_"))
+    )
+    try:
+        texts = variable.texts(text)
+    except ValueError as error:
+        if before is None or (copied and merged.properties[before] == text):
+            message = f"{variable.name}: expected {error}, got {shown(text)}"
+            merged.properties.pop(before or "", None)
+            merged.faults.append((variable.name, message))
+        return
+    if before is not None:
+        of_djl = before not in written and (option := option_named(first)) is not None and option.set_by_djl
+        if of_djl and before not in merged.sources:
+            merged.notes.append(
+                f"{variable.name}={text} takes precedence over option.{before}={merged.properties[before]}, "
+                "which DJL Serving has chosen"
+            )
+        elif not (copied and merged.properties[before] in {text, texts.get(first)}):
+            return
+        for name in _names(first):
+            merged.properties.pop(name, None)
+    for name, value in texts.items():
+        merged.properties.setdefault(name, value)
+        for one in _names(name):
+            merged.sources[one] = variable.name
+
+
+def _names(name: str) -> Collection[str]:
+    option = option_named(name)
+    return option.names if option else (name,)
+
+
+def _name_the_model(merged: Merged, model_dir: Path, environment: Mapping[str, str]) -> None:
+    """A variable names the model where the directory has none; in LMI's container HF_MODEL_ID makes one anew."""
+    if any(merged.properties.get(name) for name in _names("model_id")):
+        return
+    for variable, revisions in MODELS.items():
+        model = environment.get(variable, "").strip()
+        if not model:
+            continue
+        if (model_dir / "config.json").is_file():
+            # What DJL Serving downloads lies there.
+            if "://" not in model and Path(model).absolute() != model_dir.absolute():
+                merged.notes.append(f"{variable}={model} has no effect: {model_dir} holds a model")
+            return
+        if Path(model).absolute() == model_dir.absolute():
+            return
+        merged.properties["model_id"] = model
+        merged.sources["model_id"] = variable
+        task = ("HF_TASK",) if variable == "HF_MODEL_ID" else ()
+        for option, others in (("revision", revisions), ("task", task)):
+            other = next((other for other in others if environment.get(other, "").strip()), None)
+            if other and option not in merged.properties:
+                merged.properties[option] = environment[other].strip()
+                merged.sources[option] = other
+        return
+
+
+@contextmanager
+def naming(sources: Mapping[str, str]) -> Iterator[None]:
+    """OptionErrors that speak of options are raised again with the variables that these came from."""
+    try:
+        yield
+    except OptionError as error:
+        message = named(error.message, sources)
+        if message == error.message:
+            raise
+        raise OptionError(message, error.param) from error.__cause__
+
+
+def named(message: str, sources: Mapping[str, str]) -> str:
+    """`message` with the variables in the place of the options that came from them."""
+    message = _NAMED.sub(lambda found: sources.get(found[1], found[0]), message)
+    return _HINT.sub(lambda found: f"{found[1]}; did you mean {PREFIX}{found[2].upper()}?", message)

@@ -1,0 +1,271 @@
+"""`lmi migrate`: what becomes of configurations of LMI, of TGI and of vLLM's images."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmi.handler.commands.migrate import MigrateError, escaped, migrate
+
+from ...kit.api.errors import OptionError
+from ...kit.api.handler import check_model_dir, lmi_command
+from ...kit.api.options import read_properties
+
+
+@pytest.fixture(autouse=True)
+def without_vllm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not vLLM is installed, only the tests that are marked see it."""
+    if request.node.get_closest_marker("engine"):
+        return
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
+    )
+
+
+ASYNC = {
+    "engine": "Python",
+    "option.entryPoint": "lmi.handler",
+    "option.rolling_batch": "disable",
+    "option.async_mode": "true",
+    "retry_threshold": "10",
+}
+"""What is written for a container without modes."""
+PLAIN = {"engine": "Python", "option.entryPoint": "lmi.handler"}
+
+
+def of_environment(folder: Path, environment: dict[str, str]) -> tuple[dict[str, str], str]:
+    """What is written for it: entries, and the whole text."""
+    file = folder / "container.json"
+    file.write_text(json.dumps(environment))
+    text = migrate(file).text
+    return read_properties(text), text
+
+
+# (the environment, its entries beside those of ASYNC, comments that are there)
+ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
+    (
+        # text-generation-inference, docs/source/reference/launcher.md; SageMaker's entry script
+        {"HF_MODEL_ID": "owner/model", "SM_NUM_GPUS": "4", "MAX_INPUT_LENGTH": "2048", "MAX_TOTAL_TOKENS": "4096",
+         "MAX_CONCURRENT_REQUESTS": "128", "HUGGING_FACE_HUB_TOKEN": "hf_secret", "PORT": "80"},
+        {"option.model_id": "owner/model", "option.tensor_parallel_degree": "4", "option.max_prompt_tokens": "2048",
+         "option.max_model_len": "4096", "option.max_queued_requests": "128", "job_queue_size": "128"},
+        ["# SM_NUM_GPUS=4\n", "# dropped: PORT has no effect: the host says where it listens",
+         "# Still to be set in the environment, where they are read: HUGGING_FACE_HUB_TOKEN\n"],
+    ),
+    (
+        {"HF_MODEL_ID": "/opt/ml/model", "HF_MODEL_QUANTIZE": "bitsandbytes-nf4", "DTYPE": "bfloat16"},
+        {"option.quantize": "bitsandbytes", "option.dtype": "bfloat16"},
+        ["# dropped: HF_MODEL_ID=/opt/ml/model: the model is the model directory's\n",
+         "# HF_MODEL_QUANTIZE=bitsandbytes-nf4: vLLM's `bitsandbytes` has 4 bits"],
+    ),
+    (
+        # The model is an argument there.
+        {"DTYPE": "float16", "ROPE_SCALING": "dynamic", "MAX_BEST_OF": "2", "API_KEY": "sk-secret"},
+        {"option.dtype": "float16"},
+        ["# refused: ROPE_SCALING: 'dynamic' cannot be served: set option.hf_overrides=",
+         "# dropped: MAX_BEST_OF has no effect: ", "# dropped: API_KEY has no effect: SageMaker checks"],
+    ),
+    (
+        {"MODEL_ID": "a/b", "LORA_ADAPTERS": "x=/adapters/x,y=/adapters/y", "SPECULATE": "2"},
+        {"option.model_id": "a/b", "option.enable_lora": "true", "option.lora_modules": "x=/adapters/x y=/adapters/y",
+         "option.speculative_draft_model": "ngram", "option.speculative_length": "2"},
+        ["# LORA_ADAPTERS=x=/adapters/x,y=/adapters/y: Folders only"],
+    ),
+    (
+        # aws.github.io/deep-learning-containers/vllm/configuration
+        {"SM_VLLM_MODEL": "openai/gpt-oss-20b", "SM_VLLM_TENSOR_PARALLEL_SIZE": "4", "SM_VLLM_MAX_MODEL_LEN": "4096",
+         "SM_VLLM_ENFORCE_EAGER": "true", "SM_VLLM_HF_TOKEN": "hf_secret", "SM_VLLM_HOST": "0.0.0.0",
+         "SM_VLLM_API_KEY": "sk-secret", "VLLM_USE_V1": "1", "DTYPE": "other software's"},
+        {"option.model_id": "openai/gpt-oss-20b", "option.tensor_parallel_size": "4", "option.max_model_len": "4096",
+         "option.enforce_eager": "true"},
+        ["# dropped: SM_VLLM_HF_TOKEN: set HF_TOKEN in the environment", "# dropped: SM_VLLM_HOST has no effect: ",
+         "# refused: SM_VLLM_API_KEY: its value cannot be served: unset it",
+         "# Still to be set in the environment, where they are read: VLLM_USE_V1\n"],
+    ),
+    (
+        {"SM_VLLM_MODEL": "/opt/ml/model", "SM_VLLM_DTYPE": "auto"},
+        {"option.dtype": "auto", "option.tensor_parallel_degree": "1"},
+        ["# vLLM's default; here it is all devices\n"],
+    ),
+    (
+        # serving/docs/lmi/user_guides/vllm_user_guide.md, with an entry point of LMI's
+        {"HF_MODEL_ID": "a/b", "TENSOR_PARALLEL_DEGREE": "max", "OPTION_ROLLING_BATCH": "lmi-dist",
+         "OPTION_ENTRYPOINT": "djl_python.huggingface", "OPTION_MAX_ROLLING_BATCH_SIZE": "64", "ARGS_MAXWORKERS": "1",
+         "SERVING_JOB_QUEUE_SIZE": "500", "OPTION_QUANTISE": "awq", "SERVING_FEATURES": "vllm"},
+        {"option.model_id": "a/b", "option.tensor_parallel_degree": "max", "option.rolling_batch": "vllm",
+         "option.max_rolling_batch_size": "64", "job_queue_size": "500", "maxworkers": "1", "option.quantise": "awq",
+         "option.async_mode": "", "retry_threshold": ""},
+        ["# option.rolling_batch=lmi-dist: vLLM has taken the place of lmi-dist\n",
+         "# option.entryPoint=djl_python.huggingface: this handler takes LMI's place\n",
+         "# Still to be set in the environment, where they are read: SERVING_FEATURES\n"],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environment", "entries", "comments"), ENVIRONMENTS, ids=[next(iter(row[0])) for row in ENVIRONMENTS]
+)
+def test_an_environment(
+    environment: dict[str, str], entries: dict[str, str], comments: list[str], tmp_path: Path
+) -> None:
+    written, text = of_environment(tmp_path, environment)
+    assert written == {name: value for name, value in {**ASYNC, **entries}.items() if value}
+    for comment in comments:
+        assert comment in text
+    assert "secret" not in text
+
+
+# (serving.properties, what is written, comments that are there)
+FILES: list[tuple[str, dict[str, str], list[str]]] = [
+    ("option.model_id=s3://bucket/model/\n", {**PLAIN, "option.model_id": "s3://bucket/model/"}, []),
+    (
+        "# Mine\n\nengine=MPI\noption.mpi_mode=true\noption.tensor_parallel_degree=4\n",
+        {**PLAIN, "option.tensor_parallel_degree": "4"},
+        ["# Mine\n", "# engine=MPI: one worker uses all devices\n", "# dropped: option.mpi_mode=true: one worker uses"],
+    ),
+    (
+        "option.entryPoint=djl_python.lmi_vllm.vllm_async_service\noption.async_mode=True\noption.rolling_batch=disable\n",
+        {**PLAIN, "option.async_mode": "True", "option.rolling_batch": "disable"},
+        ["# option.entryPoint=djl_python.lmi_vllm.vllm_async_service: this handler takes LMI's place\n"],
+    ),
+    (
+        "option.rolling_batch=trtllm\noption.max_num_tokens=50000\noption.max_input_len=256\noption.fp8_scheme=X\n",
+        {**PLAIN, "option.rolling_batch": "vllm", "option.parameter_schema": "trtllm",
+         "option.max_prompt_tokens": "256"},
+        ["# option.rolling_batch=trtllm: vLLM runs the model", "# dropped: option.max_num_tokens=50000: ",
+         "# dropped: option.fp8_scheme=X: a checkpoint says how it was made\n"],
+    ),
+    (
+        "option.entryPoint=djl_python.huggingface\noption.rolling_batch=disable\noption.device_map=auto\n",
+        {**PLAIN, "option.rolling_batch": "disable", "option.device_map": "auto", "option.backend": "transformers"},
+        ["# device_map is of transformers\n"],
+    ),
+    (
+        "engine=Rust\noption.model_id=BAAI/bge-base-en-v1.5\npooling=cls\nbatch_size=8\n",
+        {**PLAIN, "option.model_id": "BAAI/bge-base-en-v1.5", "option.task": "text-embedding", "batch_size": "8"},
+        ["# engine=Rust: vLLM makes the vectors, not DJL's Rust\n",
+         '# refused: set option.pooler_config={"pooling_type"', "#pooling=cls\n"],
+    ),
+    (
+        "option.load_format=sagemaker_fast_model_loader\noption.max_new_tokens=100\noption.dtype=int4\nmine=1\n",
+        {**PLAIN, "mine": "1"},
+        ["# refused: vLLM has no such format: option.load_format=runai_streamer",
+         "#option.load_format=sagemaker_fast_model_loader\n", "# refused: requests say it: max_new_tokens",
+         "# refused: option.dtype: expected one of auto", "#option.dtype=int4\n"],
+    ),
+    (
+        "option.dtype=int4\noption.max_loras=x\noption.speculative_config={\\\n  \"a\": 1}\noption.max_loras=y\n",
+        {**PLAIN, "option.speculative_config": '{"a": 1}'},
+        ["# refused: option.dtype: ", "# refused: option.max_loras: expected an integer of at least 1, got 'y'\n",
+         "#option.max_loras=y\n"],
+    ),
+    (
+        "option.enable_lora=true\noption.adapters=adapters\noption.long_lora_scaling_factors=4.0\n",
+        {**PLAIN, "option.enable_lora": "true"},
+        ["# dropped: option.adapters=adapters: it has no effect: the folder of adapters is always `adapters`\n",
+         "# dropped: option.long_lora_scaling_factors=4.0: it has no effect: "],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "entries", "comments"), FILES, ids=[row[0].splitlines()[0] for row in FILES])
+def test_a_model_directory(text: str, entries: dict[str, str], comments: list[str], tmp_path: Path) -> None:
+    tmp_path.joinpath("serving.properties").write_text(text)
+    migrated = migrate(tmp_path)
+    assert read_properties(migrated.text) == entries
+    for comment in comments:
+        assert comment in migrated.text
+    refused = [line.removeprefix("# refused: ") for line in migrated.text.splitlines() if line.startswith("# refused")]
+    assert len(refused) == len(migrated.refused)
+    # What it writes needs no migration, and passes by itself.
+    tmp_path.joinpath("serving.properties").write_text(migrated.text)
+    assert check_model_dir(tmp_path, {}, environment={}, files=False)
+    assert read_properties(migrate(tmp_path).text) == entries
+
+
+def test_code_of_the_users_is_checked_too(tmp_path: Path) -> None:
+    tmp_path.joinpath("serving.properties").write_text("option.entryPoint=mine_to_move.py\n")
+    tmp_path.joinpath("mine_to_move.py").write_text("from lmi.handler import handle\n")
+    migrated = migrate(tmp_path)
+    assert "entry point: mine_to_move.py" in migrated.checked
+    assert "# code of yours: it serves through this handler if it imports lmi.handler" in migrated.text
+
+
+def test_what_no_entry_is_to_blame_for_ends_it(tmp_path: Path) -> None:
+    """The model's own files, say: they are named where they lie."""
+    tmp_path.joinpath("serving.properties").write_text("option.dtype=fp16\n")
+    tmp_path.joinpath("config.json").write_text("{}")
+    with pytest.raises(OptionError, match=f"{tmp_path} has no weights"):
+        migrate(tmp_path)
+
+
+def test_what_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(MigrateError, match=r"has no serving\.properties: where variables say it all, give a file"):
+        migrate(tmp_path)
+    with pytest.raises(MigrateError, match="expected a model directory or a file with an environment, found nothing"):
+        migrate(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("value", ["a\\b", "two\nlines", " blank", "\ttab", "ä€😀", "a=b:c#d!e", '{"a": "b"}', ""])
+def test_a_value_is_read_as_it_was(value: str) -> None:
+    assert read_properties(f"option.x={escaped(value)}") == {"option.x": value}
+    assert escaped(value).isascii()
+
+
+def test_what_is_not_ascii(tmp_path: Path) -> None:
+    """serving.properties is Latin-1 for Java; a tab and what no comment may have are escaped too."""
+    tmp_path.joinpath("serving.properties").write_bytes("# grün\noption.served_model_name=grün\t1\n".encode("latin-1"))
+    migrated = migrate(tmp_path).text
+    assert migrated.isascii()
+    assert read_properties(migrated)["option.served_model_name"] == "grün\t1"
+    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ €\n }}"})
+    assert text.isascii()
+    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ €\n }}")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, folder = tmp_path / "tgi.env", tmp_path / "model"
+    source.write_text("MODEL_ID=a/b\nROPE_SCALING=dynamic\n")
+    folder.mkdir()
+    lmi_command(["migrate", str(source)])
+    output, errors = capsys.readouterr()
+    assert output.startswith("# Made by lmi migrate of tgi.env.")
+    assert "option.model_id=a/b\n" in output
+    assert "lmi: check: options: good; vllm, async mode\n" in errors
+    assert "lmi: refused: ROPE_SCALING: 'dynamic' cannot be served: set option.hf_overrides=" in errors
+    lmi_command(["migrate", str(source), "-o", str(folder)])
+    assert capsys.readouterr().out == f"lmi: wrote {folder / 'serving.properties'}\n"
+    assert (folder / "serving.properties").read_text() == output
+
+
+def test_nothing_is_written_over_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "serving.properties"
+    file.write_text("option.dtype=fp16\n")
+    with pytest.raises(SystemExit) as ended:
+        lmi_command(["migrate", str(tmp_path), "-o", str(tmp_path)])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"lmi: {file} exists: --force writes over it"
+    assert file.read_text() == "option.dtype=fp16\n"
+    lmi_command(["migrate", str(tmp_path), "-o", str(file), "--force"])
+    assert "option.entryPoint=lmi.handler" in file.read_text()
+
+
+@pytest.mark.engine
+def test_what_vllm_says_stands_beside_the_file(tmp_path: Path) -> None:
+    """vLLM writes to standard output while it is imported: a shell's > gets the file alone."""
+    source = tmp_path / "vllm.env"
+    source.write_text("SM_VLLM_MODEL=a/b\nSM_VLLM_MAX_MODEL_LENGTH=64\n")
+    environment = {**os.environ, "VLLM_LOGGING_LEVEL": "INFO"}
+    command = [sys.executable, "-m", "lmi.handler.commands.cli", "migrate", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True, env=environment)
+    assert all(line.startswith(("#", "engine=", "option.", "retry_")) for line in done.stdout.splitlines())
+    assert "#option.max_model_length=64\n" in done.stdout
+    assert "lmi: refused: option.max_model_length: there is no such option and no such argument of vLLM" in done.stderr
+    assert "did you mean option.max_model_len?" in done.stderr
