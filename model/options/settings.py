@@ -193,7 +193,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_parser_plugin: Annotated[str | None, Option(
         "A Python file of yours that registers reasoning parsers with vLLM.", argument="reasoning_parser_plugin",
     )] = None
-    """Absolute paths, as the other; given, they may be relative to the model directory."""
+    """Both are absolute paths here; given, they may be relative to the model directory."""
 
     # The KV cache beyond the device.
     lmcache_config_file: Annotated[str | None, Option(

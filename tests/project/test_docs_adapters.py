@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ..kit.adapters import write_adapter
-from ..kit.hosts.host import Server, model_directory
+from ..kit.hosts.host import Server
+from ..kit.models.adapted import adapted_directory
 from ..kit.pages import PAGES, blocks_of
 from .test_docs_examples import SERVER, run
 
@@ -31,7 +32,7 @@ def server(demo_model: Path, folder: Path) -> Iterator[Server]:
     """With the options that the page shows first."""
     base = json.loads((demo_model / "config.json").read_bytes())
     lines = [line.partition("=") for text in OPTIONS for line in text.splitlines() if not line.startswith("#")]
-    model = model_directory(demo_model, folder / "model", {name: value for name, _, value in lines})
+    model = adapted_directory(demo_model, folder / "model", {name: value for name, _, value in lines})
     write_adapter(model / "adapters" / "pirate", base, seed=1, scale=0.3)
     write_adapter(folder / "formal", base, seed=2, scale=0.3)
     server = Server(model, folder / "log")
