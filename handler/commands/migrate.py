@@ -145,6 +145,8 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
     for variable, key in JAVAS.items():
         if environment.get(variable):
             yield Entry(key, environment[variable], comments=[f"{variable}={environment[variable]}"])
+    if _is_tgis(environment):
+        yield Entry("option.tgi_compat", "true", comments=["`inputs` are answered as by TGI; without it as by LMI"])
     if not tgis and "tensor_parallel_size" not in merged.properties:
         yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
     if limit := environment.get("MAX_CONCURRENT_REQUESTS"):
@@ -153,6 +155,12 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
     stay = [name for name in environment if name not in known and STAYS.fullmatch(name)]
     if stay:
         yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])
+
+
+def _is_tgis(environment: Mapping[str, str]) -> bool:
+    """Whether it says something to TGI, and nothing to another container; LMI's reads some of TGI's names too."""
+    lmis = any(name.startswith(("OPTION_", "ARGS_", "SERVING_", "TENSOR_PARALLEL_", PREFIX)) for name in environment)
+    return not lmis and not environment.keys().isdisjoint(variable.name for variable in TGI)
 
 
 def _noted(merged: Merged, environment: Mapping[str, str]) -> Iterator[Entry]:

@@ -55,27 +55,28 @@ ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
         {"HF_MODEL_ID": "owner/model", "SM_NUM_GPUS": "4", "MAX_INPUT_LENGTH": "2048", "MAX_TOTAL_TOKENS": "4096",
          "MAX_CONCURRENT_REQUESTS": "128", "HUGGING_FACE_HUB_TOKEN": "hf_secret", "PORT": "80"},
         {"option.model_id": "owner/model", "option.tensor_parallel_degree": "4", "option.max_prompt_tokens": "2048",
-         "option.max_model_len": "4096", "option.max_queued_requests": "128", "job_queue_size": "128"},
+         "option.max_model_len": "4096", "option.max_queued_requests": "128", "job_queue_size": "128",
+         "option.tgi_compat": "true"},
         ["# SM_NUM_GPUS=4\n", "# dropped: PORT has no effect: the host says where it listens",
          "# Still to be set in the environment, where they are read: HUGGING_FACE_HUB_TOKEN\n"],
     ),
     (
         {"HF_MODEL_ID": "/opt/ml/model", "HF_MODEL_QUANTIZE": "bitsandbytes-nf4", "DTYPE": "bfloat16"},
-        {"option.quantize": "bitsandbytes", "option.dtype": "bfloat16"},
+        {"option.quantize": "bitsandbytes", "option.dtype": "bfloat16", "option.tgi_compat": "true"},
         ["# dropped: HF_MODEL_ID=/opt/ml/model: the model is the model directory's\n",
          "# HF_MODEL_QUANTIZE=bitsandbytes-nf4: vLLM's `bitsandbytes` has 4 bits"],
     ),
     (
         # The model is an argument there.
         {"DTYPE": "float16", "ROPE_SCALING": "dynamic", "MAX_BEST_OF": "2", "API_KEY": "sk-secret"},
-        {"option.dtype": "float16"},
+        {"option.dtype": "float16", "option.tgi_compat": "true"},
         ["# refused: ROPE_SCALING: 'dynamic' cannot be served: set option.hf_overrides=",
          "# dropped: MAX_BEST_OF has no effect: ", "# dropped: API_KEY has no effect: SageMaker checks"],
     ),
     (
         {"MODEL_ID": "a/b", "LORA_ADAPTERS": "x=/adapters/x,y=/adapters/y", "SPECULATE": "2"},
         {"option.model_id": "a/b", "option.enable_lora": "true", "option.lora_modules": "x=/adapters/x y=/adapters/y",
-         "option.speculative_draft_model": "ngram", "option.speculative_length": "2"},
+         "option.speculative_draft_model": "ngram", "option.speculative_length": "2", "option.tgi_compat": "true"},
         ["# LORA_ADAPTERS=x=/adapters/x,y=/adapters/y: Folders only"],
     ),
     (
