@@ -24,12 +24,14 @@ FLOORS = {
     "handler/commands": 78,
     "handler/djl": 66,
     "handler/server": 89,
+    "handler/sessions": 97,
     "handler/telemetry": 98,
     "handler/user_code": 92,
     "model": 93,
     "model/adapters": 98,
     "model/media": 96,
     "model/options": 98,
+    "model/options/environment": 99,
     "model/process": 78,
     "model/process/ending": 55,
     "model/search": 78,
@@ -37,6 +39,8 @@ FLOORS = {
     "model/transformers": 40,
     "model/vllm": 34,
     "model/vllm/request": 30,
+    "model/vllm/setup": 94,
+    "model/vllm/stats": 46,
 }
 
 

@@ -38,7 +38,7 @@ class Reading:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.threads: list[tuple[str, str]] = []
         self.go_on = threading.Event()
-        monkeypatch.setattr("lmi.handler.service.receive", self._read)
+        monkeypatch.setattr("lmi.handler.opening.receive", self._read)
 
     def _read(self, request: Request, *arguments: Any, **named: Any) -> Any:
         self.threads.append((request.request_id, threading.current_thread().name))

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ....demo.model import question
 from ....kit.hosts.host import Server, model_directory
@@ -27,6 +26,8 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Any] = []
         spans = self.spans
+
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
