@@ -40,7 +40,8 @@ class Client:
 @pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
 def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kept: str) -> None:
     monkeypatch.setattr(core_module, "part", lambda place: lambda *_: place)
-    core: Any = Core(SimpleNamespace(model_config=None))  # type: ignore[arg-type]
+    config: Any = SimpleNamespace(model_config=None)
+    core: Any = Core(config)
     core._client, statistics = Client(), Faulty()
     setattr(core, kept, statistics)
     for _ in range(2):
