@@ -401,7 +401,7 @@ def parse(payload, request, settings):
     return lmi.parse({"inputs": f"{payload['mine']} of {payload['adapters']}"}, request, settings)
 refuse = lmi.refuse
 """
-    made = place({"mine.py": dialect}, output_formatter="mine")
+    made = place({"own_dialect.py": dialect}, output_formatter="own_dialect")
     made.register("a", code(OUTPUT, name="a"))
     for given in ("c", ["x", "y"], 3):
         prompt, adapter, _ = made.ask({"mine": "Hi", "adapters": given})

@@ -134,7 +134,10 @@ def test_no_stop_string_within_the_least_tokens(backend: Any) -> None:
 def test_the_n_best(backend: Any) -> None:
     """n of the beams come, and what else was completed counts as discarded."""
     every, few = run(backend, generation(beams=Beams(width=4)), generation(beams=Beams(width=4), n=2))
-    assert answers(few) == answers(every)[:2]
+    for ours, theirs in zip(answers(few), answers(every)[:2], strict=True):
+        assert ours[0] == theirs[0]
+        # Computed twice, and not always to the last bit.
+        assert ours[1] == pytest.approx(theirs[1], abs=1e-4)
     last = deltas(few)[-1].finish
     assert last is not None
     assert last.discarded_tokens == sum(len(tokens) for tokens, _ in answers(every)[2:])
