@@ -199,6 +199,7 @@ def test_an_output_is_the_answer(served: Make, code: str, status: int, content_t
 
 
 EXPECTED = "None, an Output or an async generator of Outputs"
+UNREADABLE = "Custom handler failed: model.py: an Output of handle cannot be read: "
 FAILURES: dict[str, tuple[str, int, str]] = {
     "an error's frame": ("return create_non_stream_output('', error='no quota', code=429)", 429, "no quota"),
     "an error": ("return Output().error('boom')", 424, "boom"),
@@ -218,12 +219,39 @@ FAILURES: dict[str, tuple[str, int, str]] = {
         "async def g():\n    raise ValueError('early')\n    yield\nreturn g()", 424,
         "Custom handler failed: model.py: the generator of handle raised ValueError: early",
     ),
+    "a code that is no number": (
+        "return Output(code='403', message='no')", 424,
+        UNREADABLE + "TypeError: 'str' object cannot be interpreted as an integer",
+    ),
+    "no properties": (
+        "made = Output().add('x')\nmade.properties = None\nreturn made", 424,
+        UNREADABLE + "AttributeError: 'NoneType' object has no attribute 'items'",
+    ),
+    "content that is text": (
+        "made = Output()\nmade.content.add(value='text')\nreturn made", 424,
+        UNREADABLE + "TypeError: string argument without an encoding",
+    ),
+    "an unreadable Output in the generator": (
+        "async def g():\n    yield Output(code='403')\nreturn g()", 424,
+        UNREADABLE + "TypeError: 'str' object cannot be interpreted as an integer",
+    ),
+    "a first piece that is not JSON": (
+        "return Output().add_stream_content(iter([threading]), output_formatter=None)", 424,
+        UNREADABLE + "TypeError: Encoding objects of type module is unsupported",
+    ),
+    "a first piece with half a character": (
+        "return Output().add_stream_content(iter(['a\\ud83d']), output_formatter=None)", 424,
+        UNREADABLE + "UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud83d' in position 1: surrogates not "
+        "allowed",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "status", "said"), FAILURES.values(), ids=FAILURES)
 def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> None:
-    exchange = ended(served(code))
+    service = served(code)
+    exchange = ended(service)
+    assert service.admission.open == 0
     assert exchange.failure is not None
     assert (exchange.call.reply.status, exchange.failure.message) == (status, said)
     frame = frame_of_exchange(exchange, first=True, merge=False)
@@ -310,6 +338,35 @@ return g()
         ],
         "application/jsonlines",
     ),
+    "a mistake of the client's": (
+        """
+from lmi.handler.api import PayloadError
+async def g():
+    yield create_stream_chunk_output("a", False)
+    raise PayloadError("tenant: missing", "tenant")
+return g()
+""",
+        ["a\n", '{"error":"tenant: missing","code":424}\n'],
+        "application/jsonlines",
+    ),
+    "a later piece that is not JSON": (
+        "return Output().add_stream_content(iter(['a', threading]), output_formatter=None)",
+        ["a", f'{{"error":"{UNREADABLE}TypeError: Encoding objects of type module is unsupported","code":424}}\n'],
+        "application/jsonlines",
+    ),
+    "a later unreadable Output": (
+        """
+async def g():
+    yield create_stream_chunk_output("a", False)
+    yield Output(code="x")
+return g()
+""",
+        [
+            "a\n",
+            f'{{"error":"{UNREADABLE}TypeError: \'str\' object cannot be interpreted as an integer","code":424}}\n',
+        ],
+        "application/jsonlines",
+    ),
 }
 
 
@@ -319,7 +376,7 @@ def test_a_stream(served: Make, code: str, records: list[str], content_type: str
     assert [record.decode() for record in exchange.records] == records
     assert (exchange.call.reply.status, exchange.call.reply.content_type) == (200, content_type)
     assert exchange.call.streamed
-    assert (exchange.failure is not None) == ("error" in code or "raise" in code)
+    assert (exchange.failure is not None) == ('"error"' in records[-1])
 
 
 def test_handle_may_be_a_generator_or_plain(served: Make) -> None:
