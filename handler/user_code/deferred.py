@@ -84,7 +84,7 @@ class Deferred(Exchange):
             ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
         )
         self._prepare = prepare
-        """Raises nothing that a request or user code can cause, but NotReadyError."""
+        """Raises NotReadyError; with anything else the request ends in an error."""
         self._refuse = refuse
         """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
@@ -139,19 +139,24 @@ class Deferred(Exchange):
         set_current(self.request_id)
         try:
             prepared = self._prepare()
+            # The request is not kept for as long as its answer takes: its body may be large.
+            del self._prepare
+            if isinstance(prepared, Relayed):
+                for _ in self.relay(prepared.call, prepared.records):
+                    self._wake_host()
+                return
         except NotReadyError as loading:
             with self._lock:
                 self._owned = False
             loading.ready.add_done_callback(lambda _: self._submit(self._start))
             return
-        # The request is not kept for as long as its answer takes: its body may be large.
-        del self._prepare
+        except Exception as error:
+            log.exception("request %s could not be answered", self.request_id)
+            if not self.finished:
+                self._end_with_error(GenerationError(f"the request failed: {type(error).__name__}"))
+            return
         if isinstance(prepared, Response):
             self._respond(prepared)
-            return
-        if isinstance(prepared, Relayed):
-            for _ in self.relay(prepared.call, prepared.records):
-                self._wake_host()
             return
         self.call, self._runs_user_code, self._filtered = prepared.call, prepared.runs_user_code, prepared.filtered
         try:
