@@ -90,7 +90,11 @@ class Opener:
         service = self._service
         later = partial(self._deferred, meter=meter, on_news=on_news)
         extensions = service.extensions
-        if extensions is not None and extensions.handler is not None:
+        # What a dialect of the user's may take is for its threads.
+        asked = None if service.dialects else control_of(request)
+        # Not to wait behind what it is to end, which may have every thread.
+        cancels = asked is not None and asked[KIND] == CANCEL
+        if extensions is not None and extensions.handler is not None and not cancels:
             if (refused := self._refused(request)) is not None:
                 return refused
             # Once, also where the request then waits for an adapter.
@@ -106,13 +110,11 @@ class Opener:
             return later(partial(self._page, found, request), request, extensions.workers)
         if (refused := self._refused(request)) is not None:
             return refused
-        # What a dialect of the user's may take is for its threads.
-        asked = None if service.dialects else control_of(request)
         prepare, workers = self._receive, self._reader
         if asked is None and extensions is not None and extensions.applies_to(request):
             prepare, workers = extensions.receive, extensions.workers
         elif len(request.body) <= LARGE:
-            if named_session(request) or (asked is not None and asked[KIND] != CANCEL):
+            if named_session(request) or (asked is not None and not cancels):
                 workers = service.sessions.workers
             else:
                 with suppress(NotReadyError):

@@ -28,7 +28,7 @@ from ...kit.api.handler import (
     started_service,
 )
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.api.types import Delta, Finish, Request, Response, Started
 from ...kit.djl import hosting
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
@@ -421,6 +421,28 @@ def test_a_stream_that_nobody_reads_ends(served: Make) -> None:
     code = "async def g():\n    while True:\n        yield create_stream_chunk_output('a' * 100, False)\nreturn g()"
     exchange = ended(served(code, max_unsent_bytes="5000"))
     assert "waiting for a slow client" in exchange.records[-1].decode()
+
+
+def test_a_cancel_is_not_shown_to_it_and_waits_for_none_of_its_threads(served: Make) -> None:
+    code = """
+async def g():
+    while True:
+        yield create_stream_chunk_output("a", False)
+        await asyncio.sleep(0.001)
+return g()
+"""
+    service = served(code, user_code_threads="1", max_rolling_batch_size="1", max_queued_requests="0")
+    stream = opening(service, LMI, request_id="a" * 20)
+    until(lambda: bool(stream.records))
+    cancel = {"requestType": "CANCEL", "request_id": "a" * 20}
+    # With no place left, too.
+    answer = service.open(Request(json.dumps(cancel).encode(), request_id="b" * 20))
+    assert isinstance(answer, Response)
+    assert (answer.status, json.loads(answer.body)) == (200, {"result": f"Request {'a' * 20} cancelled"})
+    until(lambda: stream.finished)
+    assert b"the request was cancelled" in stream.records[-1]
+    assert len(calls()) == 2
+    assert service.admission.open == 0
 
 
 @pytest.mark.parametrize(
