@@ -139,7 +139,10 @@ class Exchange:
                     self._meter.keep([record])
                 self.begun = True
                 self.records.append(record)
-                if (error := self._expired or self._unsent_error()) is not None:
+                error = self._expired
+                if error is None and len(self.records) > self._next_check:
+                    error = self._unsent_error()
+                if error is not None:
                     self._end(self._failure_records(0, error))
                     break
                 yield
