@@ -149,7 +149,7 @@ class Opener:
     ) -> Deferred:
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
-        return Deferred(
+        deferred = Deferred(
             prepare,
             lambda error: refusal(error, told, self._service.settings),
             self._service.engine,
@@ -160,6 +160,8 @@ class Opener:
             on_news=on_news,
             notify=self._notify,
         )
+        deferred.cancels = (control_of(request) or {}).get(KIND) == CANCEL
+        return deferred
 
     def _handled(
         self, ask: Callable[[], Response | Relayed | None], extensions: Extensions, request: Request
