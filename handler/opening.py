@@ -7,7 +7,6 @@ request --open--> handle of model.py, a page, a refusal, or: receive --> Exchang
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Protocol
@@ -90,11 +89,10 @@ class Opener:
         service = self._service
         later = partial(self._deferred, meter=meter, on_news=on_news)
         extensions = service.extensions
-        # What a dialect of the user's may take is for its threads.
-        asked = None if service.dialects else control_of(request)
-        # Not to wait behind what it is to end, which may have every thread.
+        asked = control_of(request)
         cancels = asked is not None and asked[KIND] == CANCEL
-        if extensions is not None and extensions.handler is not None and not cancels:
+        # A CANCEL is not to wait behind what it ends, which may have every thread; a dialect of the user's may take it.
+        if extensions is not None and extensions.handler is not None and (service.dialects or not cancels):
             if (refused := self._refused(request)) is not None:
                 return refused
             # Once, also where the request then waits for an adapter.
@@ -104,26 +102,43 @@ class Opener:
             request, found = routed(request, service.dialects)
         except RequestError as error:
             return misrouted(error)
-        if found and found[1].page:
-            if extensions is None or found[0] in DIALECTS:
-                return self._page(found, request)
-            return later(partial(self._page, found, request), request, extensions.workers)
+        ours = found is None or extensions is None or found[0] in DIALECTS
+        if found and found[1].page and ours:
+            return self._page(found, request)
         if (refused := self._refused(request)) is not None:
             return refused
+        if found and found[1].page and extensions is not None:
+            return later(partial(self._page, found, request), request, extensions.workers)
+        large = len(request.body) > LARGE
+        in_session = bool(named_session(request)) or (asked is not None and not cancels)
         prepare, workers = self._receive, self._reader
-        if asked is None and extensions is not None and extensions.applies_to(request):
+        # What a dialect of the user's may take is for its threads.
+        if (asked is None or service.dialects) and self._runs_user_code(request, later=large or in_session):
+            assert extensions is not None
             prepare, workers = extensions.receive, extensions.workers
-        elif len(request.body) <= LARGE:
-            if named_session(request) or (asked is not None and not cancels):
-                workers = service.sessions.workers
+        elif in_session and not large:
+            workers = service.sessions.workers
+        elif not large:
+            try:
+                call = self._call(request)
+            except NotReadyError:
+                # The adapter may bring user code.
+                if extensions is not None:
+                    prepare, workers = extensions.receive, extensions.workers
             else:
-                with suppress(NotReadyError):
-                    call = self._call(request)
-                    if isinstance(call, Response):
-                        return call
-                    exchange = partial(Exchange, call, service.engine, service.admission)
-                    return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
+                if isinstance(call, Response):
+                    return call
+                exchange = partial(Exchange, call, service.engine, service.admission)
+                return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
         return later(partial(self._in_session, prepare, request), request, workers)
+
+    def _runs_user_code(self, request: Request, *, later: bool) -> bool:
+        """Whether user code may run for a request; `later`: it is read on another thread.
+
+        Then an adapter that it names may be loaded meanwhile, and bring user code.
+        """
+        extensions, by_name = self._service.extensions, self._service.settings.adapters.lora_cache_dir is not None
+        return extensions is not None and (extensions.applies_to(request) or (later and by_name))
 
     def _refused(self, request: Request) -> Response | None:
         """The answer to a request that cannot be taken on now."""

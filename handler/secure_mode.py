@@ -5,8 +5,9 @@
     SAGEMAKER_UNTRUSTED_CHANNELS=folder,...           where files are looked at
 
 Behind DJL Serving its plugin checks a model before the worker starts. On the local server, and in `lmi check`, this
-does, by the plugin's rules (plugins/secure-mode, 0.36); adapters are checked here on every host, for those of
-`lora_cache_dir` DJL Serving knows nothing of.
+does, by the plugin's rules (plugins/secure-mode, 0.36). On every host this checks what the plugin does not look at:
+options that come from variables other than OPTION_*, and adapters, for of those in `lora_cache_dir` DJL Serving knows
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from pathlib import Path
 from ..model.errors import AdapterForbiddenError, OptionError
 from ..model.options import Settings, read_properties
 from ..model.options.choice import is_users
+from ..model.options.environment.reading import naming
 from ..model.options.faults import refuse
+from ..model.options.properties import option_of_variable
+from ..model.options.table import option_named
 from .preflight import has_own_code
 
 __all__ = ["SecureMode", "secure_mode"]
@@ -78,14 +82,21 @@ class SecureMode:
 
     def check_model(self, settings: Settings, environment: Mapping[str, str]) -> None:
         """Raises one OptionError for all that is forbidden of a model."""
-        refuse(
-            [
-                *_properties(settings, environment),
-                *self._options(settings),
-                *self._scripts(settings),
-                *(fault for channel in self.channels for fault in self._files(Path(channel))),
-            ]
-        )
+        with naming(settings.sources):
+            refuse(
+                [
+                    *_properties(settings, environment),
+                    *_variables(settings, environment),
+                    *self._options(settings),
+                    *self._scripts(settings),
+                    *(fault for channel in self.channels for fault in self._files(Path(channel))),
+                ]
+            )
+
+    def check_variables(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        """The same behind DJL Serving, whose plugin has looked at the files, serving.properties and OPTION_*."""
+        with naming(settings.sources):
+            refuse([*_variables(settings, environment), *self._options(settings), *self._scripts(settings)])
 
     def check_entry_point(self, settings: Settings, environment: Mapping[str, str]) -> None:
         """Raises OptionError for an entry point that DJL Serving would not load: any but its own, this one too."""
@@ -161,6 +172,28 @@ def _properties(settings: Settings, environment: Mapping[str, str]) -> Iterator[
     for name in dict.fromkeys(names):
         if name not in ALLOWED:
             yield name.removeprefix("option."), f"{name}: DJL Serving prohibits this property in secure mode"
+
+
+def _variables(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fault]:
+    """The other variables that nobody may set: ARGS_*, and those of other containers that set an option."""
+    given = [*settings.sources.items()]
+    # Of two that mean one option, Java has taken either.
+    given += [
+        (option_of_variable(name, "ARGS_"), name)
+        for name, text in environment.items()
+        if name.startswith("ARGS_") and text
+    ]
+    forbidden = {
+        variable: name for name, variable in given if not (variable.startswith("OPTION_") or _permitted(name))
+    }  # fmt: skip
+    for variable, name in forbidden.items():
+        yield name, f"{variable}: DJL Serving prohibits this property in secure mode"
+
+
+def _permitted(name: str) -> bool:
+    """Whether an option, by any of its names, is one that a model may have."""
+    option = option_named(name)
+    return any(f"option.{one}" in ALLOWED for one in (option.names if option else (name,)))
 
 
 def _walked(folder: Path) -> Iterator[Path]:

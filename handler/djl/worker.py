@@ -30,6 +30,7 @@ from ...model.heap import freeze
 from ...model.log_filters import configure
 from ...model.options import Settings, settings_of
 from ..adapters.registry import Entry, Registry
+from ..secure_mode import secure_mode
 from ..service import Service
 from .adapters import AdapterCall, Done, answer, enter
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
@@ -193,6 +194,8 @@ class Worker:
             # djl_python adds some of its own arguments, as numbers.
             properties = {name: str(value) for name, value in inputs.get_properties().items() if name not in formatters}
             settings = settings_of(properties, model_dir=properties.get("model_dir", "."), environment=os.environ)
+            if secure := secure_mode(os.environ):
+                secure.check_variables(settings, os.environ)
             service = Service(settings, host_formatters=formatters, given=properties)
             service.start()
         except StartError as refused:

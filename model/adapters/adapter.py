@@ -45,7 +45,7 @@ class AdapterLoader(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many one batch may mix."""
+        """How many one batch may mix; without it, all that are loaded."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import OptionError
 
-__all__ = ["gather", "read_properties", "sources_of", "unprefixed_names"]
+__all__ = ["gather", "option_of_variable", "read_properties", "sources_of", "unprefixed_names"]
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -89,11 +89,13 @@ def unprefixed_names(model_dir: Path, environment: Mapping[str, str]) -> set[str
 def _variables(prefix: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of that prefix by the names that they mean (ModelInfo.loadServingProperties, 0.36)."""
     return {
-        _name(variable, prefix): text for variable, text in environment.items() if variable.startswith(prefix) and text
+        option_of_variable(variable, prefix): text
+        for variable, text in environment.items()
+        if variable.startswith(prefix) and text
     }
 
 
-def _name(variable: str, prefix: str) -> str:
+def option_of_variable(variable: str, prefix: str) -> str:
     """The option that a variable of that prefix means; names in mixed case are taken as they are: OPTION_entryPoint."""
     name = variable.removeprefix(prefix)
     return name.lower() if re.fullmatch(r"[A-Z_\d]+", name) else name
@@ -116,11 +118,13 @@ def gather(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
 def sources_of(model_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """By the name of an option that `gather` takes from the environment, the variable; none for those of the file."""
     entries = _entries(model_dir)
-    sources = {_name(variable, "ARGS_"): variable for variable in environment if variable.startswith("ARGS_")}
+    sources = {
+        option_of_variable(variable, "ARGS_"): variable for variable in environment if variable.startswith("ARGS_")
+    }
     sources = {name: variable for name, variable in sources.items() if name not in entries}
     for variable in environment:
         if variable.startswith("OPTION_"):
-            name = _name(variable, "OPTION_")
+            name = option_of_variable(variable, "OPTION_")
             sources[_JAVAS.get(name, name)] = variable
     for variable in _DEGREES:
         if variable in environment:

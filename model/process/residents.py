@@ -66,6 +66,7 @@ class Residents:
     def __init__(self, loader: AdapterLoader, tell: Outcome) -> None:
         """`tell(key, error)` is called with the outcome of each `set`."""
         self._loader = loader
+        self._slots: int = getattr(loader, "slots", loader.most_loaded)
         self._tell = tell
         self._known: dict[str, _Resident] = {}
         self._loaded: dict[_Resident, None] = {}
@@ -155,13 +156,9 @@ class Residents:
     def with_figures(self, stats: EngineStats) -> EngineStats:
         """The same, with what is known here; to be called about once a second."""
         in_use = sum(bool(one.running) for one in self._loaded)
-        crowded = in_use > self._loader.slots
+        crowded = in_use > self._slots
         if crowded and not self._crowded:
-            log.info(
-                "requests of %d adapters run, a batch mixes %d (option.max_loras): some wait",
-                in_use,
-                self._loader.slots,
-            )
+            log.info("requests of %d adapters run, a batch mixes %d (option.max_loras): some wait", in_use, self._slots)
         self._crowded = crowded
         waiting = sum(len(one.waiting) for one in {one for one in self._of.values() if one is not None})
         return msgspec.structs.replace(stats, waiting_for_adapter=waiting, adapter_loads=self._loads)

@@ -51,6 +51,8 @@ class Core:
         self._stats_log = StatsLog(config) if log_stats else None
         self._metrics: VllmMetrics | None = None
         """Once somebody has asked for them."""
+        self._counts = True
+        """Whether statistics can be kept."""
 
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
@@ -108,10 +110,7 @@ class Core:
             raise
         if outputs.scheduler_stats is not None:
             self._reported = outputs.scheduler_stats
-        if self._stats_log is not None:
-            self._stats_log.note(outputs)
-        if self._metrics is not None:
-            self._metrics.note(outputs)
+        self._note(outputs)
         received: Sequence[Any] = outputs.outputs
         return received
 
@@ -129,16 +128,29 @@ class Core:
         )
 
     def metrics(self, content_type: str) -> bytes:
-        """vLLM's own metrics, counted from the first call on. On any thread."""
-        if self._metrics is None:
-            self._metrics = VllmMetrics(self.vllm_config, self._reported)
-        return self._metrics.render(content_type)
+        """vLLM's own metrics, counted from the first call on; nothing where they cannot be. On any thread."""
+        if not self._counts:
+            return b""
+        if (metrics := self._metrics) is None:
+            metrics = self._metrics = VllmMetrics(self.vllm_config, self._reported)
+        return metrics.render(content_type)
 
     def close(self) -> None:
         """Ends the core's processes."""
         self.closed = True
         if self._client is not None:
             self._client.shutdown()
+
+    def _note(self, outputs: Any) -> None:
+        """Counts what came; where that fails, the engine goes on without."""
+        try:
+            if self._stats_log is not None:
+                self._stats_log.note(outputs)
+            if self._metrics is not None:
+                self._metrics.note(outputs)
+        except Exception:
+            log.exception("vLLM's statistics are not kept any more")
+            self._counts, self._stats_log, self._metrics = False, None, None
 
     def _send(self, sending: Coroutine[Any, Any, None]) -> None:
         # Tasks begin in the order in which they are made, and what they do first is to send.

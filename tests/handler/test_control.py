@@ -6,6 +6,7 @@ tests/hosts/sessions has it behind the hosts.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,7 +54,8 @@ class Place:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     made: list[Place] = []
 
     def one(**options: str) -> Place:
@@ -63,6 +65,8 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
     yield one
     for place in made:
         place.service.close()
+    for name in ("mine", "toy_cancelled"):
+        sys.modules.pop(name, None)
 
 
 DONE = (200, {"result": f"Request {NAME} cancelled"})

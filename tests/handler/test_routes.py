@@ -115,3 +115,23 @@ def test_on_the_local_server(service: Service, path: str) -> None:
         # What is refused before it is opened has the route's form.
         service.stop()
         assert post("route=/generate", {"inputs": "a"}).json()["error"] == "the server is shutting down"
+
+
+def test_a_page_of_the_users_is_refused_where_nothing_new_is_taken(service: Service) -> None:
+    """It would wait for one of their threads, of which there are as many as requests."""
+    service.stop()
+    status, answer = opened(service, f"route={page_of_the_users(service)}")
+    assert status == opened(service, "", {"inputs": "Hi"})[0] >= 400
+    assert "shutting down" in str(answer)
+    assert opened(service, "route=/v1/models")[0] == 200
+
+
+def test_files_of_sessions_are_for_other_threads_whatever_the_dialect(service: Service) -> None:
+    """Where there is a dialect of the user's too, which is not asked."""
+    for attributes in ({}, {"dialect": "openai"}):
+        found = service.open(Request(b'{"requestType": "NEW_SESSION"}', attributes=attributes))
+        assert isinstance(found, Exchange)
+
+
+def page_of_the_users(service: Service) -> str:
+    return next(route.path for dialect in service.dialects for route in dialect.ROUTES if route.page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from lmi.handler.secure_mode import SecureMode, secure_mode
 
 from ..kit.adapters import LLAMA, write_adapter
 from ..kit.api.errors import LmiError, OptionError
-from ..kit.api.options import make_settings
+from ..kit.api.handler import djl_worker
+from ..kit.api.options import load_settings, make_settings, settings_of
+from ..kit.djl.hosting import available, djl_python_path
 from ..kit.registered import llama_dir, registered
 
 SCRIPTS = "DISALLOW_CUSTOM_INFERENCE_SCRIPTS"
@@ -117,6 +120,68 @@ def test_only_some_properties_may_be_set(tmp_path: Path) -> None:
         "(2) max_model_len: DJL Serving prohibits this property in secure mode; "
         "(3) option.max_body_bytes: DJL Serving prohibits this property in secure mode"
     )
+
+
+# Variables that DJL Serving's plugin does not look at, the controls, what is said of them; nothing: they are permitted.
+VARIABLES = [
+    ({"SM_VLLM_HF_OVERRIDES": "{}"}, "", "SM_VLLM_HF_OVERRIDES: DJL Serving prohibits"),
+    ({"SM_VLLM_TOKENIZER": "somebody/else"}, "", "SM_VLLM_TOKENIZER: DJL Serving prohibits"),
+    ({"SM_VLLM_ASYNC_SCHEDULING": ""}, "", "SM_VLLM_ASYNC_SCHEDULING: DJL Serving prohibits"),
+    ({"ARGS_TOKENIZER": "somebody/else"}, "", "ARGS_TOKENIZER: DJL Serving prohibits"),
+    ({"ARGS_tokenizer": "a", "ARGS_TOKENIZER": "b"}, "", "ARGS_TOKENIZER: DJL Serving prohibits"),
+    ({"KV_CACHE_DTYPE": "fp8", "MODEL_ID": "x"}, "", "KV_CACHE_DTYPE: DJL Serving prohibits"),
+    ({"SM_VLLM_TOOL_PARSER_PLUGIN": "/etc/hostname"}, "", "SM_VLLM_TOOL_PARSER_PLUGIN: DJL Serving prohibits"),
+    ({"SM_VLLM_CHAT_TEMPLATE": "{{ messages }}"}, "", "SM_VLLM_CHAT_TEMPLATE: DJL Serving prohibits"),
+    ({"SM_VLLM_CHAT_TEMPLATE": "{{ messages }}"}, TEMPLATES, "SM_VLLM_CHAT_TEMPLATE: prohibited in secure mode"),
+    ({"LORA_ADAPTERS": "a=/tmp"}, "", "LORA_ADAPTERS: DJL Serving prohibits"),
+    ({"SM_VLLM_TRUST_REMOTE_CODE": ""}, REMOTE_CODE, "SM_VLLM_TRUST_REMOTE_CODE: expected false in secure mode"),
+    ({"ARGS_TRUST_REMOTE_CODE": "true"}, REMOTE_CODE, "ARGS_TRUST_REMOTE_CODE: expected false in secure mode"),
+    ({"SM_VLLM_TRUST_REMOTE_CODE": ""}, TEMPLATES, ""),
+    ({"SM_VLLM_TENSOR_PARALLEL_SIZE": "2", "SM_VLLM_QUANTIZATION": "awq", "ARGS_MAX_MODEL_LEN": "9"}, ALL, ""),
+    ({"HF_MODEL_ID": "a/b", "HF_REVISION": "c", "HF_TASK": "text-generation", "SPECULATE": "3"}, ALL, ""),
+    ({"ARGS_TOKENIZER": "", "PATH": "/bin"}, ALL, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("variables", "controls", "said"), VARIABLES, ids=str)
+def test_variables_that_djl_serving_does_not_look_at(
+    tmp_path: Path, variables: dict[str, str], controls: str, said: str
+) -> None:
+    """On the local server, and behind DJL Serving, which delivers ARGS_* and knows nothing of the others."""
+    local = load_settings(tmp_path, environment=variables, overrides={})
+    delivered = {name.removeprefix("ARGS_").lower(): text for name, text in variables.items() if "ARGS_" in name}
+    behind = settings_of(delivered, model_dir=str(tmp_path), environment=variables)
+    secure = mode(controls)
+    for check, settings in ((secure.check_model, local), (secure.check_variables, behind)):
+        if not said:
+            check(settings, variables)
+            continue
+        with pytest.raises(OptionError) as caught:
+            check(settings, variables)
+        assert said in caught.value.message
+
+
+def test_behind_djl_serving_what_its_plugin_judges_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / "serving.properties").write_text("option.async_mode=true\n")
+    (tmp_path / "weights.bin").write_text("")
+    variables = {"OPTION_MAX_BODY_BYTES": "7"}
+    delivered = {"async_mode": "true", "rolling_batch": "disable", "max_body_bytes": "7"}
+    mode(ALL, tmp_path).check_variables(
+        settings_of(delivered, model_dir=str(tmp_path), environment=variables), variables
+    )
+
+
+@pytest.mark.skipif(available() is not None, reason=str(available()))
+def test_a_worker_does_not_start_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(djl_python_path()))
+    for name, value in {**environment(REMOTE_CODE), "SM_VLLM_TRUST_REMOTE_CODE": ""}.items():
+        monkeypatch.setenv(name, value)
+    from djl_python import Input
+
+    inputs: Any = Input()
+    inputs.properties = {"model_dir": str(tmp_path), "rolling_batch": "vllm", "backend": "nowhere:Engine"}
+    error = djl_worker()._load(inputs)
+    assert error.message.startswith("SM_VLLM_TRUST_REMOTE_CODE: expected false in secure mode")
 
 
 @pytest.mark.parametrize(

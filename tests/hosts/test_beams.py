@@ -40,7 +40,10 @@ async def test_the_best_and_the_others(host: Host) -> None:
         assert set(one) == {"generated_text", "finish_reason", "generated_tokens", "tokens"}
         assert "".join(token["text"] for token in one["tokens"]) == one["generated_text"]
     assert few["generated_text"] == found["generated_text"]
-    assert few["details"]["best_of_sequences"] == others[:1]
+    # Computed twice, and not always to the last bit.
+    (other,) = few["details"]["best_of_sequences"]
+    assert other["generated_text"] == others[0]["generated_text"]
+    assert likelihood(other) == pytest.approx(likelihood(others[0]), abs=1e-4)
 
 
 async def test_an_answer_that_the_model_knows(host: Host) -> None:

@@ -109,7 +109,8 @@ def test_base64_decodes_to_the_same_numbers(host: Host) -> None:
     body = {"input": TEXTS}
     whole = [entry["embedding"] for entry in post(host, body).json()["data"]]
     for numbers, entry in zip(whole, post(host, {**body, "encoding_format": "base64"}).json()["data"], strict=True):
-        assert [*struct.unpack(f"<{WIDTH}f", base64.b64decode(entry["embedding"]))] == numbers
+        # Computed twice, and not always to the last bit.
+        assert [*struct.unpack(f"<{WIDTH}f", base64.b64decode(entry["embedding"]))] == near(numbers)
 
 
 @pytest.mark.anyio
@@ -232,5 +233,6 @@ def test_an_answer_that_is_longer_than_a_field_of_the_hosts_protocol(host: Host,
     assert len(answer.content) > 20 << 20
     vectors = answer.json()
     assert len(vectors) == 1024
-    assert vectors[0] == vectors[1023] == near(reference.vector("a"))
+    for vector in (vectors[0], vectors[1023]):
+        assert vector == near(reference.vector("a"))
     assert post(host, {"inputs": "a"}).json() == [near(reference.vector("a"))]

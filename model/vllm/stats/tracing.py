@@ -7,6 +7,7 @@ A span has what costs nothing on the way of a token: how long the request took a
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
 __all__ = ["Tracing", "tracing"]
+
+log = logging.getLogger(__name__)
 
 FLUSH_MS = 2000
 """Milliseconds that the last spans have when the engine ends."""
@@ -36,14 +39,34 @@ class Tracing:
         """Before the core is started, whose processes get the endpoint by their environment."""
         part("vllm.tracing:init_tracer")("vllm.llm_engine", endpoint)
         self._begun: dict[str, _Begun] = {}
+        self._failed = False
+        """Whether it has been logged that one could not be made."""
 
     def begin(self, name: str, generation: Generation, prompt_tokens: int, arrival: float) -> None:
         """A sequence is added, whose prompt was made at `arrival`."""
         self._begun[name] = _Begun(generation, prompt_tokens, arrival)
 
     def end(self, name: str, tokens: int) -> None:
-        """It has ended, with so many tokens."""
-        generation, prompt_tokens, arrival = self._begun.pop(name)
+        """It has ended, with so many tokens. Its response does not depend on what becomes of its span."""
+        try:
+            self._make(*self._begun.pop(name), tokens)
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                log.exception("spans of requests cannot be made")
+
+    def drop(self, name: str) -> None:
+        """It was aborted, or has failed: vLLM makes no span of such a one."""
+        self._begun.pop(name, None)
+
+    def close(self) -> None:
+        """Sends what has not been sent yet."""
+        from opentelemetry.trace import get_tracer_provider
+
+        provider: Any = get_tracer_provider()
+        provider.force_flush(FLUSH_MS)
+
+    def _make(self, generation: Generation, prompt_tokens: int, arrival: float, tokens: int) -> None:
         names, sampling = part("vllm.tracing:SpanAttributes"), generation.sampling
         attributes: dict[str, Any] = {
             names.GEN_AI_REQUEST_ID: generation.request_id,
@@ -62,17 +85,6 @@ class Tracing:
             context=part("vllm.tracing:extract_trace_context")(generation.trace),
             kind=part("vllm.tracing:SpanKind").SERVER,
         )
-
-    def drop(self, name: str) -> None:
-        """It was aborted, or has failed: vLLM makes no span of such a one."""
-        self._begun.pop(name, None)
-
-    def close(self) -> None:
-        """Sends what has not been sent yet."""
-        from opentelemetry.trace import get_tracer_provider
-
-        provider: Any = get_tracer_provider()
-        provider.force_flush(FLUSH_MS)
 
 
 def tracing(config: VllmConfig) -> Tracing | None:

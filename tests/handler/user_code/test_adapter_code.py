@@ -26,6 +26,7 @@ from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+SESSION = "X-Amzn-SageMaker-Session-Id"
 END = Finish("eos", generated_tokens=1)
 INPUT = """
 NAME = {name!r}
@@ -474,6 +475,20 @@ def test_a_request_waits_for_one_that_it_is_the_first_to_name(
     assert made.ask({**body, "adapters": "b"})[1] == "b#1"
     assert made.ask(body, {HEADER: "a"})[1] == "a#2"
     assert made.refused({**CHAT, "adapters": "c"}, known=2)[0] == 404
+
+
+@pytest.mark.parametrize("headers", [{}, {SESSION: "NEW_SESSION"}], ids=["alone", "in a session"])
+@pytest.mark.parametrize("body", [{"inputs": "Hi"}, LARGE], ids=["small", "large"])
+def test_the_first_request_that_names_one_has_its_formatters(
+    place: Callable[..., Place], tmp_path: Path, body: dict[str, str], headers: dict[str, str]
+) -> None:
+    """Before it came nobody knew that the adapter has any."""
+    folder = write_adapter(tmp_path / "cache" / "a", LLAMA)
+    (folder / "model.py").write_text(code(INPUT, OUTPUT, name="a"))
+    made = place(lora_cache_dir=str(tmp_path / "cache"), sessions_path=str(tmp_path / "sessions"))
+    prompt, adapter, answer = made.ask({**body, "adapters": "a"}, headers)
+    assert (prompt, adapter) == (f"a: {body['inputs']}", "a#1")
+    assert answer.startswith("a says")
 
 
 def test_a_request_waits_for_code_that_is_not_loaded_yet(place: Callable[..., Place]) -> None:

@@ -608,3 +608,14 @@ async def test_what_is_told_of_them(caplog: pytest.LogCaptureFixture) -> None:
         await settled()
     bench.residents.with_figures(busy)
     assert [record.message for record in caplog.records if "a batch mixes" in record.message] == [said, said]
+
+
+async def test_a_loader_that_does_not_say_how_many_a_batch_mixes() -> None:
+    """One of a user's engine, from before there was `slots`."""
+    bench = Bench()
+    del bench.loader.slots
+    bench.have(A, B)
+    bench.ask(0, A)
+    bench.ask(1, B)
+    await settled()
+    assert bench.residents.with_figures(EngineStats()) == EngineStats(waiting_for_adapter=0, adapter_loads=2)

@@ -1,0 +1,75 @@
+"""What goes wrong in vLLM's statistics and spans harms neither a request nor the engine: without vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lmi.model.vllm import core as core_module
+from lmi.model.vllm.core import Core
+from lmi.model.vllm.stats import tracing as tracing_module
+from lmi.model.vllm.stats.tracing import Tracing
+
+from ....kit.api.types import Generation, Sampling
+
+
+class Faulty:
+    """Statistics that cannot be kept."""
+
+    noted = 0
+
+    def note(self, outputs: Any) -> None:
+        del outputs
+        self.noted += 1
+        raise KeyError("engine_index")
+
+    def render(self, content_type: str) -> bytes:
+        return content_type.encode()
+
+
+class Client:
+    """vLLM's, of a core that goes on."""
+
+    async def get_output_async(self) -> Any:
+        return SimpleNamespace(outputs=["token"], scheduler_stats=None)
+
+
+@pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
+def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kept: str) -> None:
+    monkeypatch.setattr(core_module, "part", lambda place: lambda *_: place)
+    config: Any = SimpleNamespace(model_config=None)
+    core: Any = Core(config)
+    core._client, statistics = Client(), Faulty()
+    setattr(core, kept, statistics)
+    for _ in range(2):
+        assert asyncio.run(core.receive()) == ["token"]
+    assert core.metrics("text/plain") == b""
+    assert statistics.noted == 1
+    assert [record.message for record in caplog.records] == ["vLLM's statistics are not kept any more"]
+
+
+def test_spans(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no exporter")
+
+    names = SimpleNamespace(**{name: name for name in NAMES})
+    parts: dict[str, Any] = {"instrument_manual": fail, "SpanAttributes": names, "SpanKind": SimpleNamespace(SERVER=1)}
+    monkeypatch.setattr(tracing_module, "part", lambda place: parts.get(place.partition(":")[2], lambda *_: None))
+    tracing = Tracing("http://localhost:4317")
+    for number in range(2):
+        generation = Generation(request_id="r", prompt="", sampling=Sampling())
+        tracing.begin(f"{number}.0", generation, 1, 0.0)
+        tracing.end(f"{number}.0", 1)
+    tracing.end("of which nothing is known", 1)
+    tracing.drop("of which nothing is known")
+    assert [record.message for record in caplog.records] == ["spans of requests cannot be made"]
+    assert tracing._begun == {}
+
+
+NAMES = (
+    "GEN_AI_REQUEST_ID", "GEN_AI_REQUEST_N", "GEN_AI_REQUEST_MAX_TOKENS", "GEN_AI_REQUEST_TEMPERATURE",
+    "GEN_AI_REQUEST_TOP_P", "GEN_AI_USAGE_PROMPT_TOKENS", "GEN_AI_USAGE_COMPLETION_TOKENS", "GEN_AI_LATENCY_E2E",
+)  # fmt: skip
