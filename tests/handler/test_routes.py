@@ -38,6 +38,7 @@ def service(engine: ScriptedEngine, tmp_path: Path) -> Iterator[Service]:
     yield service
     service.close()
     sys.path[:] = before
+    sys.modules.pop("toy", None)
 
 
 def opened(service: Service, attributes: str, body: Any = None) -> tuple[int, Any]:
