@@ -55,6 +55,7 @@ class Exchange:
         "_tickets",
         "begun",
         "call",
+        "cancels",
         "finished",
         "records",
         "request_id",
@@ -72,6 +73,8 @@ class Exchange:
     ) -> None:
         self.call = call
         self.request_id = request_id
+        self.cancels = False
+        """Whether it asks for the end of others: nobody asks for its own."""
         self.records: deque[bytes] = deque()
         """What is ready to be sent."""
         self.begun = False
@@ -139,7 +142,10 @@ class Exchange:
                     self._meter.keep([record])
                 self.begun = True
                 self.records.append(record)
-                if (error := self._expired or self._unsent_error()) is not None:
+                error = self._expired
+                if error is None and len(self.records) > self._next_check:
+                    error = self._unsent_error()
+                if error is not None:
                     self._end(self._failure_records(0, error))
                     break
                 yield

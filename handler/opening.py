@@ -89,7 +89,10 @@ class Opener:
         service = self._service
         later = partial(self._deferred, meter=meter, on_news=on_news)
         extensions = service.extensions
-        if extensions is not None and extensions.handler is not None:
+        asked = control_of(request)
+        cancels = asked is not None and asked[KIND] == CANCEL
+        # A CANCEL is not to wait behind what it ends, which may have every thread; a dialect of the user's may take it.
+        if extensions is not None and extensions.handler is not None and (service.dialects or not cancels):
             if (refused := self._refused(request)) is not None:
                 return refused
             # Once, also where the request then waits for an adapter.
@@ -106,8 +109,8 @@ class Opener:
             return refused
         if found and found[1].page and extensions is not None:
             return later(partial(self._page, found, request), request, extensions.workers)
-        asked, large = control_of(request), len(request.body) > LARGE
-        in_session = bool(named_session(request)) or (asked is not None and asked[KIND] != CANCEL)
+        large = len(request.body) > LARGE
+        in_session = bool(named_session(request)) or (asked is not None and not cancels)
         prepare, workers = self._receive, self._reader
         # What a dialect of the user's may take is for its threads.
         if (asked is None or service.dialects) and self._runs_user_code(request, later=large or in_session):
@@ -161,7 +164,7 @@ class Opener:
     ) -> Deferred:
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
-        return Deferred(
+        deferred = Deferred(
             prepare,
             lambda error: refusal(error, told, self._service.settings),
             self._service.engine,
@@ -172,6 +175,8 @@ class Opener:
             on_news=on_news,
             notify=self._notify,
         )
+        deferred.cancels = (control_of(request) or {}).get(KIND) == CANCEL
+        return deferred
 
     def _handled(
         self, ask: Callable[[], Response | Relayed | None], extensions: Extensions, request: Request

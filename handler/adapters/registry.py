@@ -104,7 +104,8 @@ class Registry:
         """The one of this name or alias, which is ready; raises ModelNotFoundError, AdapterError, NotReadyError."""
         entry = self._entries.get(name)
         if entry is None or time.monotonic() > entry.retry_after:
-            entry = self._by_name(name)
+            # Even if it is ready already: whoever asked did not know that it may have code.
+            raise NotReadyError(self._by_name(name).ready)
         if not entry.ready.done():
             raise NotReadyError(entry.ready)
         if (error := entry.ready.exception()) is not None:

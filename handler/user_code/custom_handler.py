@@ -12,6 +12,8 @@ options as properties. An Output's content is a body, or the frame that djl_pyth
 from __future__ import annotations
 
 import inspect
+import logging
+import operator
 import struct
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
@@ -24,21 +26,25 @@ import msgspec
 from ...formatters import ParsedRequest, Request, Response
 from ...formatters.base import JSON, JSON_LINES, encode
 from ...formatters.common.encoder import EncoderState
-from ...model.errors import OptionError, UserCodeError
+from ...model.errors import LmiError, OptionError, RequestError, UserCodeError
 from ...model.events import Event, Failed
+from ...model.log import current
 from ...model.options import Settings
 from .. import calls_custom_handler
 from .djl_formatters import input_of, request_io
-from .loading import Function, kind_of
+from .loading import Function, kind_of, shown
 from .pool import Workers
 from .safe_reply import plain_error_line
 
 __all__ = ["CustomHandler", "Relayed"]
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 NAME = "model.py: handle"
 ITS_OUTPUTS = "model.py: the generator of handle"
+ITS_OUTPUT = "model.py: an Output of handle"
 END: Any = object()
 """What comes after the last of a generator's."""
 
@@ -123,7 +129,9 @@ class CustomHandler:
             if returned.stream_content is not None:
                 return _first_of(self._pieces(returned))
             return _frame_of(returned, JSON).response()
-        except UserCodeError as error:
+        except RequestError:
+            raise
+        except Exception as error:
             raise _failed(error) from error
 
     def _outputs(self, outputs: AsyncGeneratorType[Any, Any]) -> Generator[Frame]:
@@ -157,8 +165,14 @@ class CustomHandler:
             yield replace(head, body=_bytes_of(piece))
 
 
-def _failed(error: UserCodeError) -> UserCodeError:
-    return UserCodeError(f"Custom handler failed: {error.message}")
+def _failed(error: Exception) -> LmiError:
+    """What a request ends with. What is none of ours came of reading an Output: its parts may be of any type."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, UserCodeError):
+        return UserCodeError(f"Custom handler failed: {error.message}")
+    log.error("request %s: %s cannot be read", current(), ITS_OUTPUT, exc_info=error)
+    return UserCodeError(f"Custom handler failed: {ITS_OUTPUT} cannot be read: {shown(error)}")
 
 
 def _marked(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -201,7 +215,7 @@ def _records(first: Frame, frames: Generator[Frame], reply: RelayedReply) -> Gen
                 yield frame.body
             if frame.last:
                 return
-    except UserCodeError as error:
+    except Exception as error:  # noqa: BLE001 - _failed logs it
         yield from reply.feed(Failed.of(_failed(error)))
     finally:
         frames.close()
@@ -224,8 +238,9 @@ def _frame_of(output: Any, content_type: str) -> Frame:
             code = int(given) if (given := fields.get("code", "")).isdecimal() else 424
             return Frame(encode({"error": error, "code": code}), JSON, headers, code, True, error)
         return Frame(fields["data"].encode(), content_type, headers, last=fields.get("last", "").lower() == "true")
-    error = _said_of_failure(body, output.message) if output.code >= 400 else ""
-    return Frame(body, content_type, headers, output.code, error=error)
+    status = operator.index(output.code)
+    error = _said_of_failure(body, output.message) if status >= 400 else ""
+    return Frame(body, content_type, headers, status, error=error)
 
 
 def _fields_of(item: bytes) -> dict[str, str] | None:
@@ -245,13 +260,13 @@ def _fields_of(item: bytes) -> dict[str, str] | None:
     return fields if at == len(item) and {"data", "last"} <= fields.keys() else None
 
 
-def _said_of_failure(body: bytes, message: str) -> str:
+def _said_of_failure(body: bytes, message: object) -> str:
     """What hosts tell that write the body of an error themselves: what `Output.error` has, or the message."""
     with suppress(msgspec.DecodeError):
         document = msgspec.json.decode(body)
         if isinstance(document, dict) and isinstance(error := document.get("error"), str) and error:
             return error
-    return message or "the request failed"
+    return str(message or "the request failed")
 
 
 def _bytes_of(piece: Any) -> bytes:

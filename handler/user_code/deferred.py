@@ -23,7 +23,7 @@ import msgspec
 
 from ...formatters import NotReadyError, ParsedRequest, Response
 from ...model.engine import Engine
-from ...model.errors import GenerationError, LmiError, UserCodeError
+from ...model.errors import GenerationError, LmiError
 from ...model.events import Delta, EngineEvent, Failed, Rendered
 from ...model.log import set_current
 from ..admission import Admission
@@ -84,7 +84,7 @@ class Deferred(Exchange):
             ParsedRequest((), FixedResponse()), engine, admission, meter=meter, request_id=request_id, on_news=on_news
         )
         self._prepare = prepare
-        """Raises nothing that a request or user code can cause, but NotReadyError."""
+        """Raises NotReadyError; with anything else the request ends in an error."""
         self._refuse = refuse
         """What is answered where user code cannot be asked, for it hangs."""
         self._workers = workers
@@ -139,22 +139,24 @@ class Deferred(Exchange):
         set_current(self.request_id)
         try:
             prepared = self._prepare()
+            # The request is not kept for as long as its answer takes: its body may be large.
+            del self._prepare
+            if isinstance(prepared, Relayed):
+                for _ in self.relay(prepared.call, prepared.records):
+                    self._wake_host()
+                return
         except NotReadyError as loading:
             with self._lock:
                 self._owned = False
             loading.ready.add_done_callback(lambda _: self._submit(self._start))
             return
         except Exception as error:
-            # A handle of the user's may return anything.
-            log.exception("request %s could not be prepared", self.request_id)
-            prepared = self._refuse(UserCodeError(f"the request could not be prepared: {type(error).__name__}"))
-        # The request is not kept for as long as its answer takes: its body may be large.
-        del self._prepare
+            log.exception("request %s could not be answered", self.request_id)
+            if not self.finished:
+                self._end_with_error(GenerationError(f"the request failed: {type(error).__name__}"))
+            return
         if isinstance(prepared, Response):
             self._respond(prepared)
-            return
-        if isinstance(prepared, Relayed):
-            self._relay(prepared)
             return
         self.call, self._runs_user_code, self._filtered = prepared.call, prepared.runs_user_code, prepared.filtered
         try:
@@ -166,17 +168,6 @@ class Deferred(Exchange):
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()
         self._work()
-
-    def _relay(self, relayed: Relayed) -> None:
-        try:
-            for _ in self.relay(relayed.call, relayed.records):
-                self._wake_host()
-        except Exception as error:
-            log.exception("request %s: its stream failed", self.request_id)
-            if not self.finished:
-                failure = UserCodeError(f"the stream failed: {type(error).__name__}")
-                self._end(self._failure_records(0, failure))
-                self._wake_host()
 
     def _respond(self, answer: Response) -> None:
         """Takes a whole answer for the request's."""

@@ -402,6 +402,35 @@ def test_unread_token_by_token_is_noticed_before_long(tmp_path: Path) -> None:
     assert 1000 < count <= 1000 + 16 + 1
 
 
+class Counted(deque[bytes]):
+    """Records that know how many of them have been looked at."""
+
+    looked_at = 0
+
+    def copy(self) -> Counted:
+        self.looked_at += len(self)
+        return self
+
+
+def test_to_relay_many_records_that_wait_looks_at_each_a_few_times(tmp_path: Path) -> None:
+    exchange = place(tmp_path).open(STREAM)
+    records = exchange.records = Counted()
+    # Each turn is one record, and the end is one.
+    assert len([*exchange.relay(exchange.call, (b"x" for _ in range(5000)))]) == 5001
+    assert len(records) == 5000
+    assert 0 < records.looked_at < 3 * 5000
+
+
+@pytest.mark.parametrize("more", [0, -1])
+def test_relayed_and_unread(tmp_path: Path, more: int) -> None:
+    made = place(tmp_path, max_unsent_bytes=str(5000 + more))
+    exchange = made.open(STREAM)
+    for _ in exchange.relay(exchange.call, (b"x" * 50 for _ in range(100 - 16 * more))):
+        pass
+    assert (exchange.failure is not None) == (more < 0)
+    assert exchange.finished
+
+
 def test_who_reads_may_have_any_number_of_bytes(tmp_path: Path) -> None:
     made = place(tmp_path, max_unsent_bytes="2000")
     exchange = made.open(STREAM)

@@ -6,6 +6,7 @@ tests/hosts/sessions has it behind the hosts.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import pytest
 from ..kit.api.handler import Access, Exchange, RollingBatch, Service, started_service
 from ..kit.api.types import Delta, Finish, Request, Response, Started, Token
 from ..kit.hosts.local_server import Make, serving
+from ..kit.paths import USER_CODE
 from ..kit.user_code.engine import ScriptedEngine
 
 NAME = "0123456789abcdef"
@@ -52,7 +54,8 @@ class Place:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
     made: list[Place] = []
 
     def one(**options: str) -> Place:
@@ -62,6 +65,8 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Place]]:
     yield one
     for place in made:
         place.service.close()
+    for name in ("mine", "toy_cancelled"):
+        sys.modules.pop(name, None)
 
 
 DONE = (200, {"result": f"Request {NAME} cancelled"})
@@ -112,6 +117,32 @@ def test_one_that_is_not_running_is_not_found(make: Callable[..., Place]) -> Non
     message = f"request_id: no request {NAME} is running here"
     assert place.cancel() == (424, {"error": message, "code": 424})
     assert place.cancel("x" * 5000)[0] == 424
+
+
+@pytest.mark.parametrize(
+    ("headers", "options"),
+    [({"x-amzn-sagemaker-session-id": "any"}, {}), ({}, {"output_formatter": "toy_cancelled:Toy"})],
+    ids=["in a session", "beside a user's dialect"],
+)
+def test_one_that_is_read_on_a_thread_does_not_find_itself(
+    make: Callable[..., Place], tmp_path: Path, headers: dict[str, str], options: dict[str, str]
+) -> None:
+    (tmp_path / "toy_cancelled.py").write_text((USER_CODE / "toy.py").read_text())
+    place = make(**options)
+    body = json.dumps({"requestType": "CANCEL", "request_id": NAME}).encode()
+
+    def cancelled() -> bytes:
+        """By one with the id that it cancels."""
+        asking = place.service.open(Request(body, headers=headers, request_id=NAME))
+        assert isinstance(asking, Exchange)
+        wait(lambda: asking.finished)
+        return asking.take_all()
+
+    message = f"request_id: no request {NAME} is running here"
+    assert json.loads(cancelled()) == {"error": message, "code": 424}
+    running = place.open()
+    assert json.loads(cancelled()) == DONE[1]
+    wait(lambda: running.finished)
 
 
 @pytest.mark.parametrize("given", ["0123456789abcde", "", None, 5, ["0123456789abcdef"]])

@@ -38,7 +38,6 @@ def service(engine: ScriptedEngine, tmp_path: Path) -> Iterator[Service]:
     yield service
     service.close()
     sys.path[:] = before
-    # Others have one of that name too.
     sys.modules.pop("toy", None)
 
 

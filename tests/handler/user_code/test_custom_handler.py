@@ -28,7 +28,7 @@ from ...kit.api.handler import (
     started_service,
 )
 from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Finish, Request, Started
+from ...kit.api.types import Delta, Finish, Request, Response, Started
 from ...kit.djl import hosting
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
@@ -199,6 +199,7 @@ def test_an_output_is_the_answer(served: Make, code: str, status: int, content_t
 
 
 EXPECTED = "None, an Output or an async generator of Outputs"
+UNREADABLE = "Custom handler failed: model.py: an Output of handle cannot be read: "
 FAILURES: dict[str, tuple[str, int, str]] = {
     "an error's frame": ("return create_non_stream_output('', error='no quota', code=429)", 429, "no quota"),
     "an error": ("return Output().error('boom')", 424, "boom"),
@@ -218,12 +219,39 @@ FAILURES: dict[str, tuple[str, int, str]] = {
         "async def g():\n    raise ValueError('early')\n    yield\nreturn g()", 424,
         "Custom handler failed: model.py: the generator of handle raised ValueError: early",
     ),
+    "a code that is no number": (
+        "return Output(code='403', message='no')", 424,
+        UNREADABLE + "TypeError: 'str' object cannot be interpreted as an integer",
+    ),
+    "no properties": (
+        "made = Output().add('x')\nmade.properties = None\nreturn made", 424,
+        UNREADABLE + "AttributeError: 'NoneType' object has no attribute 'items'",
+    ),
+    "content that is text": (
+        "made = Output()\nmade.content.add(value='text')\nreturn made", 424,
+        UNREADABLE + "TypeError: string argument without an encoding",
+    ),
+    "an unreadable Output in the generator": (
+        "async def g():\n    yield Output(code='403')\nreturn g()", 424,
+        UNREADABLE + "TypeError: 'str' object cannot be interpreted as an integer",
+    ),
+    "a first piece that is not JSON": (
+        "return Output().add_stream_content(iter([threading]), output_formatter=None)", 424,
+        UNREADABLE + "TypeError: Encoding objects of type module is unsupported",
+    ),
+    "a first piece with half a character": (
+        "return Output().add_stream_content(iter(['a\\ud83d']), output_formatter=None)", 424,
+        UNREADABLE + "UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud83d' in position 1: surrogates not "
+        "allowed",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "status", "said"), FAILURES.values(), ids=FAILURES)
 def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> None:
-    exchange = ended(served(code))
+    service = served(code)
+    exchange = ended(service)
+    assert service.admission.open == 0
     assert exchange.failure is not None
     assert (exchange.call.reply.status, exchange.failure.message) == (status, said)
     frame = frame_of_exchange(exchange, first=True, merge=False)
@@ -310,6 +338,35 @@ return g()
         ],
         "application/jsonlines",
     ),
+    "a mistake of the client's": (
+        """
+from lmi.handler.api import PayloadError
+async def g():
+    yield create_stream_chunk_output("a", False)
+    raise PayloadError("tenant: missing", "tenant")
+return g()
+""",
+        ["a\n", '{"error":"tenant: missing","code":424}\n'],
+        "application/jsonlines",
+    ),
+    "a later piece that is not JSON": (
+        "return Output().add_stream_content(iter(['a', threading]), output_formatter=None)",
+        ["a", f'{{"error":"{UNREADABLE}TypeError: Encoding objects of type module is unsupported","code":424}}\n'],
+        "application/jsonlines",
+    ),
+    "a later unreadable Output": (
+        """
+async def g():
+    yield create_stream_chunk_output("a", False)
+    yield Output(code="x")
+return g()
+""",
+        [
+            "a\n",
+            f'{{"error":"{UNREADABLE}TypeError: \'str\' object cannot be interpreted as an integer","code":424}}\n',
+        ],
+        "application/jsonlines",
+    ),
 }
 
 
@@ -319,7 +376,7 @@ def test_a_stream(served: Make, code: str, records: list[str], content_type: str
     assert [record.decode() for record in exchange.records] == records
     assert (exchange.call.reply.status, exchange.call.reply.content_type) == (200, content_type)
     assert exchange.call.streamed
-    assert (exchange.failure is not None) == ("error" in code or "raise" in code)
+    assert (exchange.failure is not None) == ('"error"' in records[-1])
 
 
 def test_handle_may_be_a_generator_or_plain(served: Make) -> None:
@@ -364,6 +421,28 @@ def test_a_stream_that_nobody_reads_ends(served: Make) -> None:
     code = "async def g():\n    while True:\n        yield create_stream_chunk_output('a' * 100, False)\nreturn g()"
     exchange = ended(served(code, max_unsent_bytes="5000"))
     assert "waiting for a slow client" in exchange.records[-1].decode()
+
+
+def test_a_cancel_is_not_shown_to_it_and_waits_for_none_of_its_threads(served: Make) -> None:
+    code = """
+async def g():
+    while True:
+        yield create_stream_chunk_output("a", False)
+        await asyncio.sleep(0.001)
+return g()
+"""
+    service = served(code, user_code_threads="1", max_rolling_batch_size="1", max_queued_requests="0")
+    stream = opening(service, LMI, request_id="a" * 20)
+    until(lambda: bool(stream.records))
+    cancel = {"requestType": "CANCEL", "request_id": "a" * 20}
+    # With no place left, too.
+    answer = service.open(Request(json.dumps(cancel).encode(), request_id="b" * 20))
+    assert isinstance(answer, Response)
+    assert (answer.status, json.loads(answer.body)) == (200, {"result": f"Request {'a' * 20} cancelled"})
+    until(lambda: stream.finished)
+    assert b"the request was cancelled" in stream.records[-1]
+    assert len(calls()) == 2
+    assert service.admission.open == 0
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lmi.handler.user_code.deferred import Deferred, merge_deltas
+from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
+from lmi.handler.user_code.deferred import Deferred, Prepared, merge_deltas
 from lmi.handler.user_code.djl_formatters import InputFormatter
 from lmi.handler.user_code.pool import Workers
 
@@ -19,7 +21,7 @@ from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
 from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Service, Whole
 from ...kit.api.options import make_settings
-from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, Request, Response, Started
+from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
 from ...kit.paths import USER_CODE
 from ...kit.user_code.engine import ScriptedEngine
 from ...kit.user_code.service import HI, ScriptedService
@@ -457,6 +459,47 @@ def test_a_start_that_fails_in_the_users_code_ends_the_engine(tmp_path: Path, mo
     with pytest.raises(OptionError, match=r"^model\.py: the tokenizer could not be loaded: ValueError: none here$"):
         service.start()
     assert engine.closed
+
+
+def broken() -> Prepared:
+    raise TypeError
+
+
+def broken_stream() -> Relayed:
+    def records() -> Generator[bytes]:
+        yield b"a"
+        raise TypeError
+
+    return Relayed(ParsedRequest((), RelayedReply(), stream=True), records())
+
+
+@pytest.mark.parametrize(
+    ("prepare", "begun"), [(broken, b""), (broken_stream, b"a")], ids=["nothing sent", "a stream that has begun"]
+)
+def test_whatever_fails_on_its_thread_ends_the_request(
+    place: Callable[..., Place], prepare: Callable[[], Any], begun: bytes
+) -> None:
+    made = place({})
+    service = made.service
+    assert service.extensions is not None
+    exchange = Deferred(
+        prepare,
+        lambda error: Response(error.message.encode(), error.status, failure=error),
+        made.engine,
+        service.admission,
+        service.extensions.workers,
+        meter=service.metrics.open(Request(HI)),
+        notify=made.news.set,
+    )
+    service.admission.admit(exchange)
+    exchange.begin()
+    made.wait(lambda: exchange.finished)
+    said = "the request failed: TypeError"
+    assert exchange.failure is not None
+    assert exchange.failure.message == said
+    last = json.dumps({"error": said, "code": 424}, separators=(",", ":")) + "\n" if begun else said
+    assert exchange.take_all() == begun + last.encode()
+    assert service.admission.open == 0
 
 
 def test_a_dialect_may_not_take_a_name_that_is_taken(place: Callable[..., Place]) -> None:

@@ -42,6 +42,7 @@ from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
 from lmi.model.transformers.sampling import Row
+from lmi.model.vllm import core as vllm_core
 from lmi.model.vllm.internals import v2_takes_processors
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.structured import structured_outputs
@@ -52,5 +53,5 @@ __all__ = [
     "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats", "Step",
     "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
     "limits", "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs",
-    "v2_takes_processors",
+    "v2_takes_processors", "vllm_core",
 ]  # fmt: skip

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm import core as core_module
-from lmi.model.vllm.core import Core
 from lmi.model.vllm.stats import tracing as tracing_module
 from lmi.model.vllm.stats.tracing import Tracing
 
+from ....kit.api.engine import vllm_core
 from ....kit.api.types import Generation, Sampling
 
 
@@ -39,9 +38,9 @@ class Client:
 
 @pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
 def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kept: str) -> None:
-    monkeypatch.setattr(core_module, "part", lambda place: lambda *_: place)
+    monkeypatch.setattr(vllm_core, "part", lambda place: lambda *_: place)
     config: Any = SimpleNamespace(model_config=None)
-    core: Any = Core(config)
+    core: Any = vllm_core.Core(config)
     core._client, statistics = Client(), Faulty()
     setattr(core, kept, statistics)
     for _ in range(2):
