@@ -135,14 +135,17 @@ class Store:
         return [name for name, expires in found if expires is not None and expires >= now]
 
     def adopt(self, folder: Path) -> bool:
-        """Takes over a session's folder from elsewhere in this file system, if it is one that has not expired."""
+        """Takes over a session's folder from elsewhere in this file system, if it is one that has not expired.
+
+        Whether it is here now: it may have been before.
+        """
         expires = _expiry(folder / OPEN)
         if expires is None or expires < self._clock() or not UUID4.fullmatch(folder.name):
             return False
         place = self.folder / folder.name
         with self._no_room(), locked(self.folder) as ledger:
             if place.exists():
-                return False
+                return True
             folder.chmod(0o700)
             folder.rename(place)
             ledger.number += 1
