@@ -4,11 +4,13 @@
     stop    open sessions --links--> a folder beside them --send--> S3;   what was restored and is closed: removed there
 
 Once in the life of a folder of sessions they are restored, by the first worker; from then on the folder is the truth.
+A worker may be killed while it copies: its locks (flock) go with it, and what it leaves is removed by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import json
 import logging
@@ -32,7 +34,11 @@ CONTAINERS = "/opt/djl/bin/s5cmd"
 TIMEOUT_S = 600.0
 """Seconds that a command of s5cmd's may take."""
 RESTORED = ".restored"
-"""The file with the ids of what was restored: it has been done."""
+"""The file with the ids of what was restored: it has been done. It is empty, and locked, while somebody is at it."""
+COPYING = ".s3"
+"""A file whose lock those share who have a folder beside the sessions."""
+BESIDE = ".s3-"
+"""What the names of such folders begin with."""
 
 
 class Copier(Protocol):
@@ -141,26 +147,25 @@ class Copy:
 
     def restore(self) -> None:
         """Takes over what is there, unless that has been done. Raises nothing: a failure is logged."""
-        done = self._store.folder / RESTORED
         try:
             self._store.prepare()
-            # Only one worker can make the file.
-            os.close(os.open(done, os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            return
+            with _opened(self._store.folder / RESTORED) as done:
+                if _locked(done, fcntl.LOCK_EX | fcntl.LOCK_NB) and not os.fstat(done).st_size:
+                    self._restore(done)
         except Exception as error:  # noqa: BLE001 - it is logged
             self._tell("restored from", error)
-            return
+
+    def _restore(self, done: int) -> None:
+        with self._beside() as folder:
+            self._by.fetch(self._url, folder)
+            names = [one.name for one in folder.iterdir() if one.is_dir() and self._store.adopt(one)]
         try:
-            with self._beside() as folder:
-                self._by.fetch(self._url, folder)
-                names = [one.name for one in folder.iterdir() if one.is_dir() and self._store.adopt(one)]
-            done.write_text(json.dumps(names))
-            log.info("%d sessions restored from %s", len(names), self._url)
-        except Exception as error:  # noqa: BLE001
+            os.write(done, json.dumps(names).encode())
+        except OSError:
             # Another start may have more luck.
-            done.unlink(missing_ok=True)
-            self._tell("restored from", error)
+            os.ftruncate(done, 0)
+            raise
+        log.info("%d sessions restored from %s", len(names), self._url)
 
     def save(self) -> None:
         """Copies the open sessions there. Raises nothing: a failure is logged."""
@@ -185,9 +190,33 @@ class Copy:
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Path]:
-        """A folder in the file system of the sessions."""
-        with tempfile.TemporaryDirectory(prefix=".s3-", dir=self._store.folder) as folder:
-            yield Path(folder)
+        """A folder in the file system of the sessions; what is left of others goes, if nobody has one now."""
+        with _opened(self._store.folder / COPYING) as lock:
+            if _locked(lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                for left in self._store.folder.glob(f"{BESIDE}*"):
+                    shutil.rmtree(left, ignore_errors=True)
+            _locked(lock, fcntl.LOCK_SH)
+            with tempfile.TemporaryDirectory(prefix=BESIDE, dir=self._store.folder) as folder:
+                yield Path(folder)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """The descriptor of a file that is made where it is missing. To close it gives its lock back."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, how: int) -> bool:
+    """Whether the lock is had; without LOCK_NB waits for it."""
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _link(session: Path, target: Path) -> None:

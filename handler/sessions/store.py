@@ -58,6 +58,8 @@ class Store:
         self._max_number = max_number
         self._max_bytes = max_bytes
         self._clock = clock
+        self._ours = False
+        """Whether the folder has been found to be ours alone to write to."""
         self._looked = -math.inf
         self._next_look = -math.inf
         self._pause = 1.0
@@ -67,9 +69,8 @@ class Store:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise SessionError(f"{self.folder}: expected a folder of this user's that nobody else may write to")
+        self._ours = False
+        self._require_ours()
 
     def create(self) -> StoredSession:
         """A new session; those that have expired are removed. Raises SessionError."""
@@ -90,7 +91,12 @@ class Store:
     def find(self, session_id: str) -> tuple[StoredSession, bool]:
         """A session, and whether it has expired; raises SessionError for one that is not there."""
         folder = self._folder_of(session_id)
-        expires = None if folder is None else _expiry(folder / OPEN)
+        expires = None
+        if folder is not None:
+            # Without a folder there are no sessions.
+            with contextlib.suppress(OSError):
+                self._require_ours()
+                expires = _expiry(folder / OPEN)
         if folder is None or expires is None:
             raise SessionError(f"session not found: {session_id[:MAX_SHOWN]}")
         return StoredSession(self, folder, expires), self._clock() > expires
@@ -109,6 +115,8 @@ class Store:
     @contextlib.contextmanager
     def changing(self, session_id: str, size: int = 0, key: str = "") -> Iterator[Ledger]:
         """See Keeper."""
+        # Nothing is made in a folder that is not ours.
+        self.check(session_id)
         with self._no_room(), self._there(session_id), self._removing() as expired, locked(self.folder) as ledger:
             self.check(session_id)
             if not ledger.known or (ledger.size + size > self._max_bytes and self._may_look()):
@@ -120,25 +128,38 @@ class Store:
             yield ledger
 
     def open_ids(self) -> list[str]:
-        """The sessions that have not expired."""
+        """The sessions that have not expired; raises OSError, SessionError."""
+        self._require_ours()
         now = self._clock()
         found = [(folder.name, _expiry(folder / OPEN)) for folder in self._folders()]
         return [name for name, expires in found if expires is not None and expires >= now]
 
     def adopt(self, folder: Path) -> bool:
-        """Takes over a session's folder from elsewhere in this file system, if it is one that has not expired."""
+        """Takes over a session's folder from elsewhere in this file system, if it is one that has not expired.
+
+        Whether it is here now: it may have been before.
+        """
         expires = _expiry(folder / OPEN)
         if expires is None or expires < self._clock() or not UUID4.fullmatch(folder.name):
             return False
         place = self.folder / folder.name
         with self._no_room(), locked(self.folder) as ledger:
             if place.exists():
-                return False
+                return True
             folder.chmod(0o700)
             folder.rename(place)
             ledger.number += 1
             ledger.size += _size(place)
         return True
+
+    def _require_ours(self) -> None:
+        """Looks at the folder before its first use; raises OSError, or SessionError where it is not ours alone."""
+        if self._ours:
+            return
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise SessionError(f"{self.folder}: expected a folder of this user's that nobody else may write to")
+        self._ours = True
 
     def _folder_of(self, session_id: str) -> Path | None:
         """A session's folder; nothing but an id of ours becomes a path."""

@@ -9,7 +9,7 @@ holds up or ends its own request and no other. What has come in meanwhile is fed
 on how tokens are split into events.
 
 A thread that hangs in user code is abandoned: the request is answered without it, and what it comes back with is
-dropped (pool.py).
+dropped. So is what a function comes back with whose request has been cancelled meanwhile (pool.py).
 """
 
 from __future__ import annotations
@@ -105,17 +105,17 @@ class Deferred(Exchange):
         self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, at the latest when the thread that works on it returns from our own code."""
+        """Ends it with an error, at the latest when the thread that works on it returns from our own code. Never waits;
+        a user function that runs goes on by itself.
+        """
         with self._lock:
             if self.finished:
                 return
             self._expired = error
             free = not self._owned
             self._owned = True
-        if free:
+        if free or self._workers.drop(self._task):
             self._end_with_error(error)
-        else:
-            self._workers.abandon_task(self._task, error)
 
     def abandon(self, error: LmiError) -> None:
         """The thread that was to work on it hangs in user code, or there is none."""

@@ -3,6 +3,7 @@
     submit(task) --> a thread;   run(name, function) --> what the user's function gives
                                   |
                                   +--sweep: it takes too long--> task.fail(UserCodeError); another thread may be started
+                                  +--drop: nobody waits for it--> the work ends with the function
 
 However slow such code is, the engine's threads and the host's go on. Threads are started as they are needed and are
 kept. One that hangs cannot be ended: it is abandoned, and what it returns, if it ever does, is dropped. An
@@ -56,6 +57,8 @@ class Task:
     deadline: float = 0.0
     awaited: Future[Any] | None = None
     """What that function gave to be awaited."""
+    dropped: bool = False
+    """Whether nobody waits for what comes of it: it has not taken too long, but it goes no further."""
 
 
 class Workers:
@@ -119,7 +122,8 @@ class Workers:
     def run(self, name: str, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """What a user function returns; of a coroutine function, what that comes to.
 
-        Raises Abandoned where it has taken too long. On a thread that is none of these it may take any time.
+        Raises Abandoned where it has taken too long, or nobody waits for it any more.
+        On a thread that is none of these it may take any time.
         """
         task: Task | None = getattr(self._current, "task", None)
         if task is None or task.name:
@@ -136,6 +140,8 @@ class Workers:
             if task not in self._running:
                 task.awaited.cancel()
                 self._replace_blocked_loop()
+            elif task.dropped:
+                self._cancel_on_loop(task.awaited)
             return task.awaited.result()
         finally:
             self._exit_function(task)
@@ -151,12 +157,18 @@ class Workers:
                 report = self._abandon(task, UserCodeError(message))
             report()
 
-    def abandon_task(self, task: Task, error: LmiError) -> None:
-        """Fails the task if it is within a user function just now."""
+    def drop(self, task: Task) -> bool:
+        """Lets the task go no further than the user function that it is within; False if it is within none, or was
+        dropped before. Never waits. The function has its time nevertheless, and what it awaits is cancelled.
+        """
         with self._wake:
-            report = self._abandon(task, error) if task in self._running else None
-        if report is not None:
-            report()
+            if task not in self._running or task.dropped:
+                return False
+            task.dropped = True
+            awaited = task.awaited
+        if awaited is not None:
+            self._cancel_on_loop(awaited)
+        return True
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop of what is asynchronous in user code; None where none has been needed."""
@@ -179,7 +191,8 @@ class Workers:
         return partial(self._fail, task, error, self._take_hopeless())
 
     def _fail(self, task: Task, error: LmiError, left: list[Task]) -> None:
-        task.fail(error)
+        if not task.dropped:
+            task.fail(error)
         for other in left:
             other.fail(self._no_thread_error())
         if (awaited := task.awaited) is not None:
@@ -191,11 +204,15 @@ class Workers:
         """The function has ended; raises Abandoned if nobody has waited for that."""
         with self._wake:
             name, task.name, task.awaited = task.name, "", None
-            if task in self._running:
+            in_time = task in self._running
+            if in_time:
                 del self._running[task]
-                return
-            self._stuck -= 1
-        log.warning("%s has returned after its time limit", name)
+            else:
+                self._stuck -= 1
+        if not in_time:
+            log.warning("%s has returned after its time limit", name)
+        elif not task.dropped:
+            return
         raise Abandoned
 
     def _no_thread_error(self) -> UserCodeError:
@@ -264,6 +281,12 @@ class Workers:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=_run_loop, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
         return self._loop
+
+    def _cancel_on_loop(self, awaited: Future[Any]) -> None:
+        """Cancels what is awaited, unless the loop is blocked: then its time limit finds that out."""
+        with self._wake:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(awaited.cancel)
 
     def _replace_blocked_loop(self) -> None:
         """Lets later code run on a new loop, if this one is blocked."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -179,6 +182,93 @@ def test_it_is_restored_once(tool: str, make: Make) -> None:
     Copy(second, URL, copier()).restore()
     with pytest.raises(SessionError):
         second.find(session.id)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from lmi.handler.sessions.s3 import Copy
+from lmi.handler.sessions.store import Store
+
+class Fetches:
+    def fetch(self, url, folder):
+        (folder / "part").write_text("x")
+        os.kill(os.getpid(), 9)
+
+Copy(Store(Path(sys.argv[1]), lifetime=1200, max_number=10, max_bytes=10_000), "s3://bucket", Fetches()).restore()
+"""
+
+
+def test_a_restoring_that_was_killed_is_done_again(tool: str, bucket: Path, make: Make) -> None:
+    first = make("first")
+    closed, kept = first.create(), first.create()
+    Copy(first, URL, copier()).save()
+    second = make("second")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(second.folder)], check=False).returncode == -9
+    assert list(second.folder.glob(".s3-*/part"))
+    # One was there when it was killed.
+    shutil.copytree(first.folder / closed.id, second.folder / closed.id)
+    Copy(second, URL, copier()).restore()
+    assert set(second.open_ids()) == {closed.id, kept.id}
+    assert not list(second.folder.glob(".s3-*"))
+    second.close(closed.id)
+    Copy(second, URL, copier()).restore()
+    Copy(second, URL, copier()).save()
+    assert set(second.open_ids()) == {kept.id}
+    assert [path.parent.name for path in bucket.rglob(".session")] == [kept.id]
+
+
+class Waits:
+    """A copier that stands still within `fetch` and `send`."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.inside, self.go = threading.Event(), threading.Event()
+
+    def fetch(self, url: str, folder: Path) -> None:
+        self._wait(folder)
+
+    def send(self, folder: Path, url: str) -> None:
+        self._wait(folder)
+
+    def remove(self, url: str, names: Sequence[str]) -> None:
+        pass
+
+    def _wait(self, folder: Path) -> None:
+        self.calls += 1
+        self.inside.set()
+        assert self.go.wait(30)
+        # Nobody has taken it away.
+        assert folder.is_dir()
+
+
+def test_one_restores_at_a_time(make: Make) -> None:
+    by = Waits()
+    with ThreadPoolExecutor() as pool:
+        restoring = pool.submit(Copy(make("first"), URL, by).restore)
+        assert by.inside.wait(30)
+        Copy(make("first"), URL, by).restore()
+        assert by.calls == 1
+        by.go.set()
+        restoring.result(30)
+    Copy(make("first"), URL, by).restore()
+    assert by.calls == 1
+
+
+def test_what_another_one_copies_is_left_alone(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    store, by, quick = make("first"), Waits(), Waits()
+    store.create()
+    quick.go.set()
+    with ThreadPoolExecutor() as pool:
+        saving = pool.submit(Copy(store, URL, by).save)
+        assert by.inside.wait(30)
+        Copy(store, URL, quick).restore()
+        Copy(store, URL, quick).save()
+        by.go.set()
+        saving.result(30)
+    assert (by.calls, quick.calls) == (1, 2)
+    assert "could not" not in caplog.text
+    assert not list(store.folder.glob(".s3-*"))
 
 
 def test_what_has_expired_or_is_none_is_not_restored(tool: str, bucket: Path, make: Make) -> None:

@@ -311,8 +311,33 @@ def test_a_folder_that_is_not_ours_alone_is_refused(make: Make, tmp_path: Path, 
     else:
         store.folder.mkdir()
         store.folder.chmod(0o777)
-    with pytest.raises(SessionError, match="expected a folder of this user's that nobody else may write to"):
-        store.create()
+    planted = store.folder / "00000000-0000-4000-8000-000000000000"
+    if kind != "file":
+        planted.mkdir()
+        (planted / ".session").write_text("2000000.0")
+    for use in (
+        store.create,
+        store.open_ids,
+        lambda: store.find(planted.name),
+        lambda: store.close(planted.name),
+        lambda: store.changing(planted.name).__enter__(),
+    ):
+        with pytest.raises(SessionError, match="expected a folder of this user's that nobody else may write to"):
+            use()
+    assert kind == "file" or [path.name for path in store.folder.iterdir()] == [planted.name]
+
+
+def test_a_folder_is_looked_at_once_before_its_first_use(make: Make) -> None:
+    store, other = make(), make()
+    missing = "00000000-0000-4000-8000-000000000000"
+    with pytest.raises(SessionError, match="session not found"):
+        other.find(missing)
+    session = store.create()
+    assert other.find(session.id)[0].id == session.id
+    store.folder.chmod(0o777)
+    assert other.find(session.id)[0].id == session.id
+    with pytest.raises(SessionError, match="nobody else may write to"):
+        make().find(session.id)
 
 
 WORKER = """

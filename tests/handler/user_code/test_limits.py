@@ -20,7 +20,7 @@ import pytest
 from lmi.handler.user_code import pool as workers_module
 from lmi.handler.user_code.pool import Workers
 
-from ...kit.api.errors import LmiError, TimeLimitError, UserCodeError
+from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, UserCodeError
 from ...kit.api.handler import Exchange
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.paths import USER_CODE
@@ -341,6 +341,85 @@ def refuse_to_start(_thread: object) -> None:
     raise RuntimeError("can't start new thread")
 
 
+# --- A request that is ended from outside while its function runs ---
+
+CANCELLED = RequestCancelledError("cancelled")
+
+
+def test_one_that_comes_back_in_time_does_not_hang(place: Make, caplog: pytest.LogCaptureFixture) -> None:
+    made = place(content_filter="hangs:judge", user_code_threads="1")
+    exchange = made.open(HANG)
+    hangs()
+    exchange.expire(CANCELLED)
+    exchange.expire(CANCELLED)
+    assert failed(exchange, RequestCancelledError) == "cancelled"
+    records = list(exchange.records)
+    sys.modules["hangs"].go.set()
+    made.serve(0)
+    assert (made.workers.stuck, made.workers._threads) == (0, 1)
+    assert list(exchange.records) == records
+    made.pass_time(51)
+    assert "hang" not in caplog.text
+
+
+def test_one_that_does_not_hangs(place: Make) -> None:
+    made = place(content_filter="hangs:judge", user_code_threads="1")
+    exchange = made.open(HANG)
+    hangs()
+    exchange.expire(CANCELLED)
+    records = list(exchange.records)
+    made.pass_time(49)
+    assert made.workers.stuck == 0
+    made.pass_time(51)
+    assert made.workers.stuck == 1
+    made.serve(0)
+    assert list(exchange.records) == records
+    assert made.service.metrics.errors == {"request_cancelled": 1}
+
+
+def test_one_that_awaits_is_cancelled(place: Make) -> None:
+    made = place(content_filter="hangs:judge_later", user_code_threads="1")
+    exchange = made.open(HANG)
+    hangs()
+    exchange.expire(CANCELLED)
+    failed(exchange, RequestCancelledError)
+    made.serve(0)
+    assert (made.workers.stuck, made.workers._threads) == (0, 1)
+
+
+def test_who_ends_it_does_not_wait_for_a_loop_that_is_blocked(place: Make) -> None:
+    made = place(content_filter="hangs:judge_later", user_code_threads="2")
+    exchange = made.open(b'{"inputs": "block"}')
+    hangs()
+    begun = time.monotonic()
+    exchange.expire(CANCELLED)
+    assert time.monotonic() - begun < workers_module.LOOP_TIMEOUT_S / 2
+    failed(exchange, RequestCancelledError)
+    # Its own time limit finds the loop to be blocked.
+    made.pass_time(51)
+    until(lambda: made.workers.stuck == 0)
+    made.serve(0)
+
+
+def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
+    workers = Workers(1, 50.0)
+    inside, go, failures = threading.Event(), threading.Event(), []
+
+    def slow() -> Any:
+        inside.set()
+        assert go.wait(TIMEOUT)
+        return asyncio.sleep(600)
+
+    task = workers_module.Task(lambda: workers.run("slow", slow), failures.append)
+    workers.submit(task)
+    assert inside.wait(TIMEOUT)
+    assert [workers.drop(task), workers.drop(task)] == [True, False]
+    go.set()
+    assert workers.call(lambda: 5).result(TIMEOUT) == 5
+    assert (workers.stuck, workers._threads, failures) == (0, 1, [])
+    workers.close()
+
+
 # --- The time of a request that such code takes part in ---
 
 
@@ -352,6 +431,9 @@ def test_time_while_it_hangs(place: Make) -> None:
     assert not exchange.finished
     made.pass_time(41)
     assert "request_timeout" in failed(exchange, TimeLimitError)
+    # The function has a time of its own.
+    assert made.workers.stuck == 0
+    made.pass_time(51)
     assert made.workers.stuck == 1
 
 
