@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import socket
 import struct
@@ -34,8 +35,9 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(djl_python_path()))
     from djl_python import inputs
 
-    from lmi.handler.djl import reading as module
-
+    # By the djl_python that there is now: another test may have forgotten the one that it was imported with.
+    monkeypatch.delitem(sys.modules, "lmi.handler.djl.reading", raising=False)
+    module = importlib.import_module("lmi.handler.djl.reading")
     monkeypatch.setattr(inputs.Input, "read", inputs.Input.read)
     return module
 
