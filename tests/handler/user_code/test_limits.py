@@ -403,7 +403,8 @@ def test_who_ends_it_does_not_wait_for_a_loop_that_is_blocked(place: Make) -> No
 
 def test_what_has_yet_to_await_when_it_is_ended_is_cancelled_then() -> None:
     workers = Workers(1, 50.0)
-    inside, go, failures = threading.Event(), threading.Event(), []
+    inside, go = threading.Event(), threading.Event()
+    failures: list[LmiError] = []
 
     def slow() -> Any:
         inside.set()
