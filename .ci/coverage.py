@@ -27,6 +27,7 @@ FLOORS = {
     "handler/sessions": 97,
     "handler/telemetry": 98,
     "handler/user_code": 92,
+    "handler/user_code/formatters": 92,
     "model": 93,
     "model/adapters": 98,
     "model/media": 96,

@@ -1,4 +1,4 @@
-"""Behind DJL Serving. worker.py and convert.py alone, and user_code/djl_formatters.py, use DJL's Python package.
+"""Behind DJL Serving. worker.py, convert.py and user_code/formatters/djl_formatters.py alone use DJL's Python package.
 
 worker.py          what `handle` passes Java's calls to: options first, then requests
 convert.py         its Input to requests, frames and answers to its Output

@@ -3,11 +3,9 @@
 extensions.py      all that a model directory brings, found and checked at start
 loading.py         model.py, names of objects, decorated functions
 dialect.py         a dialect of the user's; content_filter.py: its filter of prompts and answers
-djl_formatters.py  djl_python's input and output formatters; response_formatter.py, token_formatter.py: their forms
-sagemaker_functions.py  SageMaker's functions in their place; what of a model.py is refused
+formatters/        djl_python's input and output formatters, SageMaker's functions
 custom_handler.py  model.py's handle, which is asked before this handler
 adapter_code.py    formatters in an adapter's folder
-tokenizer.py       the tokenizer that such a formatter is given
 pool.py            the threads and the event loop that it runs on
 deferred.py        a request that waits for it; safe_reply.py: what fails in it ends its own request only
 """

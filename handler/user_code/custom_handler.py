@@ -31,7 +31,7 @@ from ...model.events import Event, Failed
 from ...model.log import current
 from ...model.options import Settings
 from .. import calls_custom_handler
-from .djl_formatters import input_of, request_io
+from .formatters.djl_formatters import input_of, request_io
 from .loading import Function, kind_of, shown
 from .pool import Workers
 from .safe_reply import plain_error_line

@@ -44,7 +44,8 @@ from .content_filter import ContentFilter, FilteredEncoder
 from .custom_handler import CustomHandler
 from .deferred import Prepared
 from .dialect import UserDialect, dialect_of, looks_like_dialect
-from .djl_formatters import InputFormatter, OutputFormatter
+from .formatters.djl_formatters import InputFormatter, OutputFormatter
+from .formatters.sagemaker_functions import FORMATTERS, formatters_of, label_of
 from .loading import (
     custom_handle,
     entry_points,
@@ -56,7 +57,6 @@ from .loading import (
     shown,
 )
 from .pool import Workers
-from .sagemaker_functions import FORMATTERS, formatters_of, label_of
 
 __all__ = ["CodedAdapters", "Extensions", "load_extensions"]
 

@@ -32,7 +32,7 @@ HOST_FILES = {
     "handler/djl/worker.py",
     "handler/djl/convert.py",
     "handler/djl/reading.py",
-    "handler/user_code/djl_formatters.py",
+    "handler/user_code/formatters/djl_formatters.py",
 }
 
 
@@ -197,7 +197,7 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
         ("model/vllm/engine.py", "class A:\n    def load(self):\n        import transformers"),
         ("model/vllm/engine.py", "import vllm_metrics"),
         ("handler/djl/worker.py", "from djl_python.inputs import Input"),
-        ("handler/user_code/djl_formatters.py", "def f():\n    import djl_python"),
+        ("handler/user_code/formatters/djl_formatters.py", "def f():\n    import djl_python"),
         ("handler/djl/rolling_batch.py", '"""What djl_python sends, said in prose."""'),
         ("handler/commands/check.py", "ours = not entry.startswith('djl_python')"),
         ("handler/djl/rolling_batch.py", "from __future__ import annotations"),

@@ -121,7 +121,7 @@ def test_every_module_is_importable_where_only_the_archive_is(tmp_path: Path, ba
     code = "import importlib\nfor name in {}: importlib.import_module(name); print(name)".format
     # Only in DJL's worker is there a djl_python.
     djl = {f"lmi.handler.djl.{name}" for name in ("worker", "convert", "reading")}
-    standing = sorted(modules - djl - {"lmi.handler.user_code.djl_formatters"})
+    standing = sorted(modules - djl - {"lmi.handler.user_code.formatters.djl_formatters"})
     assert run(bare_python, code(standing), unpacked) == standing
 
 

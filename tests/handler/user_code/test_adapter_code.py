@@ -344,7 +344,7 @@ def test_a_body_that_only_an_input_formatter_can_read_is_left_to_it(
     place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether there are adapters with code or not."""
-    read = "lmi.handler.user_code.djl_formatters.InputFormatter.read"
+    read = "lmi.handler.user_code.formatters.djl_formatters.InputFormatter.read"
     made = place({"model.py": code(INPUT, name="base")})
     monkeypatch.setattr(read, lambda self, request: ({"inputs": f"{len(request.body)} bytes"}, None))
     assert made.ask(b"\xff\xfe no JSON")[0] == "10 bytes"

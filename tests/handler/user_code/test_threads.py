@@ -14,12 +14,20 @@ import pytest
 
 from lmi.handler.user_code.custom_handler import Relayed, RelayedReply
 from lmi.handler.user_code.deferred import Deferred, Prepared, merge_deltas
-from lmi.handler.user_code.djl_formatters import InputFormatter
 from lmi.handler.user_code.pool import Workers
 
 from ...kit.api.errors import OptionError
 from ...kit.api.handler import NO_FRAME as NOTHING
-from ...kit.api.handler import AsyncBatcher, AsyncService, Exchange, PlainBatch, RollingBatch, Service, Whole
+from ...kit.api.handler import (
+    AsyncBatcher,
+    AsyncService,
+    Exchange,
+    InputFormatter,
+    PlainBatch,
+    RollingBatch,
+    Service,
+    Whole,
+)
 from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
 from ...kit.paths import USER_CODE

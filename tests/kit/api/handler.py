@@ -28,9 +28,10 @@ from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
 from lmi.handler.user_code.extensions import load_extensions
+from lmi.handler.user_code.formatters.djl_formatters import InputFormatter
+from lmi.handler.user_code.formatters.response_formatter import FormatterResponse, response_of, text_of
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
-from lmi.handler.user_code.response_formatter import FormatterResponse, response_of, text_of
 from lmi.model.engine import Engine
 
 from .options import make_settings
@@ -47,6 +48,7 @@ __all__ = [
     "FormatterResponse",
     "Frame",
     "Function",
+    "InputFormatter",
     "PlainBatch",
     "Reporter",
     "RequestStats",

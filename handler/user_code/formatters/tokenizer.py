@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
-from ...model.options import Settings
+from ....model.options import Settings
 
 __all__ = ["Tokenizer"]
 

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ...formatters import Request
-from ...formatters.base import JSON, Payload
-from ...model.errors import OptionError
-from ...model.options import Settings
+from ....formatters import Request
+from ....formatters.base import JSON, Payload
+from ....model.errors import OptionError
+from ....model.options import Settings
+from ..loading import Function, decorated
+from ..pool import Workers
 from .djl_formatters import Form, InputFormatter, OutputFormatter, as_json
-from .loading import Function, decorated
-from .pool import Workers
 
 __all__ = ["FORMATTERS", "formatters_of", "label_of"]
 

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmi.handler.user_code.djl_formatters import InputFormatter, OutputFormatter
+from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, OutputFormatter
 
-from ...kit.api.dialects import lmi, openai, receive, tgi
-from ...kit.api.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
-from ...kit.api.handler import FormatterResponse, Function, Workers, response_of, text_of
-from ...kit.api.options import typed_settings
-from ...kit.api.types import (
+from ....kit.api.dialects import lmi, openai, receive, tgi
+from ....kit.api.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
+from ....kit.api.handler import FormatterResponse, Function, Workers, response_of, text_of
+from ....kit.api.options import typed_settings
+from ....kit.api.types import (
     Delta,
     Event,
     Failed,
@@ -37,7 +37,7 @@ from ...kit.api.types import (
     Started,
     Token,
 )
-from ...kit.djl import hosting
+from ....kit.djl import hosting
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 

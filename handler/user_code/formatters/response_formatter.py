@@ -17,12 +17,12 @@ from typing import Any, cast
 
 import msgspec
 
-from ...formatters import Response
-from ...formatters.base import JSON, JSON_LINES, ResponseEncoder
-from ...model.errors import LmiError, UserCodeError
-from ...model.events import Event
-from .loading import Function
-from .safe_reply import GuardedEncoder
+from ....formatters import Response
+from ....formatters.base import JSON, JSON_LINES, ResponseEncoder
+from ....model.errors import LmiError, UserCodeError
+from ....model.events import Event
+from ..loading import Function
+from ..safe_reply import GuardedEncoder
 
 __all__ = ["FormattedChunksEncoder", "FormattedEncoder", "FormatterResponse"]
 

@@ -25,13 +25,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from ...formatters import Dialect, ParsedRequest, Request, Response, read_body
-from ...formatters.base import Payload, encoder_for_formatters
-from ...model.errors import LmiError, OptionError, UnsupportedError
-from ...model.generation import Generation
-from ...model.options import Settings
-from .loading import Function
-from .pool import Workers
+from ....formatters import Dialect, ParsedRequest, Request, Response, read_body
+from ....formatters.base import Payload, encoder_for_formatters
+from ....model.errors import LmiError, OptionError, UnsupportedError
+from ....model.generation import Generation
+from ....model.options import Settings
+from ..loading import Function
+from ..pool import Workers
 from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer

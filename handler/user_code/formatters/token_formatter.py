@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...formatters import Response
-from ...formatters.base import JSON, JSON_LINES, ResponseEncoder
-from ...formatters.common.finish import FINISH_REASONS, aborted
-from ...model.errors import LmiError
-from ...model.events import Delta, Event, Finish, Started, Token
-from .loading import Function
-from .safe_reply import GuardedEncoder
+from ....formatters import Response
+from ....formatters.base import JSON, JSON_LINES, ResponseEncoder
+from ....formatters.common.finish import FINISH_REASONS, aborted
+from ....model.errors import LmiError
+from ....model.events import Delta, Event, Finish, Started, Token
+from ..loading import Function
+from ..safe_reply import GuardedEncoder
 
 __all__ = ["FormattedTokensEncoder"]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.user_code.sagemaker_functions import formatters_of
+from lmi.handler.user_code.formatters.sagemaker_functions import formatters_of
 
-from ...kit.adapters import LLAMA, write_adapter
-from ...kit.api.errors import AdapterError, OptionError
-from ...kit.api.handler import Exchange, Service, started_service
-from ...kit.api.types import Delta, Finish, Request, Started
-from ...kit.registered import llama_dir
-from ...kit.user_code.engine import ScriptedEngine
+from ....kit.adapters import LLAMA, write_adapter
+from ....kit.api.errors import AdapterError, OptionError
+from ....kit.api.handler import Exchange, Service, started_service
+from ....kit.api.types import Delta, Finish, Request, Started
+from ....kit.registered import llama_dir
+from ....kit.user_code.engine import ScriptedEngine
 
 END = Finish("eos", generated_tokens=1)
 INPUT = """
