@@ -24,6 +24,7 @@
     │   ├── AdapterError        an adapter cannot be loaded
     │   │   ├── AdapterNotFoundError  none of that name is registered, or its folder is not there
     │   │   ├── AdapterExistsError    another one has its name
+    │   │   ├── AdapterForbiddenError secure mode forbids what is in its folder
     │   │   └── NoSlotError           there is no room for it
     │   └── UnavailableError    the engine is starting, being rebuilt, or gone
     └── StartError            the model cannot be served at all
@@ -45,6 +46,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AdapterError",
     "AdapterExistsError",
+    "AdapterForbiddenError",
     "AdapterNotFoundError",
     "ContentFilterError",
     "ContextError",
@@ -357,40 +359,13 @@ class MemoryShortError(StartError):
     code = "out_of_memory"
 
 
-_KINDS: dict[str, type[LmiError]] = {
-    kind.__name__: kind
-    for kind in (
-        LmiError,
-        RequestError,
-        PayloadError,
-        ParameterError,
-        ContextError,
-        UnsupportedError,
-        ContentFilterError,
-        MediaTypeError,
-        TooLargeError,
-        UnauthorizedError,
-        ForbiddenError,
-        SessionError,
-        NotFoundError,
-        ModelNotFoundError,
-        EngineError,
-        GenerationError,
-        UserCodeError,
-        OverloadedError,
-        TimeLimitError,
-        SlowReaderError,
-        RequestCancelledError,
-        AdapterError,
-        AdapterNotFoundError,
-        AdapterExistsError,
-        NoSlotError,
-        UnavailableError,
-        StartError,
-        OptionError,
-        MemoryShortError,
-    )
-}
+def _with_subclasses(kind: type[LmiError]) -> Iterator[type[LmiError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _with_subclasses(below)
+
+
+_KINDS = {kind.__name__: kind for kind in _with_subclasses(LmiError)}
 
 
 def error_of_kind(kind: str, message: str, param: str | None = None) -> LmiError:

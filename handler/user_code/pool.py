@@ -1,4 +1,4 @@
-"""Threads for user code, and one event loop for what of it is asynchronous.
+"""Threads for user code; what of it is asynchronous runs on one event loop (user_loop.py).
 
     submit(task) --> a thread;   run(name, function) --> what the user's function gives
                                   |
@@ -20,7 +20,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from ...model.errors import LmiError, UserCodeError
 from ...model.log import current
+from .user_loop import UserLoop
 
 __all__ = ["Abandoned", "Task", "Workers"]
 
@@ -36,9 +37,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_STUCK = 64
-"""How many threads that hang are replaced by others; so many blocked loops, too."""
-LOOP_TIMEOUT_S = 1.0
-"""Seconds in which a loop that is not blocked runs a callback."""
+"""How many threads that hang are replaced by others."""
 
 
 class Abandoned(BaseException):
@@ -79,8 +78,7 @@ class Workers:
         self._running: dict[Task, None] = {}
         """Those within a user function, oldest first, which is the next to take too long."""
         self._current = threading.local()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._blocked_loops = 0
+        self._loop = UserLoop()
 
     @property
     def stuck(self) -> int:
@@ -128,7 +126,7 @@ class Workers:
         task: Task | None = getattr(self._current, "task", None)
         if task is None or task.name:
             result = function(*arguments, **named)
-            return self._await(result).result() if inspect.isawaitable(result) else result
+            return self._loop.start(result).result() if inspect.isawaitable(result) else result
         with self._wake:
             task.name, task.deadline = name, time.monotonic() + self._timeout
             self._running[task] = None
@@ -136,12 +134,12 @@ class Workers:
             result = function(*arguments, **named)
             if not inspect.isawaitable(result):
                 return result
-            task.awaited = self._await(result)
+            task.awaited = self._loop.start(result)
             if task not in self._running:
                 task.awaited.cancel()
-                self._replace_blocked_loop()
+                self._loop.replace_if_blocked()
             elif task.dropped:
-                self._cancel_on_loop(task.awaited)
+                self._loop.cancel(task.awaited)
             return task.awaited.result()
         finally:
             self._exit_function(task)
@@ -167,19 +165,19 @@ class Workers:
             task.dropped = True
             awaited = task.awaited
         if awaited is not None:
-            self._cancel_on_loop(awaited)
+            self._loop.cancel(awaited)
         return True
 
     def event_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop of what is asynchronous in user code; None where none has been needed."""
-        return self._loop
+        return self._loop.current
 
     def close(self) -> None:
         """Lets the threads end when they have done what is queued."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
-            self._drop_loop()
+        self._loop.close()
 
     def _abandon(self, task: Task, error: LmiError) -> Callable[[], None]:
         """Counts its thread as hanging. Returns what the caller must call, without the lock."""
@@ -198,7 +196,7 @@ class Workers:
         if (awaited := task.awaited) is not None:
             # Lets the thread that waits for it go on.
             awaited.cancel()
-            self._replace_blocked_loop()
+            self._loop.replace_if_blocked()
 
     def _exit_function(self, task: Task) -> None:
         """The function has ended; raises Abandoned if nobody has waited for that."""
@@ -267,60 +265,3 @@ class Workers:
                 self._idle -= 1
             self._threads -= 1
             return None
-
-    def _await(self, awaitable: Awaitable[T]) -> Future[T]:
-        """Awaits on the loop."""
-
-        async def wait() -> T:
-            return await awaitable
-
-        with self._wake:
-            return asyncio.run_coroutine_threadsafe(wait(), self._loop or self._start_loop())
-
-    def _start_loop(self) -> asyncio.AbstractEventLoop:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=_run_loop, args=(self._loop,), name="lmi-user-loop", daemon=True).start()
-        return self._loop
-
-    def _cancel_on_loop(self, awaited: Future[Any]) -> None:
-        """Cancels what is awaited, unless the loop is blocked: then its time limit finds that out."""
-        with self._wake:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(awaited.cancel)
-
-    def _replace_blocked_loop(self) -> None:
-        """Lets later code run on a new loop, if this one is blocked."""
-        responded = threading.Event()
-        with self._wake:
-            loop = self._loop
-            if loop is None or self._blocked_loops >= MAX_STUCK:
-                return
-            loop.call_soon_threadsafe(responded.set)
-        if responded.wait(LOOP_TIMEOUT_S):
-            return
-        with self._wake:
-            if self._loop is loop:
-                self._blocked_loops += 1
-                log.error(
-                    "the event loop of user code is blocked and was replaced; %d are blocked", self._blocked_loops
-                )
-                self._drop_loop()
-
-    def _drop_loop(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = None
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.run_until_complete(_cancel_all())
-    loop.close()
-
-
-async def _cancel_all() -> None:
-    """Ends what the loop has left."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)

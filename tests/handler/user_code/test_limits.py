@@ -19,6 +19,7 @@ import pytest
 
 from lmi.handler.user_code import pool as workers_module
 from lmi.handler.user_code.pool import Workers
+from lmi.handler.user_code.user_loop import CALLBACK_TIMEOUT_S
 
 from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, UserCodeError
 from ...kit.api.handler import Exchange
@@ -393,7 +394,7 @@ def test_who_ends_it_does_not_wait_for_a_loop_that_is_blocked(place: Make) -> No
     hangs()
     begun = time.monotonic()
     exchange.expire(CANCELLED)
-    assert time.monotonic() - begun < workers_module.LOOP_TIMEOUT_S / 2
+    assert time.monotonic() - begun < CALLBACK_TIMEOUT_S / 2
     failed(exchange, RequestCancelledError)
     # Its own time limit finds the loop to be blocked.
     made.pass_time(51)
