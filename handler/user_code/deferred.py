@@ -105,9 +105,7 @@ class Deferred(Exchange):
         self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, at the latest when the thread that works on it returns from our own code. Never waits;
-        a user function that runs goes on by itself.
-        """
+        """Ends it with an error, now or when our own code that works on it returns; a user function runs on alone."""
         with self._lock:
             if self.finished:
                 return

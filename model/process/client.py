@@ -16,7 +16,6 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from itertools import count
 
 from ..engine import EngineInfo, EngineStats, Listener, Sink
@@ -75,6 +74,7 @@ class EngineClient:
         self._dispatcher = Dispatcher()
         self.adapters = AdapterCalls(self._channel, lambda: self._rebuild_timeout is not None)
         self._scrapes = Scrapes(self._channel)
+        self.scrape = self._scrapes.ask
         self._lock = threading.Lock()
         self._child: EngineChild | None = None
         self._starting_child: EngineChild | None = None
@@ -223,10 +223,6 @@ class EngineClient:
     def deliver(self, sink: Sink, event: EngineEvent) -> None:
         """Delivers `event` to a sink whose generation was not submitted."""
         self._dispatcher.deliver(sink, event)
-
-    def scrape(self, content_type: str) -> Future[bytes]:
-        """The engine's own metrics."""
-        return self._scrapes.ask(content_type)
 
     def close(self) -> None:
         """Ends the engine; running requests get an error."""

@@ -58,11 +58,8 @@ async def handle(inputs: Input):
 
 @pytest.fixture(scope="module", autouse=True)
 def djl_python() -> Iterator[None]:
-    sys.path.append(str(hosting.djl_python_path()))
-    yield
-    sys.path.remove(str(hosting.djl_python_path()))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
-        del sys.modules[name]
+    with hosting.djl_python():
+        yield
 
 
 @pytest.fixture

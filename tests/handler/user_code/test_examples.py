@@ -95,18 +95,16 @@ def test_a_dialect_and_a_content_filter(files: dict[str, str], forgetting: Path)
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 def test_a_handle(forgetting: Path) -> None:
     (code,) = [code for code in python_of("custom-code.md") if name_of(code) == "model.py"]
-    sys.path.append(str(hosting.djl_python_path()))
-    made = ScriptedService(forgetting, {"model.py": code}, {"entryPoint": "lmi.handler"})
-    try:
-        refused = made.open(headers={"tenant": "closed"})
-        assert finished(refused)["error"] == "this tenant is closed"
-        assert refused.call.reply.status == 403
-        made.open()
-        until(lambda: made.engine.generations)
-    finally:
-        made.service.close()
-        for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
-            del sys.modules[name]
+    with hosting.djl_python():
+        made = ScriptedService(forgetting, {"model.py": code}, {"entryPoint": "lmi.handler"})
+        try:
+            refused = made.open(headers={"tenant": "closed"})
+            assert finished(refused)["error"] == "this tenant is closed"
+            assert refused.call.reply.status == 403
+            made.open()
+            until(lambda: made.engine.generations)
+        finally:
+            made.service.close()
 
 
 def test_names_of_the_examples() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -188,10 +187,7 @@ def test_a_dialect_has_the_requests_session(make: Callable[..., Place]) -> None:
 
 @pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 def test_formatters_of_rolling_batch(make: Callable[..., Place]) -> None:
-    sys.path.append(str(hosting.djl_python_path()))
-    try:
+    with hosting.djl_python():
         place = make(TOKENS, input_formatter="mine:read", output_formatter="mine:write")
         session = place.new()
         assert place.ask({}, session)[:2] == (200, session)
-    finally:
-        sys.path.remove(str(hosting.djl_python_path()))

@@ -17,10 +17,11 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +86,19 @@ def available() -> str | None:
 def djl_python_path() -> Path:
     """The jar to put on `sys.path` (or PYTHONPATH) for `import djl_python`; Python imports from it as from a zip."""
     return built().engine_jar
+
+
+@contextmanager
+def djl_python() -> Iterator[None]:
+    """djl_python can be imported, and is forgotten afterwards: other tests are about its absence."""
+    path = str(djl_python_path())
+    sys.path.append(path)
+    try:
+        yield
+    finally:
+        sys.path.remove(path)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
+            del sys.modules[name]
 
 
 @functools.cache

@@ -6,7 +6,6 @@ The objects are those of the djl_python in DJL's Python engine, a jar that Pytho
 from __future__ import annotations
 
 import json
-import sys
 import typing
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -50,11 +49,8 @@ WORDS = "Hello world"
 @pytest.fixture(scope="module", autouse=True)
 def djl_python() -> Iterator[None]:
     """djl_python on the path, for this module."""
-    sys.path.append(str(hosting.djl_python_path()))
-    yield
-    sys.path.remove(str(hosting.djl_python_path()))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
-        del sys.modules[name]
+    with hosting.djl_python():
+        yield
 
 
 def parse(dialect: Any, payload: Payload) -> ParsedRequest:
