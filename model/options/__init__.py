@@ -16,12 +16,13 @@ indirect.py        the options that only decide fields of Settings: backend, tas
 image_rules.py     the options of images; adapter_options.py: those of LoRA adapters; session_options.py: of sessions
 table.py           all of them, and those that go to the engine, to DJL or to nobody; the documentation
 typed.py           texts to values, and faults
+parallel/          several devices and hosts: vLLM's sizes, of DJL's degrees
 choice.py          what several options choose together: engine, task, batching, draft model
 lmcache.py         the options of LMCache
 resolve.py         settings_of, load_settings
 faults.py          one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them
-environment/       what the variables of other containers mean: Hugging Face's, TGI's, SM_VLLM_*
+environment/       what other variables mean: a cluster's, Hugging Face's, TGI's, SM_VLLM_*
 model_dir.py       what the model's folder must hold
 
 A name that is not in the table may be an argument of the engine: it goes to `Settings.engine_arguments` as it is, and

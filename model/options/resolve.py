@@ -25,6 +25,8 @@ from .faults import refuse
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .lmcache import check_lmcache
+from .parallel.options import ParallelOptions
+from .parallel.rules import check_parallel
 from .properties import gather, sources_of, unprefixed_names
 from .session_options import SessionOptions
 from .settings import Limits, Settings
@@ -82,6 +84,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         images=ImageRules(**reader.fields(ImageRules)),
         adapters=AdapterOptions(**reader.fields(AdapterOptions)),
         sessions=SessionOptions(**reader.fields(SessionOptions)),
+        parallel=ParallelOptions(**reader.fields(ParallelOptions)),
         **reader.fields(Settings),
     )
     rolling_batch = batching_of(given, settings, reader)
@@ -97,14 +100,15 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     check_mpi(given, settings, reader)
     plugins = plugins_of(settings, reader)
     lmcache = check_lmcache(settings, reader)
+    check_parallel(settings, engine, reader)
     adapters = check_adapters(settings, engine, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
         reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     device = reader.host_number("device_id", -1)
     machines = reader.host_number("cluster_size", 1)
-    if machines > 1:
-        reader.notes.append(f"cluster_size={machines}: the engine uses the devices of this machine only")
+    if machines > 1 and settings.parallel.nnodes == 1:
+        reader.notes.append(f"cluster_size={machines}: the engine uses this machine's devices only (option.nnodes)")
     refuse(reader.faults)
     notes = (*merged.notes, *(named(note, merged.sources) for note in reader.notes))
     for note in notes:
@@ -125,7 +129,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         adapters=adapters,
         **plugins,
         lmcache_config_file=lmcache,
-        engine="vllm" if adapters.enable_lora and engine == "auto" else engine,
+        engine="vllm" if engine == "auto" and (adapters.enable_lora or settings.parallel.nnodes > 1) else engine,
         task=task,
         rolling_batch=rolling_batch,
         max_rolling_batch_size=size,

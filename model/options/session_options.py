@@ -43,7 +43,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
         "Bytes that your own code may keep in all sessions together.", ge=0,
     )] = 1 << 30
     sessions_s3url: Annotated[str | None, Option(
-        "Where sessions are copied to when the server stops, and restored from when it starts: "
+        "Where sessions are copied to every minute and at the stop, and restored from at the start: "
         "`s3://BUCKET/PREFIX`. Needs s5cmd or boto3.", convert=_s3_url,
     )] = None
 # fmt: on

@@ -12,6 +12,7 @@ import msgspec
 from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .option import Option
+from .parallel.options import ParallelOptions
 from .session_options import SessionOptions
 
 __all__ = ["Limits", "OutputFormat", "Settings"]
@@ -107,8 +108,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_rolling_batch_size: int = 256
     """How many sequences run at once at most; more wait."""
     tensor_parallel_degree: Annotated[int | None, Option(
-        "How many devices share each layer: a number, or `max` for all of them.", default="max", convert=_degree,
-        aliases=("tensor_parallel_size",), argument="tensor_parallel_size", set_by_djl=True,
+        "How many devices of this host the worker uses: they share each layer. A number, or `max` for all of them. By "
+        "its other name it is vLLM's own size, also with `data_parallel_size` and `nnodes`.", default="max",
+        convert=_degree, aliases=("tensor_parallel_size",), argument="tensor_parallel_size", set_by_djl=True,
     )] = None
     pipeline_parallel_degree: Annotated[int, Option(
         "How many stages the layers are spread over.", ge=1,
@@ -170,6 +172,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     images: ImageRules = ImageRules()
     adapters: AdapterOptions = AdapterOptions()
     sessions: SessionOptions = SessionOptions()
+    parallel: ParallelOptions = ParallelOptions()
 
     # Conversations.
     chat_template: Annotated[str | None, Option(

@@ -9,6 +9,7 @@ from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .option import Kind, Option, declared
+from .parallel.options import ParallelOptions
 from .session_options import SessionOptions
 from .settings import Limits, Settings
 
@@ -47,6 +48,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(ImageRules).values(),
     *declared(AdapterOptions).values(),
     *declared(SessionOptions).values(),
+    *declared(ParallelOptions).values(),
     # vLLM's arguments that users set most.
     Option("Quantization method; a model that is quantized already needs none.", "quantize", default="none",
            aliases=("quantization",), owner="engine", argument="quantization",
@@ -72,6 +74,8 @@ OPTIONS: tuple[Option, ...] = (
     _engine("kv_offloading_backend", "str", "Who keeps it: `native` (vLLM itself), or `lmcache`."),
     _engine("otlp_traces_endpoint", "str", "Where spans of requests are sent (OpenTelemetry).", "none"),
     _engine("limit_mm_per_prompt", "json", "How many images, videos and the like one prompt may have."),
+    _engine("enable_expert_parallel", "bool", "Spread a model's experts over the devices, each whole on one.", "false"),
+    _engine("distributed_executor_backend", "str", "What starts the processes of several devices: `mp` or `ray`."),
     _engine("seed", "int", "The engine's seed."),
     _engine("pooler_config", "json", "How vLLM makes one vector of the tokens' (`pooling_type`).", "the model's"),
     _engine("lora_dtype", "str", "Type of the adapters' weights.", "the model's"),
@@ -79,12 +83,12 @@ OPTIONS: tuple[Option, ...] = (
     _engine("fully_sharded_loras", "bool", "Spread all of an adapter's work over the devices.", "false"),
     # To support one, declare it with its type.
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
-    *_unsupported("data parallelism within a worker", data_parallel_size="1"),
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
     # Java's folder of adapters has a fixed name, and so has ours.
     _no_effect("adapters", "The folder of adapters is always `adapters`."),
     _no_effect("lora_extra_vocab_size", "Adapters have no vocabulary of their own any more.", noted=True),
     _no_effect("long_lora_scaling_factors", "Adapters have no context of their own any more.", noted=True),
+    _no_effect("record_acceptance_rate", "vLLM counts accepted drafts by itself.", noted=True),
     _no_effect("waiting_steps", "For a scheduler that no longer exists."),
     _no_effect("device", "vLLM finds the device."),
     # DJL Serving itself sets it for rolling_batch=trtllm.

@@ -42,6 +42,11 @@ class OptionReader:
         options = declared(struct).items()
         return {field: self.values[option.name] for field, option in options if option.name in self.values}
 
+    def name_given(self, name: str) -> str | None:
+        """The name, of those that the option `name` has, by which it was given; None: it was not."""
+        given = self._given.get(name)
+        return given[0] if given else None
+
     def host_number(self, name: str, default: int) -> int:
         """An integer that DJL Serving itself sets."""
         try:

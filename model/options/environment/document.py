@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, TGI
 from .variable import Variable
 from .vllm_image import ARGUMENTS, LIBRARY, PREFIX
@@ -10,8 +11,8 @@ __all__ = ["variables_table"]
 
 
 def variables_table() -> str:
-    """What becomes of each variable: of Hugging Face's and TGI's, then of AWS's vLLM images."""
-    served = [*HUGGING_FACE, *TGI, *LIBRARY]
+    """What becomes of each variable: of a cluster's, Hugging Face's and TGI's, then of AWS's vLLM images."""
+    served = [*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY]
     return "\n".join(
         [
             "\\* Other software sets it too: only beside `MODEL_ID` or `HF_MODEL_ID`.",

@@ -1,4 +1,5 @@
-"""Who goes first: serving.properties, then OPTION_*, then Hugging Face's variables, TGI's and SM_VLLM_*.
+"""Who goes first: serving.properties, then OPTION_*, then a cluster's variables, Hugging Face's, TGI's and
+SM_VLLM_*.
 
     properties --written by the user, or by DJL Serving--> merge --> properties, and the variable of each value
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from ...errors import OptionError
 from ..faults import shown
 from ..table import option_named
+from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, MODELS, TGI
 from .variable import Variable
 from .vllm_image import LIBRARY, PREFIX, variable_named
@@ -63,7 +65,7 @@ def merge(
 def _given(environment: Mapping[str, str], *, tgis: bool) -> Iterator[tuple[Variable, str]]:
     """The variables that count, in their order."""
     named = tgis or any(environment.get(name) for name in ("HF_MODEL_ID", "MODEL_ID"))
-    for variable in (*HUGGING_FACE, *TGI, *LIBRARY):
+    for variable in (*CLUSTER, *HUGGING_FACE, *TGI, *LIBRARY):
         text = environment.get(variable.name, "").strip()
         if text and variable.fate != "unread" and (named or not variable.generic):
             yield variable, text

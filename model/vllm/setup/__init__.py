@@ -1,6 +1,8 @@
 """What has to be done before vLLM's core is started, and what is told of its KV cache then.
 
+hosts.py        other hosts that take part
 plugins.py      files of the user's that register parsers with vLLM
 lmcache.py      LMCache: whether it is there, and the sizes of its caches
+watch.py        this process ends with any of vLLM's
 cache_room.py   how many tokens the KV cache holds
 """

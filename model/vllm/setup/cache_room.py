@@ -1,7 +1,7 @@
-"""How many tokens the KV cache holds, told once the core is up, and what to change where that is few.
+"""How many tokens the KV cache holds, told once the core is up.
 
-That it holds not even one request of the longest kind ends vLLM's start (process/ending/start_errors.py), unless
-`num_gpu_blocks_override` says how large it is.
+That it holds not even one request of the longest kind ends vLLM's start, which tells what to lower then
+(process/ending/start_errors.py).
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ log = logging.getLogger(__name__)
 def tell_room(settings: Settings, config: Any) -> None:
     """Logs it, by the VllmConfig of a core that is up."""
     tokens = cache_tokens(config)
-    if tokens is None:
-        return
-    level, line = room(tokens, config.model_config.max_model_len, settings.max_rolling_batch_size)
-    log.log(level, "%s", line)
+    if tokens is not None:
+        log.info("%s", room(tokens, config.model_config.max_model_len, settings.max_rolling_batch_size))
 
 
 def cache_tokens(config: Any) -> int | None:
@@ -37,16 +35,11 @@ def cache_tokens(config: Any) -> int | None:
     return int(cache.num_gpu_blocks * cache.block_size)
 
 
-def room(tokens: int, longest: int, sequences: int) -> tuple[int, str]:
-    """How serious it is (logging's level), and the line: for a cache of so many tokens, the longest request that is
-    taken, in tokens, and how many sequences may run at once.
+def room(tokens: int, longest: int, sequences: int) -> str:
+    """The line for a cache of so many tokens, where the longest request that is taken has so many tokens, and so many
+    sequences may run at once.
     """
     line = f"the KV cache holds {tokens} tokens: {tokens / longest:.1f} requests of max_model_len={longest}"
-    if tokens < longest:
-        return logging.WARNING, (
-            f"{line}, which is too few: lower option.max_model_len or option.max_rolling_batch_size, or raise "
-            "option.gpu_memory_utilization or option.kv_cache_memory_bytes"
-        )
     if tokens < longest * sequences:
         line += f", or {sequences} (max_rolling_batch_size) of {tokens // sequences} tokens each"
-    return logging.INFO, line
+    return line

@@ -408,7 +408,9 @@ def test_init_call_of_the_real_host(tmp_path: Path) -> None:
 
 
 def test_more_machines_than_the_engine_uses_are_told() -> None:
-    assert settings(cluster_size="2").notes == ("cluster_size=2: the engine uses the devices of this machine only",)
+    assert settings(cluster_size="2").notes == (
+        "cluster_size=2: the engine uses this machine's devices only (option.nnodes)",
+    )
     assert settings(cluster_size="1").notes == ()
     assert "option.cluster_size: expected an integer, got 'two'" in refused(cluster_size="two")
 
@@ -494,6 +496,12 @@ def test_environment_of_the_container(tmp_path: Path) -> None:
 
 def test_entry_point_of_the_environment(tmp_path: Path) -> None:
     assert load(tmp_path, "", {"OPTION_ENTRYPOINT": "lmi.handler"}).host == {"entryPoint": "lmi.handler"}
+
+
+def test_the_acceptance_rate_of_drafts_is_always_counted(tmp_path: Path) -> None:
+    taken = load(tmp_path, "option.record_acceptance_rate=true")
+    assert taken.notes == ("option.record_acceptance_rate has no effect: vLLM counts accepted drafts by itself",)
+    assert "record_acceptance_rate" not in taken.engine_arguments
 
 
 def test_a_users_own_bare_keys_are_told_apart(tmp_path: Path) -> None:

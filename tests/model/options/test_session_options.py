@@ -42,6 +42,27 @@ def test_what_is_taken(name: str, values: dict[str, Any]) -> None:
         assert getattr(options(**{name: text}), name) == value
 
 
+IMAGES = {
+    "SAGEMAKER_ENABLE_STATEFUL_SESSIONS": ("false", "enable_stateful_sessions", False),
+    "SAGEMAKER_SESSIONS_EXPIRATION": ("60", "sessions_expiration", 60),
+    "SAGEMAKER_SESSIONS_PATH": ("/tmp/x", "sessions_path", "/tmp/x"),
+}
+
+
+@pytest.mark.parametrize("variable", IMAGES)
+def test_variables_of_vllms_image(variable: str) -> None:
+    text, name, value = IMAGES[variable]
+    environment = {variable: text}
+    found = settings_of({}, model_dir="/opt/ml/model", environment=environment).sessions
+    assert getattr(found, name) == value
+
+
+def test_a_wrong_variable_is_named() -> None:
+    environment = {"SAGEMAKER_SESSIONS_EXPIRATION": "soon"}
+    with pytest.raises(OptionError, match="SAGEMAKER_SESSIONS_EXPIRATION: expected a number of at least 1, got 'soon'"):
+        settings_of({}, model_dir="/opt/ml/model", environment=environment)
+
+
 REFUSED = {
     "enable_stateful_sessions": ["yes", "1"],
     "sessions_expiration": ["0", "-1", "soon", "nan"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 from lmi.model.vllm.setup.cache_room import cache_tokens, room, tell_room
 
 from ....kit.api.options import make_settings
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
 
 
 def config(*, longest: int = 2048, hybrid: bool = False, layers: list[str] | None = None, **cache: Any) -> Any:
@@ -40,35 +42,34 @@ def test_tokens(given: Any, tokens: int | None) -> None:
 HOLDS = "the KV cache holds"
 # Tokens of the cache, of the longest request, sequences at once; the line.
 ROOM = [
-    (64000, 1000, 64, logging.INFO, f"{HOLDS} 64000 tokens: 64.0 requests of max_model_len=1000"),
+    (64000, 1000, 64, f"{HOLDS} 64000 tokens: 64.0 requests of max_model_len=1000"),
     (
         50000,
         8192,
         256,
-        logging.INFO,
         f"{HOLDS} 50000 tokens: 6.1 requests of max_model_len=8192, or 256 (max_rolling_batch_size) of 195 tokens each",
-    ),
-    (
-        512,
-        2048,
-        4,
-        logging.WARNING,
-        (
-            f"{HOLDS} 512 tokens: 0.2 requests of max_model_len=2048, which is too few: lower option.max_model_len or "
-            "option.max_rolling_batch_size, or raise option.gpu_memory_utilization or option.kv_cache_memory_bytes"
-        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("tokens", "longest", "sequences", "level", "line"), ROOM)
-def test_what_is_told(tokens: int, longest: int, sequences: int, level: int, line: str) -> None:
-    assert room(tokens, longest, sequences) == (level, line)
+@pytest.mark.parametrize(("tokens", "longest", "sequences", "line"), ROOM)
+def test_what_is_told(tokens: int, longest: int, sequences: int, line: str) -> None:
+    assert room(tokens, longest, sequences) == line
 
 
 def test_it_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "lmi")
-    tell_room(make_settings(max_rolling_batch_size="8"), config())
+    tell_room(make_settings(max_rolling_batch_size="1"), config(longest=1000))
     tell_room(make_settings(), config(num_gpu_blocks=None))
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert caplog.messages[0].startswith("the KV cache holds 1600 tokens: 0.8 requests of max_model_len=2048, which")
+    assert caplog.messages == [f"{HOLDS} 1600 tokens: 1.6 requests of max_model_len=1000"]
+
+
+@pytest.mark.engine
+def test_an_engine_tells(demo_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "lmi")
+    options = {"option.num_gpu_blocks_override": "24", "option.block_size": "128"}
+    directory = model_directory(demo_model, tmp_path / "model", options)
+    in_process(make_settings(directory, max_rolling_batch_size="8")).close()
+    assert [line for line in caplog.messages if line.startswith(HOLDS)] == [
+        f"{HOLDS} 3072 tokens: 1.5 requests of max_model_len=2048, or 8 (max_rolling_batch_size) of 384 tokens each"
+    ]

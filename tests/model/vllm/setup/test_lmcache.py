@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -91,3 +94,57 @@ def test_automatic_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     configure(make_settings(tmp_path, lmcache_auto_config="true"), 1 << 30)
     assert os.environ["LMCACHE_MAX_LOCAL_CPU_SIZE"] == "0"
     assert os.environ["LMCACHE_LOCAL_DISK"] == "file:///tmp/lmcache/"
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, **files: int | None) -> list[tuple[str, str | None]]:
+    """A hub whose models have these files, and what it is asked for: the model and the revision."""
+    asked: list[tuple[str, str | None]] = []
+
+    def model_info(model: str, *, revision: str | None, files_metadata: bool) -> Any:
+        assert files_metadata
+        asked.append((model, revision))
+        if not files:
+            raise ConnectionError("offline\nmode")
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name, size=size) for name, size in files.items()])
+
+    api = SimpleNamespace(HfApi=lambda: SimpleNamespace(model_info=model_info))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", api)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    for variable in auto_environment(cache_sizes(0, 0, 0, 1)):
+        monkeypatch.setenv(variable, "before")
+    return asked
+
+
+ON_HUB = make_settings(model_id="owner/model", revision="v2", lmcache_auto_config="true")
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        ({"a.safetensors": 2 * GIB, "b.safetensors": GIB, "pytorch_model.bin": 9 * GIB}, "3.0"),
+        ({"pytorch_model.bin": 2 * GIB, "config.json": GIB, "other.bin": None}, "2.0"),
+    ],
+    ids=["safetensors", "bin"],
+)
+def test_the_weights_on_the_hub(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, files: dict[str, int | None], size: str
+) -> None:
+    caplog.set_level("INFO", "lmi")
+    asked = hub(monkeypatch, **files)
+    configure(ON_HUB, 1)
+    assert asked == [("owner/model", "v2")]
+    assert caplog.messages[-1].endswith(f"the weights have {size} GiB")
+    assert os.environ["LMCACHE_MAX_LOCAL_CPU_SIZE"] != "before"
+
+
+def test_the_hub_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch)
+    with pytest.raises(OptionError) as caught:
+        configure(ON_HUB, 1)
+    assert caught.value.message == (
+        "option.lmcache_auto_config: the hub does not tell the size of owner/model (offline mode): use "
+        "option.lmcache_config_file"
+    )
+    hub(monkeypatch, **{"config.json": 7})
+    with pytest.raises(OptionError, match=r"owner/model has no \*\.safetensors or \*\.bin"):
+        configure(ON_HUB, 1)

@@ -66,6 +66,30 @@ class Mine(ToolParser):
 """A file as users write it."""
 
 
+REASONING_PLUGIN = '''"""Reasoning as the demo model writes it, shouted."""
+
+from vllm.reasoning import ReasoningParserManager
+from vllm.reasoning.basic_parsers import BaseThinkingReasoningParser
+
+
+@ReasoningParserManager.register_module("mine")
+class Mine(BaseThinkingReasoningParser):
+    start_token = "<think>"
+    end_token = "</think>"
+
+    def extract_reasoning(self, model_output, request):
+        reasoning, content = super().extract_reasoning(model_output, request)
+        return reasoning and reasoning.upper(), content
+
+    def extract_reasoning_streaming(self, *arguments, **named):
+        delta = super().extract_reasoning_streaming(*arguments, **named)
+        if delta is not None and delta.reasoning:
+            delta.reasoning = delta.reasoning.upper()
+        return delta
+'''
+"""The same for reasoning. What it changes of it no parser of vLLM's does."""
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
     """What tests register is gone after them."""
@@ -140,6 +164,24 @@ def test_a_chat_of_the_demo_model(tmp_path: Path, hosts: HostPool) -> None:
 
 
 CITY = '{"city": "Paris"}'
+
+
+@pytest.mark.engine
+def test_a_chat_with_reasoning(tmp_path: Path, hosts: HostPool) -> None:
+    """Apart from the content, whole and streamed."""
+    written(tmp_path, REASONING_PLUGIN)
+    options = {"option.reasoning_parser_plugin": str(tmp_path / "my_parser.py"), "option.reasoning_parser": "mine"}
+    asked = question("reasoning")
+    body = {"model": "m", "messages": [{"role": "user", "content": asked.prompt}], "temperature": 0}
+    url = f"{hosts.get('server', options).url}/v1/chat/completions"
+    message = httpx.post(url, json=body, timeout=60).json()["choices"][0]["message"]
+    reasoning, _, content = asked.answer.removeprefix("<think>").partition("</think>")
+    assert (message["reasoning"], message["content"]) == (reasoning.upper(), content)
+    streamed = httpx.post(url, json={**body, "stream": True}, timeout=60).text
+    events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert "".join(delta.get("reasoning") or "" for delta in deltas) == reasoning.upper()
+    assert "".join(delta.get("content") or "" for delta in deltas) == content
 
 
 def test_one_file_for_both_is_executed_once(tmp_path: Path) -> None:

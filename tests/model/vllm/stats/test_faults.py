@@ -29,11 +29,14 @@ class Faulty:
         return content_type.encode()
 
 
+TOKEN = SimpleNamespace(finish_reason=None)
+
+
 class Client:
     """vLLM's, of a core that goes on."""
 
     async def get_output_async(self) -> Any:
-        return SimpleNamespace(outputs=["token"], scheduler_stats=None)
+        return SimpleNamespace(outputs=[TOKEN], scheduler_stats=None)
 
 
 @pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
@@ -44,7 +47,7 @@ def test_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     core._client, statistics = Client(), Faulty()
     setattr(core, kept, statistics)
     for _ in range(2):
-        assert asyncio.run(core.receive()) == ["token"]
+        assert asyncio.run(core.receive()) == [TOKEN]
     assert core.metrics("text/plain") == b""
     assert statistics.noted == 1
     assert [record.message for record in caplog.records] == ["vLLM's statistics are not kept any more"]

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from ....demo.model import question
-from ....kit.hosts.host import Server, model_directory
+from ....kit.djl import hosting
+from ....kit.hosts.host import Host, Server, djl_host, model_directory
 
 pytestmark = pytest.mark.engine
 
@@ -68,10 +69,21 @@ def attributes(span: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
 
 
-def test_a_request_becomes_a_span_of_its_clients_trace(demo_model: Path, tmp_path: Path, collector: Collector) -> None:
+NO_DJL = hosting.available()
+DJL = [pytest.mark.djl, pytest.mark.skipif(NO_DJL is not None, reason=str(NO_DJL))]
+
+
+@pytest.mark.parametrize("kind", ["server", *(pytest.param(mode, marks=DJL) for mode in ("rolling", "async"))])
+def test_a_request_becomes_a_span_of_its_clients_trace(
+    demo_model: Path, tmp_path: Path, collector: Collector, kind: str
+) -> None:
     directory = model_directory(demo_model, tmp_path / "model", {"option.otlp_traces_endpoint": collector.url})
     variables = {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf", "OTEL_BSP_SCHEDULE_DELAY": "100"}
-    server = Server(directory, tmp_path / "log", environment=variables)
+    server: Host = (
+        Server(directory, tmp_path / "log", environment=variables)
+        if kind == "server"
+        else djl_host(directory, tmp_path / "log", mode=kind, environment=variables)
+    )
     body = {"inputs": question("plain").prompt, "parameters": {"max_new_tokens": 5, "temperature": 0.5}}
     headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "mine"}
     try:

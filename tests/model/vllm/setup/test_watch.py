@@ -1,0 +1,101 @@
+"""The watch over vLLM's processes, with others in their place: which one ended is said, core or worker.
+
+this test --> the engine's process --fork--> a core --fork--> a worker
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from lmi.model.vllm.setup.watch import processes
+
+from ....kit.paths import ROOT
+
+PROCESSES = """
+import multiprocessing, os, subprocess, sys, threading, time
+from lmi.model.log_filters import configure
+from lmi.model.process.ending.output_tail import OutputTail
+from lmi.model.vllm.setup.watch import end_with, processes
+
+configure(own_process=True)
+fork = multiprocessing.get_context("fork")
+
+def sleep():
+    time.sleep(60)
+
+def core(up):
+    worker = fork.Process(target=sleep)
+    worker.start()
+    if "compiler" in sys.argv:
+        compiler = subprocess.Popen(["sleep", "2"])
+        threading.Thread(target=compiler.wait).start()
+    up.set()
+    # As vLLM's: the end of a worker is noticed late.
+    time.sleep(60)
+
+up, closing = fork.Event(), threading.Event()
+before = processes()
+with OutputTail() as output:
+    child = fork.Process(target=core, args=(up,), name="EngineCore")
+    child.start()
+    up.wait(30)
+if "closing" in sys.argv:
+    closing.set()
+end_with(processes() - before, output, closing)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def engine(*arguments: str) -> tuple[subprocess.Popen[str], psutil.Process, psutil.Process]:
+    """The engine's process, the core and the worker."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROCESSES, *arguments], cwd=ROOT, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    (core,) = psutil.Process(process.pid).children()
+    worker = core.children()[0]
+    return process, core, worker
+
+
+@pytest.mark.parametrize("victim", ["core", "worker"])
+def test_which_one_ended_is_said(victim: str) -> None:
+    process, core, worker = engine()
+    killed = time.monotonic()
+    (core if victim == "core" else worker).kill()
+    process.wait(20)
+    assert time.monotonic() - killed < 2
+    os.killpg(process.pid, signal.SIGKILL)
+    _, told = process.communicate()
+    assert process.returncode == 3
+    said = "EngineCore ended by signal SIGKILL" if victim == "core" else f"worker {worker.pid} ended"
+    assert f"vLLM's process {said}" in told
+    assert not processes()
+
+
+def test_what_is_meant_to_end_ends_nothing_else() -> None:
+    process, core, _ = engine("closing")
+    core.kill()
+    time.sleep(1)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_what_a_core_has_compiled_with_may_end() -> None:
+    process, core, worker = engine("compiler")
+    assert len(core.children()) == 2
+    time.sleep(3)
+    assert core.children() == [worker]
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
