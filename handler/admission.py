@@ -31,11 +31,6 @@ class Expiring(Protocol):
         """Its id, which others may have too."""
         ...
 
-    @property
-    def cancels(self) -> bool:
-        """Whether it is a CANCEL."""
-        ...
-
     def expire(self, error: LmiError) -> None:
         """Ends it with `error`; on any thread."""
         ...
@@ -93,9 +88,9 @@ class Admission:
             self._open.pop(exchange, None)
 
     def named(self, request_id: str) -> list[Expiring]:
-        """Those that are open under an id, without those that are to end others: one may have the id that it names."""
+        """Those that are open under an id."""
         with self._lock:
-            return [one for one in self._open if one.request_id == request_id and not one.cancels]
+            return [one for one in self._open if one.request_id == request_id]
 
     def sweep(self, now: float) -> float:
         """Ends what has taken too long by `now` (time.monotonic). Returns when there may be something to end again."""

@@ -55,7 +55,6 @@ class Exchange:
         "_tickets",
         "begun",
         "call",
-        "cancels",
         "finished",
         "records",
         "request_id",
@@ -73,8 +72,6 @@ class Exchange:
     ) -> None:
         self.call = call
         self.request_id = request_id
-        self.cancels = False
-        """Whether it asks for the end of others: nobody asks for its own."""
         self.records: deque[bytes] = deque()
         """What is ready to be sent."""
         self.begun = False

@@ -1,6 +1,6 @@
 """What becomes of a request, once it is here: an answer at once, or an exchange.
 
-request --open--> handle of model.py, a page, a refusal, or: receive --> Exchange
+request --open--> a CANCEL's answer, handle of model.py, a page, a refusal, or: receive --> Exchange
                   at once, or later on a thread:  user code, a large body, a session, an adapter that is being loaded
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Protocol
 
 from ..formatters import (
@@ -24,22 +24,25 @@ from ..formatters import (
     Response,
     control_of,
     ends_of,
+    fallback,
     misrouted,
+    read_body,
     receive,
     refusal,
     routed,
 )
 from ..formatters.base import Route
+from ..formatters.routing import well_routed
 from ..model.engine import Engine, EngineInfo
-from ..model.errors import LmiError, RequestError, UserCodeError
+from ..model.errors import LmiError, RequestError
 from ..model.options import Settings
 from .adapters.registry import Registry
 from .admission import Admission
 from .control import Controller
 from .exchange import Exchange
-from .sessions.requests import Sessions, named_session
+from .sessions.requests import Receive, Sessions, named_session
 from .telemetry.metrics import RequestStats
-from .user_code.custom_handler import Relayed
+from .user_code.custom_handler import CustomHandler, Relayed
 from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import Extensions
 from .user_code.pool import Workers
@@ -90,14 +93,18 @@ class Opener:
         later = partial(self._deferred, meter=meter, on_news=on_news)
         extensions = service.extensions
         asked = control_of(request)
-        cancels = asked is not None and asked[KIND] == CANCEL
-        # A CANCEL is not to wait behind what it ends, which may have every thread; a dialect of the user's may take it.
-        if extensions is not None and extensions.handler is not None and (service.dialects or not cancels):
+        if asked is not None and asked[KIND] == CANCEL:
+            return self._cancelled(request)
+        if extensions is not None and extensions.handler is not None:
             if (refused := self._refused(request)) is not None:
                 return refused
-            # Once, also where the request then waits for an adapter.
-            ask = cache(partial(extensions.handler.answer, request))
-            return later(partial(self._handled, ask, extensions, request), request, extensions.workers)
+            ask, in_session = _once(extensions.handler), self._in_session()
+            if extensions.handler.takes_session:
+                asked_first = partial(in_session, partial(self._handled, ask, extensions.receive))
+            else:
+                # It may keep sessions of its own, whose ids are none of ours.
+                asked_first = partial(self._handled, ask, partial(in_session, extensions.receive))
+            return later(partial(asked_first, request), request, extensions.workers)
         try:
             request, found = routed(request, service.dialects)
         except RequestError as error:
@@ -110,13 +117,14 @@ class Opener:
         if found and found[1].page and extensions is not None:
             return later(partial(self._page, found, request), request, extensions.workers)
         large = len(request.body) > LARGE
-        in_session = bool(named_session(request)) or (asked is not None and not cancels)
-        prepare, workers = self._receive, self._reader
+        of_session = bool(named_session(request)) or asked is not None
+        prepare: Receive = self._receive
+        workers = self._reader
         # What a dialect of the user's may take is for its threads.
-        if (asked is None or service.dialects) and self._runs_user_code(request, later=large or in_session):
+        if (asked is None or service.dialects) and self._runs_user_code(request, later=large or of_session):
             assert extensions is not None
             prepare, workers = extensions.receive, extensions.workers
-        elif in_session and not large:
+        elif of_session and not large:
             workers = service.sessions.workers
         elif not large:
             try:
@@ -130,7 +138,7 @@ class Opener:
                     return call
                 exchange = partial(Exchange, call, service.engine, service.admission)
                 return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
-        return later(partial(self._in_session, prepare, request), request, workers)
+        return later(partial(self._in_session(), prepare, request), request, workers)
 
     def _runs_user_code(self, request: Request, *, later: bool) -> bool:
         """Whether user code may run for a request; `later`: it is read on another thread.
@@ -147,11 +155,18 @@ class Opener:
             return None
         return refusal(error, request, self._service.settings)
 
-    def _in_session(self, prepare: Callable[[Request], Prepared | Response], request: Request) -> Prepared | Response:
-        """What `prepare` makes of a request, with the session that it names."""
-        if named_session(request) and control_of(request) is None:
-            return self._service.sessions.receive(prepare, request)
-        return prepare(request)
+    def _in_session(self) -> Callable[[Receive, Request], Prepared | Relayed | Response]:
+        """What a Receive makes of a request, with the session that it names."""
+        sessions = self._service.sessions
+        create = sessions.creating()
+
+        def received(prepare: Receive, request: Request) -> Prepared | Relayed | Response:
+            _, found = well_routed(request, self._service.dialects)
+            if not named_session(request) or control_of(request) is not None or (found and found[1].page):
+                return prepare(request)
+            return sessions.receive(prepare, request, create)
+
+        return received
 
     def _deferred(
         self,
@@ -164,7 +179,7 @@ class Opener:
     ) -> Deferred:
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
-        deferred = Deferred(
+        return Deferred(
             prepare,
             lambda error: refusal(error, told, self._service.settings),
             self._service.engine,
@@ -175,16 +190,24 @@ class Opener:
             on_news=on_news,
             notify=self._notify,
         )
-        deferred.cancels = (control_of(request) or {}).get(KIND) == CANCEL
-        return deferred
+
+    def _cancelled(self, request: Request) -> Response:
+        """The answer to a CANCEL, at once: what it ends may have every thread of user code."""
+        if (refused := self._refused(request)) is not None:
+            return refused
+        settings = self._service.settings
+        try:
+            return replace(self.control.answer(read_body(request), request), dialect=fallback(settings).NAME)
+        except LmiError as error:
+            return refusal(error, request, settings)
 
     def _handled(
-        self, ask: Callable[[], Response | Relayed | None], extensions: Extensions, request: Request
+        self, ask: Callable[[Request], Response | Relayed | None], then: Receive, request: Request
     ) -> Prepared | Relayed | Response:
         """What a request comes to that model.py's handle sees first."""
         try:
-            answer = ask()
-        except (RequestError, UserCodeError) as error:
+            answer = ask(request)
+        except RequestError as error:
             return refusal(error, request, self._service.settings)
         if answer is not None:
             return answer
@@ -194,7 +217,7 @@ class Opener:
             return misrouted(error)
         if found and found[1].page:
             return self._page(found, request)
-        return self._in_session(extensions.receive, request)
+        return then(request)
 
     def _page(self, found: tuple[Dialect, Route], request: Request) -> Response:
         """An answer without the engine; of a user's dialect it is user code."""
@@ -217,3 +240,9 @@ class Opener:
     def close(self) -> None:
         """Ends the thread."""
         self._reader.close()
+
+
+def _once(handler: CustomHandler) -> Callable[[Request], Response | Relayed | None]:
+    """Its answer, but None where it has been asked: a request may come again, when it has waited for an adapter."""
+    left = [handler.answer]
+    return lambda request: left.pop()(request) if left else None

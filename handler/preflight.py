@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..model.errors import OptionError
 from ..model.options.settings import Settings
 
-__all__ = ["GROUP", "has_code", "has_own_code", "require_directory"]
+__all__ = ["GROUP", "entry_point_of", "has_code", "has_own_code", "require_directory"]
 
 GROUP = "lmi.dialects"
 """The group of entry points that names dialects."""
@@ -19,6 +20,11 @@ def require_directory(model_dir: Path) -> None:
     if not model_dir.is_dir():
         found = "a file" if model_dir.exists() else "nothing"
         raise OptionError(f"{model_dir}: expected a model directory, found {found}")
+
+
+def entry_point_of(settings: Settings, environment: Mapping[str, str]) -> str:
+    """As DJL Serving finds it (PyModel.load): the option goes first; empty: model.py, where there is one."""
+    return settings.host.get("entryPoint") or environment.get("DJL_ENTRY_POINT", "")
 
 
 def has_own_code(settings: Settings) -> bool:

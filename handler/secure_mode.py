@@ -26,7 +26,7 @@ from ..model.options.environment.reading import naming
 from ..model.options.faults import refuse
 from ..model.options.properties import option_of_variable
 from ..model.options.table import option_named
-from .preflight import has_own_code
+from .preflight import entry_point_of, has_own_code
 
 __all__ = ["SecureMode", "secure_mode"]
 
@@ -100,7 +100,7 @@ class SecureMode:
 
     def check_entry_point(self, settings: Settings, environment: Mapping[str, str]) -> None:
         """Raises OptionError for an entry point that DJL Serving would not load: any but its own, this one too."""
-        entry = settings.host.get("entryPoint") or environment.get("DJL_ENTRY_POINT", "")
+        entry = entry_point_of(settings, environment)
         if SCRIPTS in self.controls and entry and not entry.startswith("djl_python."):
             raise OptionError(
                 f"option.entryPoint: {entry} is prohibited by DJL Serving in secure mode ({SCRIPTS}), which this "

@@ -25,6 +25,7 @@ from ..model.engine import Engine, EngineInfo, Listener
 from ..model.errors import (
     GenerationError,
     LmiError,
+    OptionError,
     OverloadedError,
     UnavailableError,
 )
@@ -95,6 +96,9 @@ class Service:
 
     def _start(self) -> EngineInfo:
         begun = time.monotonic()
+        if self.settings.parallel.follows:
+            expected = f"expected 0, the leader, got {self.settings.parallel.node_rank}: here run lmi follow"
+            raise OptionError(f"option.node_rank: {expected}", "node_rank")
         extensions = load_extensions(self.settings, self._host_formatters)
         extensions.control = self.opener.control
         if self.settings.adapters.enable_lora:
@@ -138,6 +142,11 @@ class Service:
         """Whether a request would be served now."""
         return self.engine.healthy and not self.stopping
 
+    @property
+    def why_unhealthy(self) -> str:
+        """Why a request would not be served now; of several hosts it names the one that is gone."""
+        return "the server is shutting down" if self.stopping else self.engine.down_reason
+
     def open(self, request: Request, on_news: Callable[[Exchange], None] | None = None) -> Exchange | Response:
         """Starts what the request asks for, or gives the answer that refuses it. Never waits for the engine.
 
@@ -165,14 +174,20 @@ class Service:
             opened.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
         return opened
 
+    def refused_in_batch(self, request: Request) -> Response | None:
+        """The answer to a request that asks for what a batch of several cannot give; None for any other."""
+        answer = self.sessions.refused_in_batch(request)
+        if answer is not None:
+            self.metrics.refused(request, answer)
+        return answer
+
     def refusal(self, request: Request) -> LmiError | None:
         """Why the request cannot be taken on now, if it cannot, whatever is in its body."""
         return UnavailableError("the server is shutting down") if self.stopping else self.admission.refusal(request)
 
     def takes_anyway(self, request: Request, refused: LmiError) -> bool:
         """Whether a request is taken on though it is to be refused, for it ends another one."""
-        full = isinstance(refused, OverloadedError) and not self.dialects
-        return full and (control_of(request) or {}).get(KIND) == CANCEL
+        return isinstance(refused, OverloadedError) and (control_of(request) or {}).get(KIND) == CANCEL
 
     def listen(self, listener: Listener) -> None:
         """Calls `listener` when exchanges may have new records.

@@ -1,7 +1,7 @@
 """`lmi check`: what start-up would say of a model directory, without starting an engine.
 
-    options --> secure mode --> user code --> dialect --> entry point --> files of the model --> adapters
-            --> parsers of the user's, engine's arguments
+    options --> secure mode --> user code --> dialect --> entry point --> files of the model --> workers
+            --> adapters --> parsers of the user's, engine's arguments
 
 A model that DJL Serving downloads before it starts the handler (`s3://`) is let pass, and its files are not checked.
 Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
@@ -25,10 +25,11 @@ from ...model.options.choice import is_users
 from ...model.options.environment.reading import naming
 from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
-from ..preflight import require_directory
+from ..preflight import entry_point_of, require_directory
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
 from .check_adapters import adapter_lines, forbidden_lines
+from .check_workers import Machine, worker_lines
 
 __all__ = ["check"]
 
@@ -55,7 +56,8 @@ def check(
     """
     require_directory(model_dir)
     environment = os.environ if environment is None else environment
-    given = (gather(model_dir, environment) | dict(overrides)).get("model_id") or environment.get("HF_MODEL_ID", "")
+    options = gather(model_dir, environment) | {name.removeprefix("option."): text for name, text in overrides.items()}
+    given = options.get("model_id") or environment.get("HF_MODEL_ID", "")
     if downloaded := given.startswith(DOWNLOADED):
         overrides = {**overrides, "model_id": ""}
         environment = {name: text for name, text in environment.items() if name != "HF_MODEL_ID"}
@@ -67,10 +69,19 @@ def check(
             secure.check_model(settings, environment)
             secure.check_entry_point(settings, environment)
         model = f"model: {given or settings.model_id}, not checked" if downloaded or not files else ""
-        return _lines(settings, model, secure, adapters=files)
+        workers = worker_lines(settings, options, environment, Machine.here(environment))
+        return _lines(settings, environment, model, secure, workers, adapters=files)
 
 
-def _lines(settings: Settings, model: str, secure: SecureMode | None, *, adapters: bool) -> list[str]:
+def _lines(
+    settings: Settings,
+    environment: Mapping[str, str],
+    model: str,
+    secure: SecureMode | None,
+    workers: list[str],
+    *,
+    adapters: bool,
+) -> list[str]:
     """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
@@ -80,12 +91,14 @@ def _lines(settings: Settings, model: str, secure: SecureMode | None, *, adapter
         f"options: good; {settings.engine}, {mode}",
         *(f"note: {note}" for note in settings.notes),
         *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
-        _entry_point(settings),
+        _entry_point(settings, environment),
         *own,
         model or check_model(settings),
         *_task(settings),
+        *workers,
         *(adapter_lines(settings) if adapters else ()),
         *(forbidden_lines(settings, secure) if secure and adapters else ()),
+        *_hosts(settings),
         *_arguments(settings),
     ]
 
@@ -122,8 +135,9 @@ def _task(settings: Settings) -> Iterator[str]:
     yield from ()
 
 
-def _entry_point(settings: Settings) -> str:
-    entry = settings.host.get("entryPoint", "")
+def _entry_point(settings: Settings, environment: Mapping[str, str]) -> str:
+    entry = entry_point_of(settings, environment)
+    named = "option.entryPoint" if settings.host.get("entryPoint") else "DJL_ENTRY_POINT"
     directory = Path(settings.model_dir)
     if not entry and (directory / "model.py").is_file():
         return "entry point: model.py, as option.entryPoint is not set; it serves through this handler if it imports it"
@@ -133,7 +147,7 @@ def _entry_point(settings: Settings) -> str:
         return f"entry point: {entry}, not checked"
     if entry.endswith(".py"):
         if not (directory / entry).is_file():
-            raise OptionError(f"option.entryPoint: there is no file {directory / entry}", "entryPoint")
+            raise OptionError(f"{named}: there is no file {directory / entry}", "entryPoint")
         return f"entry point: {entry}"
     with _importing_from(directory):
         try:
@@ -143,7 +157,7 @@ def _entry_point(settings: Settings) -> str:
     if entry.startswith("djl_python"):
         return f"entry point: {entry}, which is DJL Serving's own handler and not this one ({ENTRY_POINT})"
     if not found:
-        raise OptionError(f"option.entryPoint: no module {entry} in {directory} or on Python's path", "entryPoint")
+        raise OptionError(f"{named}: no module {entry} in {directory} or on Python's path", "entryPoint")
     return f"entry point: {entry}"
 
 
@@ -155,6 +169,14 @@ def _importing_from(directory: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(directory))
+
+
+def _hosts(settings: Settings) -> Iterator[str]:
+    parallel = settings.parallel
+    if parallel.nnodes > 1:
+        ports = f"ports {parallel.node_port} and {parallel.master_port} of {parallel.master_addr}"
+        role = "a follower: run lmi follow" if parallel.follows else "the leader; on the others run lmi follow"
+        yield f"hosts: {parallel.nnodes}, which meet at {ports}; this one is node {parallel.node_rank}, {role}"
 
 
 def _arguments(settings: Settings) -> list[str]:
@@ -202,6 +224,8 @@ def _shown(arguments: Mapping[str, object]) -> str:
         "max_model_len",
         "max_num_seqs",
         "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
         "kv_cache_memory_bytes",
     )
     return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

@@ -1,4 +1,4 @@
-"""The command `lmi`: serve, check, package, migrate."""
+"""The command `lmi`: serve, follow, check, package, migrate."""
 
 from __future__ import annotations
 
@@ -118,6 +118,17 @@ def required_key(given: str | None, environment: Mapping[str, str]) -> str | Non
     return key
 
 
+def follow(arguments: argparse.Namespace) -> None:
+    """Takes part in serving a model whose leader is another host."""
+    from .follow import follow as follow_leader
+    from .follow import follower_settings
+
+    settings = follower_settings(arguments.model_dir, assignments(arguments.set), os.environ)
+    cause = follow_leader(settings, once=arguments.once)
+    if cause is not None:
+        raise SystemExit(1)
+
+
 def check(arguments: argparse.Namespace) -> None:
     """Says what start-up would say of a model directory, without starting an engine."""
     from .check import check as check_directory
@@ -180,6 +191,14 @@ def parser() -> argparse.ArgumentParser:
         "address, loopback's own names are allowed without it, and on others any name is where none is given",
     )
     command.set_defaults(run=serve)
+
+    command = commands.add_parser("follow", help="take part in serving a model on several hosts, beside the leader")
+    command.add_argument("model_dir", type=Path)
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
+    command.add_argument(
+        "--once", action="store_true", help="end with status 1 when the leader ends, instead of waiting for it again"
+    )
+    command.set_defaults(run=follow)
 
     command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")
     command.add_argument("model_dir", type=Path)

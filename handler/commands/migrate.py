@@ -33,6 +33,8 @@ _FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 MODEL_DIR = Path("/opt/ml/model")
 """Where SageMaker puts a model: the model directory, in whatever container."""
 _OF_THE_MODEL = {"HF_TASK", *MODELS, *(name for names in MODELS.values() for name in names)}
+_ENTRY_POINT = "DJL_ENTRY_POINT"
+_RUNTIME_LORA = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
 _VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY)}
 
 
@@ -142,6 +144,12 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
         comment = f"{variable}={environment[variable]}" + (f": {declared}" if declared else "")
         prefix = "" if variable.startswith("ARGS_") or name == "engine" else "option."
         yield Entry(prefix + name, value, comments=[] if variable.startswith("OPTION_") else [comment])
+    if (entry := environment.get(_ENTRY_POINT)) and "entryPoint" not in merged.properties:
+        yield Entry("option.entryPoint", entry, comments=[f"{_ENTRY_POINT}={entry}"])
+    elif entry:
+        yield Entry(comments=[f"dropped: {_ENTRY_POINT}={entry}: option.entryPoint goes first"])
+    if environment.get(_RUNTIME_LORA, "").lower() in {"1", "true"}:
+        yield Entry(comments=[f"dropped: {_RUNTIME_LORA}: option.enable_lora=true lets adapters come and go"])
     for variable, key in JAVAS.items():
         if environment.get(variable):
             yield Entry(key, environment[variable], comments=[f"{variable}={environment[variable]}"])
@@ -151,7 +159,7 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
         yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
     if limit := environment.get("MAX_CONCURRENT_REQUESTS"):
         yield Entry("job_queue_size", limit, comments=["The same for DJL Serving's own queue"])
-    known = {*JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
+    known = {_ENTRY_POINT, _RUNTIME_LORA, *JAVAS, *_VARIABLES, *_OF_THE_MODEL, *merged.sources.values()}
     stay = [name for name in environment if name not in known and STAYS.fullmatch(name)]
     if stay:
         yield Entry(comments=[f"Still to be set in the environment, where they are read: {', '.join(stay)}"])

@@ -73,6 +73,8 @@ RULES = (
     Rule("max_batch_size", "TensorRT-LLM's name of it", (("option.max_rolling_batch_size", "{value}"),)),
     Rule("kv_cache_free_gpu_mem_fraction", "a share of what the weights leave there, of all memory here",
          (("option.gpu_memory_utilization", "{value}"),)),
+    Rule("enable_stateful_sessions", "it is the default; written out, it makes DJL Serving start one worker only, "
+         "on the first device", value="(?i:true)", fate="dropped"),
     Rule("max_output_len|max_new_tokens", "requests say it: max_new_tokens, max_tokens", fate="refused"),
     Rule("reranking", "scores and ranks are not served", fate="refused"),
     Rule("pooling", 'set option.pooler_config={{"pooling_type": "CLS"}} or the like', fate="refused"),

@@ -90,7 +90,11 @@ class PlainBatch:
         deadline = self.next_call.take() + self._limit
         wakeup = _Wakeup()
         self._service.metrics.batch(requests)
-        opened = [self._service.open(request, wakeup.notify) for request in requests]
+        several = len(requests) > 1
+        opened = [
+            (several and self._service.refused_in_batch(request)) or self._service.open(request, wakeup.notify)
+            for request in requests
+        ]
         running = [entry for entry in opened if isinstance(entry, Exchange)]
         if not wakeup.wait(lambda: all(exchange.finished for exchange in running), deadline):
             self._expire(running, wakeup, self._late_error())

@@ -5,9 +5,10 @@
         for DJL Serving itself a line a metric, which it puts into its model_metric log and, with
         SERVING_PROMETHEUS=true, among its own Prometheus metrics
 
-DJL's form of a metric is `[METRICS]NAME.UNIT:VALUE|#Level:Host|TYPE` on the worker's output (ai.djl.metric.Metric's
-parse; PyProcess.ReaderThread). It believes whatever comes in that form: of clients' words nothing does
-(model/log_filters.py, tidy).
+DJL's form of a metric is `[METRICS]NAME.UNIT:VALUE|#DIMENSION:VALUE|TYPE` on the worker's output
+(ai.djl.metric.Metric's parse; PyProcess.ReaderThread). It believes whatever comes in that form: of clients' words
+nothing does (model/log_filters.py, tidy). The dimension is the worker's number (telemetry/worker_number.py): of several
+workers' gauges Prometheus would keep only the one told last, for DJL's appender makes the dimension the label.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ _NAMES = {"first_token": "LmiTimeToFirstToken", "inter_token": "LmiInterTokenLat
 class Reporter:
     """Reports on one service, on a thread of its own."""
 
-    def __init__(self, metrics: Metrics, engine: Engine, interval: float) -> None:
+    def __init__(self, metrics: Metrics, engine: Engine, interval: float, worker: int) -> None:
         self._metrics = metrics
         self._engine = engine
         self._interval = interval
+        self._worker = worker
         self._last = self._snapshot()
         self._ended = threading.Event()
 
@@ -75,7 +77,7 @@ class Reporter:
             return None
         self._last = now
         stats = self._engine.stats
-        return self._line(before, now, stats), list(_djl_lines(before, now, stats, in_flight))
+        return self._line(before, now, stats), list(_djl_lines(before, now, stats, in_flight, self._worker))
 
     def _run(self) -> None:
         while not self._ended.wait(self._interval):
@@ -139,7 +141,7 @@ def _means(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, float]]:
             yield name, (total - total_before) / (count - count_before)
 
 
-def _djl_lines(before: _Snapshot, now: _Snapshot, stats: EngineStats, in_flight: int) -> Iterator[str]:
+def _djl_lines(before: _Snapshot, now: _Snapshot, stats: EngineStats, in_flight: int, worker: int) -> Iterator[str]:
     """Metrics in DJL's form: counts since the last report, which it adds up, and gauges."""
     outcomes = now.outcomes - before.outcomes
     counts = {
@@ -149,11 +151,12 @@ def _djl_lines(before: _Snapshot, now: _Snapshot, stats: EngineStats, in_flight:
         "LmiGeneratedTokens": now.generated_tokens - before.generated_tokens,
         "LmiEngineDeaths": now.deaths - before.deaths,
     }
+    dimension = f"#Worker:{worker}"
     for name, value in counts.items():
-        yield f"{name}.Count:{value}|#Level:Host|c"
+        yield f"{name}.Count:{value}|{dimension}|c"
     gauges = {"LmiInFlight": in_flight, "LmiRunning": stats.running, "LmiWaiting": stats.waiting, "LmiTasks": now.tasks}
     for name, value in gauges.items():
-        yield f"{name}.Count:{value}|#Level:Host|g"
-    yield f"LmiKvCacheUsage.Percent:{100 * stats.cache_usage:.3f}|#Level:Host|g"
+        yield f"{name}.Count:{value}|{dimension}|g"
+    yield f"LmiKvCacheUsage.Percent:{100 * stats.cache_usage:.3f}|{dimension}|g"
     for name, mean in _means(before, now):
-        yield f"{_NAMES[name]}.Milliseconds:{1000 * mean:.3f}|#Level:Host|g"
+        yield f"{_NAMES[name]}.Milliseconds:{1000 * mean:.3f}|{dimension}|g"

@@ -32,6 +32,7 @@ from ...model.options import Settings, settings_of
 from ..adapters.registry import Entry, Registry
 from ..secure_mode import secure_mode
 from ..service import Service
+from ..telemetry.worker_number import claimed_number
 from .adapters import AdapterCall, Done, answer, enter
 from .async_mode import TRACKING_ID, AsyncBatcher, message_of_response
 from .call_limit import call_limit, start_limit
@@ -209,7 +210,10 @@ class Worker:
             # There a call is few messages, and the next one is watched for on the socket (call_limit.py).
             replace_reader()
         freeze()
-        Reporter(service.metrics, service.engine, settings.metrics_interval).start()
+        number = claimed_number()
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+        log.info("worker %d: process %d%s", number, os.getpid(), f", devices {devices}" if devices else "")
+        Reporter(service.metrics, service.engine, settings.metrics_interval, number).start()
         return None
 
 

@@ -144,10 +144,10 @@ class LocalServer:
         yield
 
     async def ping(self, _request: HttpRequest) -> HttpResponse:
-        """SageMaker's health check."""
+        """SageMaker's health check; only its status counts there."""
         if self._service.healthy:
             return JSONResponse({"status": "Healthy"})
-        return JSONResponse({"status": "Unhealthy"}, 503, LATER)
+        return JSONResponse({"status": "Unhealthy", "reason": self._service.why_unhealthy}, 503, LATER)
 
     async def health(self, _request: HttpRequest) -> HttpResponse:
         """TGI's health check: the same, with TGI's error (text-generation-inference, router/src/server.rs, health)."""

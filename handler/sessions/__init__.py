@@ -5,7 +5,7 @@ store.py        the folder: which sessions there are, until when, how much they 
 ledger.py       the file that counts them, under a lock
 session.py      one session: its values, for user code
 values.py       a value as a file
-s3.py           the copy in S3: restored at the start, written at the stop
+s3.py           the copy in S3: restored at the start, written each minute and at the stop
 
 What user code sees is formatters/sessions.py; which requests ask for one, formatters/control.py.
 """

@@ -19,14 +19,16 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, refusal
+from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, control_of, refusal
 from ...formatters.base import ResponseEncoder
 from ...formatters.control import NEW_SESSION
 from ...model.errors import GenerationError, LmiError, OptionError, SessionError
 from ...model.events import Event
 from ...model.options import Settings
+from ..user_code.custom_handler import Relayed
 from ..user_code.deferred import Prepared
 from ..user_code.pool import Workers
 from ..user_code.safe_reply import end_of_stream
@@ -44,7 +46,7 @@ NOT_PARSED = "Input parsing failed"
 SHARED_MEMORY = "/dev/shm"
 THREADS = 2
 
-Receive = Callable[[Request], Prepared | Response]
+Receive = Callable[[Request], Prepared | Relayed | Response]
 
 
 def named_session(request: Request) -> str:
@@ -87,6 +89,7 @@ class Sessions:
         if options.sessions_s3url is not None:
             self._copy = Copy(self._store, options.sessions_s3url, copier())
             self._copy.restore()
+            self._copy.start()
             # DJL's worker just ends.
             atexit.register(self.close)
 
@@ -95,16 +98,25 @@ class Sessions:
         copy, self._copy = self._copy, None
         if copy is not None:
             atexit.unregister(self.close)
-            copy.save()
+            copy.stop()
         self.workers.close()
 
-    def receive(self, receive: Receive, request: Request) -> Prepared | Response:
-        """What `receive` makes of a request whose header names a session. Raises nothing but NotReadyError."""
+    def creating(self) -> Callable[[], StoredSession]:
+        """Creates a session when it is first called, and gives that one again; raises SessionError."""
+        return cache(self._store.create)
+
+    def receive(
+        self, receive: Receive, request: Request, create: Callable[[], StoredSession]
+    ) -> Prepared | Relayed | Response:
+        """What `receive` makes of a request whose header names a session. Raises nothing but NotReadyError.
+
+        `create`: see `creating`; the same one where the request comes again, since it was not ready.
+        """
         named = named_session(request)
         try:
             self._require_enabled(f"{SESSION_HEADER} header")
             if named == NEW_SESSION:
-                return self._in_new_session(receive, request)
+                return self._in_new_session(receive, request, create())
             request = replace(request, session=self._session(named))
         except NotReadyError:
             raise
@@ -116,6 +128,17 @@ class Sessions:
             failure = GenerationError(f"the session could not be had: {type(error).__name__}")
             return refusal(failure, request, self._settings)
         return receive(request)
+
+    def refused_in_batch(self, request: Request) -> Response | None:
+        """The answer, in a batch of several, to one that asks for a session by its header; None to any other."""
+        enabled = self._settings.sessions.enable_stateful_sessions
+        if not enabled or named_session(request) != NEW_SESSION or control_of(request) is not None:
+            return None
+        batch = "a dynamic batch of several requests, whose responses have no headers"
+        given = f"{SESSION_HEADER}: got {NEW_SESSION} in {batch}"
+        expected = f'expected the body {{"requestType": "{NEW_SESSION}"}}, or rolling batch or async mode'
+        error = SessionError(f"{NOT_PARSED}: {given}: {expected}", SESSION_HEADER)
+        return refusal(error, request, self._settings)
 
     def created(self) -> Response:
         """A session, for a request that asks for no more; raises SessionError."""
@@ -153,20 +176,24 @@ class Sessions:
             raise SessionError(f"session expired: {named}")
         return None
 
-    def _in_new_session(self, receive: Receive, request: Request) -> Prepared | Response:
-        """A request with a session of its own, which is there once the request is understood; raises SessionError."""
-        session = self._store.create()
+    def _in_new_session(
+        self, receive: Receive, request: Request, session: StoredSession
+    ) -> Prepared | Relayed | Response:
+        """A request with a session of its own, which stays if the request is not refused."""
         try:
             prepared = receive(replace(request, session=session))
+        except NotReadyError:
+            raise
         except BaseException:
-            # Where it is read again it has another one.
             self._drop(session)
             raise
-        if isinstance(prepared, Response):
-            self._drop(session)
-            return prepared
-        reply = _WithHeaders(prepared.call.reply, _headers_of_new(session))
-        return replace(prepared, call=replace(prepared.call, reply=reply))
+        headers = _headers_of_new(session)
+        if not isinstance(prepared, Response):
+            return replace(prepared, call=replace(prepared.call, reply=_WithHeaders(prepared.call.reply, headers)))
+        if prepared.failure is None and prepared.status < 400:
+            return replace(prepared, headers={**prepared.headers, **headers})
+        self._drop(session)
+        return prepared
 
     def _drop(self, session: StoredSession) -> None:
         # Its request's own code may have closed it.

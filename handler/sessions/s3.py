@@ -1,9 +1,11 @@
 """The copy of sessions in S3 (option.sessions_s3url), by s5cmd, which the container has, or by boto3.
 
     start   S3 --fetch--> a folder beside the sessions --> those that have not expired are adopted
-    stop    open sessions --links--> a folder beside them --send--> S3;   what was restored and is closed: removed there
+    each minute, and at the stop: files that are new --links--> a folder beside them --send--> S3;
+            files that are there no more: removed there
 
 Once in the life of a folder of sessions they are restored, by the first worker; from then on the folder is the truth.
+One worker copies at a time, and writes down what it has copied: another one has nothing to do then.
 A worker may be killed while it copies: its locks (flock) go with it, and what it leaves is removed by the next one.
 """
 
@@ -18,6 +20,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,10 +34,15 @@ log = logging.getLogger(__name__)
 
 CONTAINERS = "/opt/djl/bin/s5cmd"
 """Where the container has it."""
+MAX_PATHS = 200
+"""How many paths one command is given."""
 TIMEOUT_S = 600.0
 """Seconds that a command of s5cmd's may take."""
 RESTORED = ".restored"
-"""The file with the ids of what was restored: it has been done. It is empty, and locked, while somebody is at it."""
+"""The file that says what is in S3, by `_files`. It is empty until that has been restored, and locked while somebody
+restores or copies."""
+INTERVAL_S = 60.0
+"""Seconds between two copies."""
 COPYING = ".s3"
 """A file whose lock those share who have a folder beside the sessions."""
 BESIDE = ".s3-"
@@ -52,8 +60,8 @@ class Copier(Protocol):
         """What is in the folder, below `url`."""
         ...
 
-    def remove(self, url: str, names: Sequence[str]) -> None:
-        """What is below `url/name` of each name."""
+    def remove(self, url: str, paths: Sequence[str]) -> None:
+        """The files `url/path`, some of which may be missing."""
         ...
 
 
@@ -71,10 +79,11 @@ class S5cmd:
         """See Copier."""
         self._run("sync", f"{folder}/", f"{url}/")
 
-    def remove(self, url: str, names: Sequence[str]) -> None:
+    def remove(self, url: str, paths: Sequence[str]) -> None:
         """See Copier."""
-        for name in names:
-            self._run("rm", f"{url}/{name}/*")
+        for begin in range(0, len(paths), MAX_PATHS):
+            # A key may have stars in it.
+            self._run("rm", "--raw", *(f"{url}/{path}" for path in paths[begin : begin + MAX_PATHS]))
 
     def _run(self, *arguments: str) -> None:
         command = [self._command, "--retry-count", "1", *arguments]
@@ -108,12 +117,11 @@ class Boto3:
             if path.is_file():
                 self._s3.upload_file(str(path), bucket, f"{prefix}{path.relative_to(folder).as_posix()}")
 
-    def remove(self, url: str, names: Sequence[str]) -> None:
+    def remove(self, url: str, paths: Sequence[str]) -> None:
         """See Copier."""
         bucket, prefix = _place(url)
-        for name in names:
-            for key in self._keys(bucket, f"{prefix}{name}/"):
-                self._s3.delete_object(Bucket=bucket, Key=key)
+        for path in paths:
+            self._s3.delete_object(Bucket=bucket, Key=f"{prefix}{path}")
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
@@ -144,6 +152,21 @@ class Copy:
         self._store = store
         self._url = url
         self._by = by
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Copies what is new each minute, on a thread, until `stop`. DJL Serving kills its workers."""
+        threading.Thread(target=self._keep_saving, name="lmi-sessions-copy", daemon=True).start()
+
+    def stop(self) -> None:
+        """Copies for the last time."""
+        self._stopped.set()
+        self.save()
+
+    def _keep_saving(self) -> None:
+        while not self._stopped.wait(INTERVAL_S):
+            self.restore()
+            self.save(at_stop=False)
 
     def restore(self) -> None:
         """Takes over what is there, unless that has been done. Raises nothing: a failure is logged."""
@@ -160,29 +183,56 @@ class Copy:
             self._by.fetch(self._url, folder)
             names = [one.name for one in folder.iterdir() if one.is_dir() and self._store.adopt(one)]
         try:
-            os.write(done, json.dumps(names).encode())
+            _write(done, self._files(names))
         except OSError:
             # Another start may have more luck.
             os.ftruncate(done, 0)
             raise
         log.info("%d sessions restored from %s", len(names), self._url)
 
-    def save(self) -> None:
-        """Copies the open sessions there. Raises nothing: a failure is logged."""
+    def save(self, *, at_stop: bool = True) -> None:
+        """Copies the files of open sessions there that are not there yet. Raises nothing: a failure is logged.
+
+        At the stop all of them, for what is written to an array's memory map shows nowhere, and whoever else copies.
+        """
         try:
-            ids = self._store.open_ids()
-            with self._beside() as folder:
-                for name in ids:
-                    _link(self._store.folder / name, folder / name)
-                if ids:
-                    self._by.send(folder, self._url)
-            restored: list[str] = []
-            with contextlib.suppress(OSError, ValueError):
-                restored = json.loads((self._store.folder / RESTORED).read_bytes())
-            self._by.remove(self._url, [name for name in restored if name not in ids])
-            log.info("%d sessions copied to %s", len(ids), self._url)
+            with _opened(self._store.folder / RESTORED) as done:
+                if _locked(done, fcntl.LOCK_EX | fcntl.LOCK_NB) or at_stop:
+                    self._save(done, at_stop)
         except Exception as error:  # noqa: BLE001
             self._tell("copied to", error)
+
+    def _save(self, done: int, at_stop: bool) -> None:
+        restored = os.fstat(done).st_size > 0
+        before = _read(done)
+        files = self._files(self._store.open_ids())
+        new = [path for path, written in files.items() if at_stop or before.get(path) != written]
+        gone = [path for path in before if path not in files]
+        if not new and not gone:
+            return
+        if restored:
+            # Who is killed meanwhile may have sent any of them: 0 has them sent again, and their names are known.
+            _write(done, {**before, **dict.fromkeys(new, 0)})
+        with self._beside() as folder:
+            for path in new:
+                _link(self._store.folder / path, folder / path)
+            if new:
+                self._by.send(folder, self._url)
+        self._by.remove(self._url, gone)
+        if restored:
+            _write(done, files)
+        log.info("sessions: %d files copied to %s, %d removed there", len(new), self._url, len(gone))
+
+    def _files(self, names: Sequence[str]) -> dict[str, int]:
+        """The files of sessions, `ID/NAME`, and when each was written."""
+        found: dict[str, int] = {}
+        for name in names:
+            # It may be closed meanwhile.
+            with contextlib.suppress(FileNotFoundError), os.scandir(self._store.folder / name) as entries:
+                for entry in entries:
+                    if not entry.name.endswith(".part"):
+                        found[f"{name}/{entry.name}"] = entry.stat(follow_symlinks=False).st_mtime_ns
+        return found
 
     def _tell(self, what: str, error: Exception) -> None:
         # Not as a traceback, of which the log withholds what it is about: nothing of a request is in it.
@@ -219,10 +269,23 @@ def _locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def _link(session: Path, target: Path) -> None:
-    """The files of a session as they are now, whatever becomes of them."""
-    target.mkdir()
-    for path in session.iterdir():
-        # It may be closed meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            (target / path.name).hardlink_to(path)
+def _link(path: Path, target: Path) -> None:
+    """A session's file as it is now, whatever becomes of it."""
+    target.parent.mkdir(exist_ok=True)
+    # It may be closed meanwhile.
+    with contextlib.suppress(FileNotFoundError):
+        target.hardlink_to(path)
+
+
+def _read(descriptor: int) -> dict[str, int]:
+    """What `_write` has written; nothing where somebody was killed at it."""
+    try:
+        return dict(json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _write(descriptor: int, files: dict[str, int]) -> None:
+    text = json.dumps(files).encode()
+    os.pwrite(descriptor, text, 0)
+    os.ftruncate(descriptor, len(text))

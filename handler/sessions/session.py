@@ -16,12 +16,19 @@ from .values import ARRAY, HEADER, SUFFIXES, create_array, encoded, file_name, m
 
 __all__ = ["Keeper", "StoredSession"]
 
+NOT_GIVEN: Any = object()
+"""Not None: a key that is None by mistake is not to end a session."""
+
 
 class Keeper(Protocol):
     """Who keeps sessions (store.py)."""
 
     def check(self, session_id: str) -> None:
         """Raises SessionError where it is not there any more."""
+        ...
+
+    def close(self, session_id: str) -> None:
+        """Ends a session, with its values; raises SessionError."""
         ...
 
     def changing(self, session_id: str, size: int = 0, key: str = "") -> AbstractContextManager[Ledger]:
@@ -78,8 +85,21 @@ class StoredSession:
             raise SessionError(f"session: {key}: expected {expected}, got {array.shape} of {array.dtype}")
         return array
 
-    def remove(self, key: str) -> bool:
+    @property
+    def session_id(self) -> str:
         """See Session."""
+        return self.id
+
+    @property
+    def expiration_ts(self) -> float:
+        """See Session."""
+        return self.expires
+
+    def remove(self, key: str = NOT_GIVEN) -> bool:
+        """See Session."""
+        if key is NOT_GIVEN:
+            self._store.close(self.id)
+            return True
         name = file_name(key)
         with self._store.changing(self.id) as ledger:
             removed = [self._unlink(name, suffix) for suffix in SUFFIXES]

@@ -153,12 +153,17 @@ class Store:
         return True
 
     def _require_ours(self) -> None:
-        """Looks at the folder before its first use; raises OSError, or SessionError where it is not ours alone."""
+        """Looks at the folder before its first use, and lets nobody else read it.
+
+        Raises OSError, or SessionError where it is not ours alone: what others could write may be there already.
+        """
         if self._ours:
             return
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise SessionError(f"{self.folder}: expected a folder of this user's that nobody else may write to")
+        if found.st_mode & 0o077:
+            self.folder.chmod(0o700)
         self._ours = True
 
     def _folder_of(self, session_id: str) -> Path | None:

@@ -6,7 +6,7 @@
 
 It is called for every request, whatever its body and path, and once before the engine starts: with no content, and the
 options as properties. An Output's content is a body, or the frame that djl_python.async_utils makes of one (`data`,
-`last`, `error`, `code`); its properties are headers.
+`last`, `error`, `code`); its properties are headers. One with a parameter `session` is given the request's, or None.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import struct
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import AsyncGeneratorType
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ from ...model.events import Event, Failed
 from ...model.log import current
 from ...model.options import Settings
 from .. import calls_custom_handler
-from .formatters.djl_formatters import input_of, request_io
+from .formatters.djl_formatters import input_of, request_io, session_of
 from .loading import Function, kind_of, shown
 from .pool import Workers
 from .safe_reply import plain_error_line
@@ -95,16 +96,22 @@ class CustomHandler:
         self._settings = settings
         self._workers = workers
         self._function = self._guarded(function, NAME)
+        self._session = session_of(function)
 
     def _guarded(self, function: Callable[..., Any], name: str) -> Function:
-        return Function(lambda *arguments: _marked(function, *arguments), name, self._workers)
+        return Function(partial(_marked, function), name, self._workers)
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether it is given the request's session."""
+        return bool(self._session)
 
     def start(self, options: Mapping[str, str]) -> None:
         """The call for the initialisation, with the options as they were given. Raises OptionError."""
         inputs = input_of(None)
         inputs.properties = {**options, "model_dir": self._settings.model_dir}
         try:
-            returned = self._function(inputs)
+            returned = self._function(inputs, **self._session)
         except UserCodeError as error:
             raise OptionError(f"{error.message} at the initialisation", "model.py") from error
         if returned is not None:
@@ -117,9 +124,11 @@ class CustomHandler:
             )
 
     def answer(self, request: Request) -> Response | Relayed | None:
-        """What it makes of a request. Raises RequestError, or UserCodeError with djl_python's words."""
+        """What it makes of a request; what fails in it is djl_python's own answer, as no dialect is known yet. Raises
+        RequestError.
+        """
         try:
-            returned = self._function(input_of(request))
+            returned = self._function(input_of(request), **dict.fromkeys(self._session, request.session))
             if returned is None:
                 return None
             if isinstance(returned, AsyncGeneratorType):
@@ -131,8 +140,9 @@ class CustomHandler:
             return _frame_of(returned, JSON).response()
         except RequestError:
             raise
-        except Exception as error:
-            raise _failed(error) from error
+        except Exception as error:  # noqa: BLE001 - what was raised is logged where the user's function is called
+            failed = _failed(error)
+            return Response(encode({"error": failed.message, "code": 424}), 424, JSON, failure=failed)
 
     def _outputs(self, outputs: AsyncGeneratorType[Any, Any]) -> Generator[Frame]:
         """Of a generator of Outputs."""
@@ -175,11 +185,11 @@ def _failed(error: Exception) -> LmiError:
     return UserCodeError(f"Custom handler failed: {ITS_OUTPUT} cannot be read: {shown(error)}")
 
 
-def _marked(function: Callable[..., Any], *arguments: Any) -> Any:
+def _marked(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """What it returns, while `lmi.handler.handle` knows where it is called."""
     before = calls_custom_handler.set(True)
     try:
-        returned = function(*arguments)
+        returned = function(*arguments, **named)
     finally:
         calls_custom_handler.reset(before)
     return _marked_awaitable(returned) if inspect.isawaitable(returned) else returned

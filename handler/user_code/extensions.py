@@ -38,7 +38,7 @@ from ...formatters import (
 from ...formatters.base import Payload
 from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
-from ..preflight import has_own_code
+from ..preflight import entry_point_of, has_own_code
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
 from .custom_handler import CustomHandler
@@ -217,7 +217,7 @@ def _model_py(extensions: Extensions, directory: Path, host_formatters: HostForm
     """The functions that model.py decorates, and its handle."""
     module = loaded_model_py(directory)
     settings, workers = extensions.settings, extensions.workers
-    entry_point = _entry_point(settings)
+    entry_point = entry_point_of(settings, os.environ)
     found = dict(host_formatters)
     if module is not None:
         if (handle := custom_handle(module, entry_point)) is not None:
@@ -230,11 +230,6 @@ def _model_py(extensions: Extensions, directory: Path, host_formatters: HostForm
             extensions.input = made
         else:
             extensions.output = made
-
-
-def _entry_point(settings: Settings) -> str:
-    """As DJL Serving finds it (PyModel.load); empty: model.py, where there is one."""
-    return settings.host.get("entryPoint") or os.environ.get("DJL_ENTRY_POINT", "")
 
 
 def _options(extensions: Extensions) -> None:

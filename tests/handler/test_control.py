@@ -124,7 +124,7 @@ def test_one_that_is_not_running_is_not_found(make: Callable[..., Place]) -> Non
     [({"x-amzn-sagemaker-session-id": "any"}, {}), ({}, {"output_formatter": "toy_cancelled:Toy"})],
     ids=["in a session", "beside a user's dialect"],
 )
-def test_one_that_is_read_on_a_thread_does_not_find_itself(
+def test_one_does_not_find_itself(
     make: Callable[..., Place], tmp_path: Path, headers: dict[str, str], options: dict[str, str]
 ) -> None:
     (tmp_path / "toy_cancelled.py").write_text((USER_CODE / "toy.py").read_text())
@@ -133,10 +133,9 @@ def test_one_that_is_read_on_a_thread_does_not_find_itself(
 
     def cancelled() -> bytes:
         """By one with the id that it cancels."""
-        asking = place.service.open(Request(body, headers=headers, request_id=NAME))
-        assert isinstance(asking, Exchange)
-        wait(lambda: asking.finished)
-        return asking.take_all()
+        answer = place.service.open(Request(body, headers=headers, request_id=NAME))
+        assert isinstance(answer, Response)
+        return answer.body
 
     message = f"request_id: no request {NAME} is running here"
     assert json.loads(cancelled()) == {"error": message, "code": 424}
@@ -195,6 +194,33 @@ def test_user_code_that_hangs_is_left(make: Callable[..., Place], tmp_path: Path
     assert place.cancel() == DONE
     wait(lambda: exchange.finished)
     assert SAID in exchange.take_all().decode()
+
+
+GREEDY = """
+import time
+
+class Greedy:
+    NAME, BODY_FIELD, ROUTES = "greedy", "", ()
+
+    def matches(self, payload, request, settings):
+        time.sleep(2)
+        return True
+
+    parse = refuse = lambda self, *_: None
+"""
+
+
+@pytest.mark.parametrize("dialect", ["", "greedy"])
+def test_it_is_not_for_a_dialect_of_the_users(make: Callable[..., Place], tmp_path: Path, dialect: str) -> None:
+    """Which has every thread, and whose requests take every place."""
+    (tmp_path / "mine.py").write_text(GREEDY)
+    limits = {"user_code_threads": "1", "max_rolling_batch_size": "1", "max_queued_requests": "0"}
+    place = make(output_formatter="mine:Greedy", dialect=dialect, **limits)
+    exchange = place.open()
+    assert place.cancel() == DONE
+    wait(lambda: exchange.finished)
+    assert SAID in exchange.take_all().decode()
+    assert place.cancel()[0] == 424
 
 
 def wait(condition: Callable[[], Any]) -> None:

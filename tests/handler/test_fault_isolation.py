@@ -323,7 +323,7 @@ def test_beside_user_code_too(
     assert good in news
     assert not engine.sinks
     assert service.admission.open == 0
-    assert "a fault" in caplog.text
+    eventually(lambda: "a fault" in caplog.text)
 
 
 @pytest.mark.parametrize("user_code", [False, True])

@@ -28,6 +28,14 @@ def test_the_variable_is_named(environment: dict[str, str], said: str, tmp_path:
     assert caught.value.message.startswith(said)
 
 
+def test_a_follower_serves_nobody(tmp_path: Path) -> None:
+    environment = {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1", "LWS_LEADER_ADDRESS": "leader"}
+    settings = load_settings(tmp_path, environment=environment, overrides={})
+    with pytest.raises(OptionError) as caught:
+        Service(settings, ScriptedEngine()).start()
+    assert caught.value.message == "LWS_WORKER_INDEX: expected 0, the leader, got 1: here run lmi follow"
+
+
 class RefusingEngine(ScriptedEngine):
     """An engine that says of its options what the real one would."""
 

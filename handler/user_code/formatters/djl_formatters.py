@@ -36,7 +36,7 @@ from .response_formatter import FormattedChunksEncoder, FormattedEncoder
 from .token_formatter import FormattedTokensEncoder
 from .tokenizer import Tokenizer
 
-__all__ = ["InputFormatter", "OutputFormatter", "as_json", "input_of", "request_io"]
+__all__ = ["InputFormatter", "OutputFormatter", "as_json", "input_of", "request_io", "session_of"]
 
 OUTPUTS = {"RequestOutput", "TextGenerationOutput"}
 INPUTS = {"RequestInput", "TextInput"}
@@ -70,7 +70,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
 
 
-def _session_of(function: Callable[..., Any]) -> dict[str, None]:
+def session_of(function: Callable[..., Any]) -> dict[str, None]:
     """The argument for the session, without one, if the function takes it."""
     return {name: None for name in (SESSION,) if name in inspect.signature(function).parameters}
 
@@ -116,7 +116,7 @@ class InputFormatter:
         self._request = dict.fromkeys(named & {"request"} - {first})
         """The argument for the request, if the function takes it."""
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-        self._session = _session_of(function)
+        self._session = session_of(function)
         offered: dict[str, Any] = {"tokenizer": self.tokenizer}
         if self.item:
             offered |= {"configs": _configs(settings), "is_rolling_batch": True}
@@ -192,7 +192,7 @@ def _form(function: Callable[..., Any], label: str) -> Form:
         return "output"
     for count, form in ((1, "response"), (6, "oldest")):
         try:
-            inspect.signature(function).bind(*range(count), **_session_of(function))
+            inspect.signature(function).bind(*range(count), **session_of(function))
         except TypeError:
             continue
         return cast(Form, form)
@@ -210,7 +210,7 @@ class OutputFormatter:
         self.form: Form = self._form_of(function, label)
         self._objects = None if self.form == "response" else request_io(label)
         self._function = Function(function, label, workers)
-        self._session = _session_of(function)
+        self._session = session_of(function)
         self._tokenizer = Tokenizer(settings)
         self._ids = itertools.count()
 

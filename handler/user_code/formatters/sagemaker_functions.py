@@ -3,8 +3,9 @@
     input_fn(request_body: bytes, content_type: str) -> dict       in the place of an input formatter
     output_fn(prediction, accept: str)                             in the place of an output formatter: of a response
 
-SageMaker's count where nothing is decorated (djl_python, custom_formatter_handling.py). What stands in the engine's
-place is refused: model_fn and predict_fn, @init_handler and @prediction_handler.
+SageMaker's count where nothing is decorated (djl_python, custom_formatter_handling.py). Each may have a parameter
+`session`, as formatters may. What stands in the engine's place is refused: model_fn and predict_fn, @init_handler and
+@prediction_handler, a class of djl_python's VLLMHandler.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ....model.errors import OptionError
 from ....model.options import Settings
 from ..loading import Function, decorated
 from ..pool import Workers
-from .djl_formatters import Form, InputFormatter, OutputFormatter, as_json
+from .djl_formatters import Form, InputFormatter, OutputFormatter, as_json, session_of
 
 __all__ = ["FORMATTERS", "formatters_of", "label_of"]
 
@@ -32,10 +33,12 @@ class InputFn(InputFormatter):
         _check(function, label, "(request_body, content_type)")
         super().__init__(lambda _body: None, label, settings, workers)
         self._function = Function(function, label, workers)
+        self._session = session_of(function)
 
     def read(self, request: Request) -> tuple[Payload, Any]:
         """As of any input formatter."""
-        payload = self._function(request.body, request.headers.get("content-type", JSON))
+        given = dict.fromkeys(self._session, request.session)
+        payload = self._function(request.body, request.headers.get("content-type", JSON), **given)
         if not isinstance(payload, dict):
             raise self._function.refuse(payload, "a dict")
         return as_json(payload, self._function), None
@@ -55,7 +58,7 @@ class OutputFn(OutputFormatter):
 
 def _check(function: Callable[..., Any], label: str, form: str) -> None:
     try:
-        inspect.signature(function).bind(None, None)
+        inspect.signature(function).bind(None, None, **session_of(function))
     except TypeError:
         raise OptionError(f"{label}: expected {form}, got {inspect.signature(function)}", "model.py") from None
 
@@ -73,6 +76,9 @@ def formatters_of(module: ModuleType, *, sagemaker: bool = True) -> dict[str, Ca
     for mark in ("init_handler", "prediction_handler"):
         if (function := decorated(module, f"is_{mark}")) is not None:
             raise _replaces_engine(f"@{mark} {getattr(function, '__name__', repr(function))}")
+    for value in vars(module).values():
+        if isinstance(value, type) and any(_is_upstreams(base) for base in value.__mro__[1:]):
+            raise _replaces_engine(f"class {value.__name__}({UPSTREAMS})")
     kinds = ("input_formatter", "output_formatter")
     found = {kind: function for kind in kinds if (function := decorated(module, f"is_{kind}")) is not None}
     if found or not sagemaker:
@@ -81,6 +87,15 @@ def formatters_of(module: ModuleType, *, sagemaker: bool = True) -> dict[str, Ca
         if callable(getattr(module, name, None)):
             raise _replaces_engine(name)
     return {name: function for name in ("input_fn", "output_fn") if callable(function := getattr(module, name, None))}
+
+
+UPSTREAMS = "VLLMHandler"
+"""djl_python's handler of vLLM, of which a model.py may make a class of its own."""
+
+
+def _is_upstreams(found: type) -> bool:
+    # By its name: to import it takes vLLM.
+    return found.__name__ == UPSTREAMS and found.__module__.startswith("djl_python.")
 
 
 def label_of(kind: str, function: Callable[..., Any]) -> str:

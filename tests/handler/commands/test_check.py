@@ -78,6 +78,16 @@ def test_the_transformers_engine(model_dir: Path) -> None:
     assert either[-1].startswith("transformers")
 
 
+def test_several_hosts(model_dir: Path) -> None:
+    hosts = {"nnodes": "2", "master_addr": "leader"}
+    where = "hosts: 2, which meet at ports {} of leader; this one is node"
+    leader = f"{where.format('29600 and 29501')} 0, the leader; on the others run lmi follow"
+    assert leader in check(model_dir, hosts)
+    follower = f"{where.format('4001 and 4000')} 1, a follower: run lmi follow"
+    assert follower in check(model_dir, {**hosts, "node_rank": "1", "node_port": "4001", "master_port": "4000"})
+    assert not any(line.startswith("hosts: ") for line in check(model_dir, {}))
+
+
 def test_embeddings(model_dir: Path) -> None:
     assert check(model_dir, {"task": "text-embedding"})[0] == (
         "options: good; vllm-embedding, rolling batch of at most 256"
@@ -248,6 +258,16 @@ def test_entry_points_of_the_users_own(model_dir: Path) -> None:
     assert any(
         "DJL Serving's own handler" in line for line in check(model_dir, {"entryPoint": "djl_python.huggingface"})
     )
+
+
+def test_the_entry_point_of_the_environment(model_dir: Path) -> None:
+    """The option goes first, in DJL Serving too."""
+    environment = {"DJL_ENTRY_POINT": "missing.py"}
+    assert "entry point: lmi.handler" in check(model_dir, {"entryPoint": "lmi.handler"}, environment=environment)
+    model_dir.joinpath("serving.properties").unlink()
+    assert "entry point: lmi.handler" in check(model_dir, {}, environment={"DJL_ENTRY_POINT": "lmi.handler"})
+    with pytest.raises(OptionError, match=r"^DJL_ENTRY_POINT: there is no file .*missing\.py"):
+        check(model_dir, {}, environment=environment)
 
 
 def test_no_entry_point(model_dir: Path) -> None:

@@ -24,6 +24,17 @@ WRITINGS: list[tuple[str, dict[str, str]]] = [
         "docker run --shm-size 1g -e A=1 ghcr.io/huggingface/text-generation-inference:3 --model-id a/b --num-shard 2",
         {"A": "1", "MODEL_ID": "a/b", "NUM_SHARD": "2"},
     ),
+    (
+        ("sudo docker run -itd --rm --init --ipc=host --security-opt x=y --gpus all -v x:/y -p80:80 -eA=1 \\\n"
+         "--name tgi vllm/vllm-openai a/b -tp 2 -q=fp8 --seed -1 --served-model-name m n --enforce-eager"),
+        {"A": "1", "SM_VLLM_MODEL": "a/b", "SM_VLLM_TENSOR_PARALLEL_SIZE": "2", "SM_VLLM_QUANTIZATION": "fp8",
+         "SM_VLLM_SEED": "-1", "SM_VLLM_SERVED_MODEL_NAME": "m n", "SM_VLLM_ENFORCE_EAGER": "true"},
+    ),
+    ("docker run vllm/vllm-openai --model a/b\n", {"SM_VLLM_MODEL": "a/b"}),
+    ("docker container run --env-file more.env i\n", {"B": "2"}),
+    ("export A=1\nvllm serve a --max-model-len 64", {"A": "1", "SM_VLLM_MODEL": "a", "SM_VLLM_MAX_MODEL_LEN": "64"}),
+    ("python -m vllm.entrypoints.openai.api_server --model tgi", {"SM_VLLM_MODEL": "tgi"}),
+    ("text-generation-launcher --model-id a -p 8 --sharded=false", {"MODEL_ID": "a", "PORT": "8", "SHARDED": "false"}),
 ]  # fmt: skip
 
 
@@ -31,6 +42,7 @@ WRITINGS: list[tuple[str, dict[str, str]]] = [
 def test_how_an_environment_may_be_written(text: str, variables: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text(text)
+    file.with_name("more.env").write_text("B=2\n")
     assert environment_of(file) == variables
 
 
@@ -43,6 +55,15 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str],
         (b'{"A": null}', "environment: A: expected text"),
         (b"docker run -e A image", "environment: -e A: expected NAME=value"),
         (b"docker run -e 'A=1", "environment: expected the words of a shell"),
+        (b"docker run -e A=1", "environment: docker run: expected an image after its options"),
+        (b"docker run --gpus", "environment: --gpus: expected a value after it"),
+        (b"docker pull image", "environment: docker: expected docker run"),
+        (b"docker run --env-file none.env image", "none.env: expected a file of text"),
+        (b"vllm serve a b", "environment: b: expected an argument of the server that begins with --"),
+        (b"vllm serve a -O3", "environment: -O3: expected --optimization-level with its number"),
+        (b"vllm serve a -zz 1", "environment: -zz: expected -tp, -pp, "),
+        (b"text-generation-launcher a/b", "environment: a/b: expected an argument of the server"),
+        (b"vllm chat", "environment: chat: expected an argument of the server"),
         (b"A=\xff", "environment: expected text in UTF-8"),
     ],
 )

@@ -102,3 +102,35 @@ def test_a_stream_leaves_half_of_the_time_to_a_call_that_waits(made: ScriptedSer
         assert isinstance(late, Whole)
         assert late.status == 424
     assert batch.next_call.since is None
+
+
+def of_session(body: object, session: str = "") -> Request:
+    attributes = {"x-amzn-sagemaker-session-id": session} if session else {}
+    return Request(json.dumps(body).encode(), attributes=attributes)
+
+
+def test_a_batch_of_several_makes_no_session_that_nobody_is_told_of(tmp_path: Path) -> None:
+    options = {"rolling_batch": "disable", "sessions_path": "sessions"}
+    made = ScriptedService(tmp_path, {}, options)
+    made.engine.submit_then = [Started(1), Delta(0, "there", finish=END)]
+    batch, hello = PlainBatch(made.service), {"inputs": "Hi"}
+
+    def count() -> int:
+        return sum(path.is_dir() for path in (tmp_path / "sessions").iterdir())
+
+    refused, served = batch.answers([of_session(hello, "NEW_SESSION"), of_session(hello)])
+    assert (refused.status, served.status, count()) == (424, 200, 0)
+    assert b"requestType" in refused.body
+    assert b"in a dynamic batch of several requests" in refused.body
+    (alone,) = batch.answers([of_session(hello, "NEW_SESSION")])
+    assert (alone.status, count()) == (200, 1)
+    assert any(name.lower() == "x-amzn-sagemaker-session-id" for name in alone.headers)
+    new, other = batch.answers([of_session({"requestType": "NEW_SESSION"}, "NEW_SESSION"), of_session(hello)])
+    assert (new.status, other.status, count()) == (200, 200, 2)
+    session = json.loads(new.body)["result"].split()[1]
+    closed, again = batch.answers([of_session({"requestType": "CLOSE"}, session), of_session(hello)])
+    assert (closed.status, again.status, count()) == (200, 200, 1)
+    assert json.loads(closed.body) == {"result": f"Session {session} closed"}
+    gone, _ = batch.answers([of_session({"requestType": "CLOSE"}, session), of_session(hello)])
+    assert gone.status == 424
+    made.service.close()

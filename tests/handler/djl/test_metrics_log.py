@@ -26,7 +26,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_every_number_is_told(bench: Bench) -> None:
-    reporter = Reporter(bench.metrics, bench.engine, 60)
+    reporter = Reporter(bench.metrics, bench.engine, 60, 1)
     # A stream of three tokens, one refused, one failed, one aborted, one that goes on.
     bench.open()
     bench.engine.say(0, Started(7))
@@ -49,27 +49,27 @@ def test_every_number_is_told(bench: Bench) -> None:
         "error_generation_failed=1 error_invalid_parameter=1 engine_deaths=1"
     )
     assert metrics == [
-        "LmiRequests.Count:4|#Level:Host|c",
-        "LmiRequests_ok.Count:1|#Level:Host|c",
-        "LmiRequests_refused.Count:1|#Level:Host|c",
-        "LmiRequests_failed.Count:1|#Level:Host|c",
-        "LmiRequests_aborted.Count:1|#Level:Host|c",
-        "LmiPromptTokens.Count:7|#Level:Host|c",
-        "LmiGeneratedTokens.Count:3|#Level:Host|c",
-        "LmiEngineDeaths.Count:1|#Level:Host|c",
-        "LmiInFlight.Count:1|#Level:Host|g",
-        "LmiRunning.Count:5|#Level:Host|g",
-        "LmiWaiting.Count:2|#Level:Host|g",
-        "LmiTasks.Count:0|#Level:Host|g",
-        "LmiKvCacheUsage.Percent:25.000|#Level:Host|g",
-        "LmiTimeToFirstToken.Milliseconds:500.000|#Level:Host|g",
-        "LmiInterTokenLatency.Milliseconds:500.000|#Level:Host|g",
-        "LmiRequestDuration.Milliseconds:1500.000|#Level:Host|g",
+        "LmiRequests.Count:4|#Worker:1|c",
+        "LmiRequests_ok.Count:1|#Worker:1|c",
+        "LmiRequests_refused.Count:1|#Worker:1|c",
+        "LmiRequests_failed.Count:1|#Worker:1|c",
+        "LmiRequests_aborted.Count:1|#Worker:1|c",
+        "LmiPromptTokens.Count:7|#Worker:1|c",
+        "LmiGeneratedTokens.Count:3|#Worker:1|c",
+        "LmiEngineDeaths.Count:1|#Worker:1|c",
+        "LmiInFlight.Count:1|#Worker:1|g",
+        "LmiRunning.Count:5|#Worker:1|g",
+        "LmiWaiting.Count:2|#Worker:1|g",
+        "LmiTasks.Count:0|#Worker:1|g",
+        "LmiKvCacheUsage.Percent:25.000|#Worker:1|g",
+        "LmiTimeToFirstToken.Milliseconds:500.000|#Worker:1|g",
+        "LmiInterTokenLatency.Milliseconds:500.000|#Worker:1|g",
+        "LmiRequestDuration.Milliseconds:1500.000|#Worker:1|g",
     ]
 
 
 def test_only_what_is_new_is_told(bench: Bench) -> None:
-    reporter = Reporter(bench.metrics, bench.engine, 10)
+    reporter = Reporter(bench.metrics, bench.engine, 10, 1)
     assert reporter.report() is None
     exchange = bench.open()
     reported = reporter.report()

@@ -49,10 +49,9 @@ if action == "sync":
         sys.exit(f'ERROR "{{action}} {{source}}": no object found')
     shutil.copytree(folder, local(target), dirs_exist_ok=True)
 elif action == "rm":
-    folder = local(places[0].removesuffix("/*"))
-    if not folder.exists():
-        sys.exit(f'ERROR "rm {{places[0]}}": no object found')
-    shutil.rmtree(folder)
+    assert places.pop(0) == "--raw"
+    for place in places:
+        local(place).unlink(missing_ok=True)
 else:
     sys.exit("ERROR: what?")
 """
@@ -93,7 +92,7 @@ class Bucket:
         shutil.copyfile(name, path)
 
     def delete_object(self, Bucket: str, Key: str) -> None:  # noqa: N803
-        self._path(Bucket, Key).unlink()
+        self._path(Bucket, Key).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -231,7 +230,7 @@ class Waits:
     def send(self, folder: Path, url: str) -> None:
         self._wait(folder)
 
-    def remove(self, url: str, names: Sequence[str]) -> None:
+    def remove(self, url: str, paths: Sequence[str]) -> None:
         pass
 
     def _wait(self, folder: Path) -> None:
@@ -266,9 +265,67 @@ def test_what_another_one_copies_is_left_alone(make: Make, caplog: pytest.LogCap
         Copy(store, URL, quick).save()
         by.go.set()
         saving.result(30)
-    assert (by.calls, quick.calls) == (1, 2)
+    # It does not restore meanwhile, and copies at its stop all the same.
+    assert (by.calls, quick.calls) == (1, 1)
     assert "could not" not in caplog.text
     assert not list(store.folder.glob(".s3-*"))
+
+
+class Counts:
+    """A copier that says what it is to do."""
+
+    def __init__(self) -> None:
+        self.sent: list[set[str]] = []
+        self.removed: list[str] = []
+
+    def fetch(self, url: str, folder: Path) -> None:
+        pass
+
+    def send(self, folder: Path, url: str) -> None:
+        self.sent.append({path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()})
+
+    def remove(self, url: str, paths: Sequence[str]) -> None:
+        self.removed += paths
+
+
+def test_what_is_new_is_copied_once_and_what_is_gone_removed(make: Make) -> None:
+    store, by = make("first"), Counts()
+    copies = [Copy(store, URL, by) for _ in range(2)]
+    copies[0].restore()
+
+    def saved() -> set[str]:
+        by.sent.clear()
+        for copy in copies:
+            copy.save(at_stop=False)
+        return set().union(*by.sent)
+
+    assert saved() == set()
+    session = store.create()
+    session.put("key", 1)
+    assert saved() == {f"{session.id}/.session", f"{session.id}/key.json"}
+    assert len(by.sent) == 1
+    assert saved() == set()
+    session.put("key", b"other")
+    assert saved() == {f"{session.id}/key.bin"}
+    assert by.removed == [f"{session.id}/key.json"]
+    store.close(session.id)
+    assert saved() == set()
+    assert set(by.removed[1:]) == {f"{session.id}/.session", f"{session.id}/key.bin"}
+
+
+def test_it_is_copied_while_it_runs(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "INTERVAL_S", 0.01)
+    store, by = make("first"), Counts()
+    copy = Copy(store, URL, by)
+    copy.restore()
+    copy.start()
+    session = store.create()
+    deadline = time.monotonic() + 30
+    while not by.sent:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert by.sent[0] == {f"{session.id}/.session"}
+    copy.stop()
 
 
 def test_what_has_expired_or_is_none_is_not_restored(tool: str, bucket: Path, make: Make) -> None:

@@ -173,3 +173,13 @@ def test_a_map_outlives_its_session(store: Store, session: StoredSession) -> Non
     store.close(session.id)
     state.fill(3)
     assert state.sum() == 12
+
+
+def test_it_is_called_and_ended_as_upstreams(store: Store) -> None:
+    session = store.create()
+    assert (session.session_id, session.expiration_ts) == (session.id, session.expires)
+    session.put("key", 1)
+    assert session.remove() is True
+    assert not session.folder.exists()
+    with pytest.raises(SessionError, match=f"session not found: {session.id}"):
+        session.remove()

@@ -327,6 +327,15 @@ def test_a_folder_that_is_not_ours_alone_is_refused(make: Make, tmp_path: Path, 
     assert kind == "file" or [path.name for path in store.folder.iterdir()] == [planted.name]
 
 
+@pytest.mark.parametrize("use", ["prepare", "find"])
+def test_a_folder_that_others_may_read_is_made_private(make: Make, use: str) -> None:
+    session = make().create()
+    store = make()
+    store.folder.chmod(0o755)
+    store.prepare() if use == "prepare" else store.find(session.id)
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+
+
 def test_a_folder_is_looked_at_once_before_its_first_use(make: Make) -> None:
     store, other = make(), make()
     missing = "00000000-0000-4000-8000-000000000000"

@@ -226,14 +226,14 @@ async def test_tasks_of_the_loops_are_counted(bench: Bench) -> None:
     await ended
     assert await asyncio.to_thread(lambda: bench.metrics.tasks) == before + 5
     assert bench.samples()["lmi_event_loop_tasks", ()] == before + 5
-    reporter = Reporter(bench.metrics, bench.engine, 60.0)
+    reporter = Reporter(bench.metrics, bench.engine, 60.0, 1)
     assert reporter.report() is None
     waiting.pop().cancel()
     await asyncio.sleep(0)
     # A change is news.
     line, told = reporter.report() or ("", [])
     assert f" tasks={before + 4} " in line
-    assert f"LmiTasks.Count:{before + 4}|#Level:Host|g" in told
+    assert f"LmiTasks.Count:{before + 4}|#Worker:1|g" in told
     assert reporter.report() is None
     for task in waiting:
         task.cancel()
@@ -325,6 +325,19 @@ async def test_counts_of_each_dialect(server: Server) -> None:
     inter_token = "lmi_inter_token_latency_seconds_count"
     assert after[inter_token, ()] - before[inter_token, ()] > 3
     assert after["lmi_engine_process_resident_memory_bytes", ()] > 1 << 20
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
+def test_one_scrape_has_vllms_and_ours(server: Server, accept: str) -> None:
+    asked = httpx.post(f"{server.url}/invocations", json={"inputs": ASKED.prompt}, timeout=60)
+    assert asked.status_code == 200
+    text = httpx.get(f"{server.url}/metrics", headers={"accept": accept}).text
+    assert text.count("# EOF") == (accept != "text/plain")
+    read = openmetrics if accept != "text/plain" else text_string_to_metric_families
+    names = [family.name for family in read(text)]
+    assert len(names) == len(set(names))
+    assert {"lmi_requests", "lmi_engine_up", "vllm:generation_tokens", "vllm:num_requests_running"} <= {*names}
 
 
 @pytest.mark.engine

@@ -256,11 +256,11 @@ def test_what_fails_is_told(served: Make, code: str, status: int, said: str) -> 
     assert (frame.last, frame.code, frame.failure) == (True, status, exchange.failure)
 
 
-def test_a_failure_has_the_form_of_the_requests_dialect(served: Make) -> None:
-    service = served("raise RuntimeError('x')")
-    assert list(whole(ended(service, LMI))) == ["generated_text", "details", "error"]
-    exchange = ended(service, CHAT)
-    assert whole(exchange)["error"]["message"].startswith("Custom handler failed: ")
+@pytest.mark.parametrize("body", [LMI, CHAT, {"prompt": "a"}, {"neither": 1}], ids=str)
+def test_a_failure_has_the_containers_form_in_every_dialect(served: Make, body: dict[str, object]) -> None:
+    exchange = ended(served("raise RuntimeError('x')"), body)
+    assert (exchange.call.reply.status, exchange.call.reply.content_type) == (424, "application/json")
+    assert whole(exchange) == {"error": "Custom handler failed: model.py: handle raised RuntimeError: x", "code": 424}
 
 
 def test_a_mistake_of_the_clients(served: Make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from ...kit.user_code.service import ScriptedService
 
 END = Finish("eos", generated_tokens=1)
 HEADER = "x-amzn-sagemaker-session-id"
+NEW = "X-Amzn-SageMaker-New-Session-Id"
 
 FORMATTERS = """
 def count(decoded_payload, session=None):
@@ -94,6 +96,7 @@ class Place:
     """A service with user code, on an engine that answers at once."""
 
     def __init__(self, folder: Path, source: str, **options: str) -> None:
+        self.folder = folder
         files = {f"{folder.name.replace('-', '_')}.py": source}
         name = next(iter(files)).removesuffix(".py")
         given = {option: text.replace("mine:", f"{name}:") for option, text in options.items()}
@@ -191,3 +194,77 @@ def test_formatters_of_rolling_batch(make: Callable[..., Place]) -> None:
         place = make(TOKENS, input_formatter="mine:read", output_formatter="mine:write")
         session = place.new()
         assert place.ask({}, session)[:2] == (200, session)
+
+
+HANDLE = """
+from djl_python import Input, Output
+
+def handle(inputs: Input, session=None):
+    if inputs.is_empty():
+        assert session is None
+        return None
+    asked = inputs.get_as_json()
+    if session is not None:
+        session.put("count", session.get("count", 0) + 1)
+    if "told" in asked:
+        return Output().add_as_json({"count": session and session.get("count")})
+    if "refused" in asked:
+        return Output().error("no", code=403)
+    return None
+"""
+
+
+@pytest.fixture
+def handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    if (missing := hosting.available()) is not None:
+        pytest.skip(missing)
+    (tmp_path / "model.py").write_text(HANDLE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with hosting.djl_python():
+        place = Place(tmp_path, "", entryPoint="lmi.handler")
+        yield place
+        place.scripted.service.close()
+    sys.modules.pop("model", None)
+
+
+def test_a_handle_has_the_requests_session(handled: Place) -> None:
+    session = handled.new()
+    assert handled.ask({"inputs": "Hi"}, session)[1] == {"generated_text": "there"}
+    assert handled.ask({"told": 1}, session)[1] == {"count": 2}
+    assert handled.ask({"told": 1})[1] == {"count": None}
+    assert handled.ask({"requestType": "CLOSE"}, session)[0] == 200
+    status, body, _ = handled.ask({"told": 1}, session)
+    assert (status, body["error"]) == (424, f"Input parsing failed: session not found: {session}")
+
+
+def test_a_new_session_of_a_handle_is_told_unless_it_refuses(handled: Place) -> None:
+    for body in ({"told": 1}, {"inputs": "Hi"}):
+        assert "; Expires=" in handled.ask(body, "NEW_SESSION")[2][NEW]
+    before = len(list((handled.folder / "sessions").iterdir()))
+    status, _, headers = handled.ask({"refused": 1}, "NEW_SESSION")
+    assert (status, NEW in headers) == (403, False)
+    assert len(list((handled.folder / "sessions").iterdir())) == before
+
+
+SAGEMAKER = """
+import json
+
+def input_fn(body, content_type, session=None):
+    payload = json.loads(body)
+    session.put("seen", payload["inputs"])
+    return payload
+
+def output_fn(prediction, accept, session=None):
+    return {"seen": session.get("seen")}
+"""
+
+
+def test_sagemakers_functions_that_take_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.py").write_text(SAGEMAKER)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    place = Place(tmp_path, "", entryPoint="lmi.handler")
+    try:
+        assert place.ask({"inputs": "Hi"}, place.new())[1] == {"seen": "Hi"}
+    finally:
+        place.scripted.service.close()
+        sys.modules.pop("model", None)

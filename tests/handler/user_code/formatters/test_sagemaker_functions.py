@@ -130,6 +130,10 @@ REFUSED = {
     "predict_fn": "def predict_fn(input_data, model):\n    pass\n",
     "@init_handler f": MARKED.format("init_handler"),
     "@prediction_handler f": MARKED.format("prediction_handler") + INPUT,
+    r"class Mine\(VLLMHandler\)": (
+        "class VLLMHandler:\n    __module__ = 'djl_python.lmi_vllm.vllm_async_service'\n"
+        "class Mine(VLLMHandler):\n    pass\n"
+    ),
 }
 
 
