@@ -6,6 +6,7 @@ auto.py                                vLLM where it has the model, else transfo
 adapters/                              LoRA adapters: their files, what an engine does with them
 options/                               `option.*` as typed settings
 process/                               an engine in a process of its own, its death and its rebuilding
+nodes/                                 the hosts that run one model together
 text/                                  from token ids to exact text, and the limits of both
 search/                                best of n, beam search
 media/                                 images: fetched, checked

@@ -31,7 +31,7 @@ from .options import Settings
 
 __all__ = [
     "ENGINES", "AsyncBackend", "Backend", "BackendBase", "Engine", "EngineAdapters", "EngineInfo", "EngineStats",
-    "Listener", "Sink", "limits", "load_backend",
+    "Listener", "Sink", "limits", "load_backend", "start_part",
 ]  # fmt: skip
 
 Sink = Callable[[EngineEvent], None]
@@ -97,6 +97,11 @@ class Engine(Protocol):
     @property
     def healthy(self) -> bool:
         """Whether `submit` would be served now."""
+        ...
+
+    @property
+    def down_reason(self) -> str:
+        """Why it is down, or was last; of several hosts it names the one that is gone."""
         ...
 
     @property
@@ -263,6 +268,18 @@ def load_backend(settings: Settings) -> Backend | AsyncBackend:
         return _users_backend(settings)
     module, _, name = ENGINES[settings.engine].partition(":")
     return cast("Backend | AsyncBackend", getattr(importlib.import_module(module), name)(settings))
+
+
+PART = "lmi.model.vllm.start:start_headless"
+"""As in ENGINES: what starts a follower's part, which vLLM alone has."""
+
+
+def start_part(settings: Settings) -> EngineInfo:
+    """Starts what this host, a follower, has of an engine whose core is on another one; this process ends when any of
+    it ends. Raises whatever the engine raises.
+    """
+    module, _, name = PART.partition(":")
+    return cast("EngineInfo", getattr(importlib.import_module(module), name)(settings))
 
 
 def _users_backend(settings: Settings) -> Backend | AsyncBackend:

@@ -68,6 +68,8 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"derived max_model_len", "max_model_len"),
     (r"tensor parallel size|World size \(\d+\) is larger|tensor_parallel_size", "tensor_parallel_degree"),
     (r"pipeline.parallel", "pipeline_parallel_degree"),
+    (r"expert parallel", "enable_expert_parallel"),
+    (r"\bRay\b", "distributed_executor_backend"),
     (r"max_num_batched_tokens", "max_rolling_batch_prefill_tokens"),
     (r"quantiz|config file for \w+", "quantize"),
     (r"Reasoning parser", "reasoning_parser"),

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..adapters.adapter import Adapter
@@ -40,16 +41,20 @@ EXIT_TIMEOUT_S = 10.0
 class EngineChild:
     """The engine's process, the channel to it, and the sinks of what runs in it."""
 
-    def __init__(self, settings: Settings, adapters: tuple[Adapter, ...] = ()) -> None:
+    def __init__(
+        self, settings: Settings, adapters: tuple[Adapter, ...] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment`: what its process has there unless this one's says otherwise."""
         ours, theirs = socket.socketpair()
         # For sockets, whose paths may not be long.
         self._scratch = tempfile.mkdtemp(prefix="lmi-", dir="/tmp" if len(tempfile.gettempdir()) > 50 else None)
+        given = {**(environment or {}), **engine_environment(), **lmcache_environment(settings)}
         command = [sys.executable, "-m", "lmi.model.process.engine_main", str(theirs.fileno())]
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**engine_environment(), **lmcache_environment(settings), SCRATCH: self._scratch},
+            env={**given, SCRATCH: self._scratch},
             **PROCESS_GROUP,
         )
         theirs.close()

@@ -82,7 +82,8 @@ class EngineClient:
         """Whether `start` finds a process that waits for it."""
         self._rebuild_timeout: float | None = None
         # Not an exception to raise again and again: each time it would keep the frames, and with them the request.
-        self._down_reason = "the engine is not started"
+        self.down_reason = "the engine is not started"
+        """Why it is down, or was last."""
         self._closing = threading.Event()
         self._recent_deaths = 0
         self.deaths = 0
@@ -178,7 +179,7 @@ class EngineClient:
         """Starts a generation; raises UnavailableError while there is no engine."""
         child = self._child
         if child is None:
-            raise UnavailableError(self._down_reason)
+            raise UnavailableError(self.down_reason)
         number = next(self._numbers)
         generation, sink = ranked(generation, sink)
         child.sinks[number] = sink
@@ -192,7 +193,7 @@ class EngineClient:
             child.sinks.pop(number, None)
             raise GenerationError(f"the request could not be submitted to the engine: {error}") from error
         if self._child is not child and child.sinks.pop(number, None) is not None:
-            raise UnavailableError(self._down_reason)
+            raise UnavailableError(self.down_reason)
         return number
 
     def release(self, tickets: Sequence[int]) -> None:
@@ -271,7 +272,7 @@ class EngineClient:
             time.sleep(0.01)
         cause = child.cause or UnavailableError("the engine's process closed its channel")
         with self._lock:
-            self._down_reason = f"{cause.message}; it is being rebuilt, try again later"
+            self.down_reason = f"{cause.message}; it is being rebuilt, try again later"
             self._child = None
         self.deaths += not self._closing.is_set()
         level = logging.INFO if self._closing.is_set() else logging.ERROR
@@ -299,8 +300,8 @@ class EngineClient:
                     return
                 log.error("rebuilding the engine failed (%d of %d): %s", failures, self._tries, error)
                 more = "" if failures == self._tries else "; it is tried again"
-                self._down_reason = f"the engine could not be rebuilt: {error}{more}"
-        log.critical("giving up on the engine after %d failed rebuilds: %s", self._tries, self._down_reason)
+                self.down_reason = f"the engine could not be rebuilt: {error}{more}"
+        log.critical("giving up on the engine after %d failed rebuilds: %s", self._tries, self.down_reason)
 
     def pause(self, seconds: float) -> bool:
         """Waits before a rebuild; whether there is to be none, as the engine is being closed."""

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 
 from ..adapters.adapter import Adapter
-from ..engine import AsyncBackend, Backend, load_backend
+from ..engine import AsyncBackend, Backend, load_backend, start_part
 from ..errors import OptionError, StartError
 from ..heap import freeze
 from ..log import cause, show_content
@@ -55,7 +55,10 @@ def main() -> None:
     watch_host(sock)
     report_exit_to(lambda cause: channel.send_last(EngineFailed("GenerationError", cause)))
     try:
-        asyncio.run(_serve(channel, start.settings, start.adapters))
+        if start.settings.parallel.follows:
+            _follow(channel, start.settings)
+        else:
+            asyncio.run(_serve(channel, start.settings, start.adapters))
     except OSError:
         log.info("the host is gone")
     finally:
@@ -83,11 +86,8 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             faults = await loop.begin(adapters)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
-        except Exception as error:
-            if not isinstance(error, StartError):
-                log.exception("the engine could not start")
-            refused = start_error(error)
-            channel.send_last(EngineFailed(refused.kind, refused.message, refused.param))
+        except Exception as error:  # noqa: BLE001 - told, and logged
+            _tell_failure(channel, error)
             return
         # From here on there are requests.
         show_content(settings.log_requests == "true")
@@ -110,6 +110,28 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             timer.start()
             with contextlib.suppress(Exception):
                 backend.close()
+
+
+def _follow(channel: Channel[ToEngine], settings: Settings) -> None:
+    """This host's part of an engine whose core is on another one: no requests come here."""
+    try:
+        check_model(settings)
+        info = start_part(settings)
+    except Exception as error:  # noqa: BLE001 - told, and logged
+        _tell_failure(channel, error)
+        return
+    withhold()
+    channel.post(Ready(info))
+    # `watch_host` ends this process with its host, the watch over vLLM's processes with any of these.
+    threading.Event().wait()
+
+
+def _tell_failure(channel: Channel[ToEngine], error: Exception) -> None:
+    """Tells the host why the engine could not start."""
+    if not isinstance(error, StartError):
+        log.error("the engine could not start", exc_info=error)
+    refused = start_error(error)
+    channel.send_last(EngineFailed(refused.kind, refused.message, refused.param))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,11 @@ class Core:
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
-        self.closed = False
-        """Whether it is meant to have ended."""
+        self.ended = threading.Event()
+        """Set once it is meant to have ended."""
         self._sending: set[asyncio.Task[None]] = set()
-        self._reported: Any = None
+        self._reported: dict[int, Any] = {}
+        """The SchedulerStats that came last, by engine: data parallelism has several."""
         self._stats_log = StatsLog(config) if log_stats else None
         self._metrics: VllmMetrics | None = None
         """Once somebody has asked for them."""
@@ -109,22 +111,26 @@ class Core:
             await asyncio.sleep(WATCH_S)
             raise
         if outputs.scheduler_stats is not None:
-            self._reported = outputs.scheduler_stats
+            self._reported[outputs.engine_index] = outputs.scheduler_stats
+        elif any(str(output.finish_reason) == "abort" for output in outputs.outputs):
+            # No step: a core shuts down, and gives up what it computes. Why, the watch knows, as above: of several
+            # copies one may have been killed, after which vLLM ends the others.
+            await asyncio.sleep(WATCH_S)
         self._note(outputs)
         received: Sequence[Any] = outputs.outputs
         return received
 
     def stats(self) -> EngineStats:
-        """How busy the scheduler was when it last reported."""
-        reported = self._reported
-        if reported is None:
+        """How busy the schedulers were when they last reported: their sums, and the mean use of their caches."""
+        reported = [*self._reported.values()]
+        if not reported:
             return EngineStats()
-        passed_over = reported.num_skipped_waiting_reqs
+        passed_over = sum(one.num_skipped_waiting_reqs for one in reported)
         return EngineStats(
-            running=reported.num_running_reqs,
-            waiting=reported.num_waiting_reqs + passed_over,
+            running=sum(one.num_running_reqs for one in reported),
+            waiting=sum(one.num_waiting_reqs for one in reported) + passed_over,
             passed_over=passed_over,
-            cache_usage=reported.kv_cache_usage,
+            cache_usage=sum(one.kv_cache_usage for one in reported) / len(reported),
         )
 
     def metrics(self, content_type: str) -> bytes:
@@ -132,12 +138,12 @@ class Core:
         if not self._counts:
             return b""
         if (metrics := self._metrics) is None:
-            metrics = self._metrics = VllmMetrics(self.vllm_config, self._reported)
+            metrics = self._metrics = VllmMetrics(self.vllm_config, {**self._reported})
         return metrics.render(content_type)
 
     def close(self) -> None:
         """Ends the core's processes."""
-        self.closed = True
+        self.ended.set()
         if self._client is not None:
             self._client.shutdown()
 

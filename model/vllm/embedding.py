@@ -58,7 +58,7 @@ class VllmEmbedding:
 
     def __init__(self, settings: Settings) -> None:
         self._core = make_core(settings)
-        start(self._core)
+        start(self._core, settings)
         import vllm
 
         config = self._core.model_config

@@ -59,7 +59,7 @@ class VllmEngine:
         # Before the weights are loaded, which takes its time: options may name what vLLM does not have.
         self._chat = ChatRenderer(core, settings)
         self._tracing = tracing(core.vllm_config)
-        start(core)
+        start(core, settings)
         tell_room(settings, core.vllm_config)
         import vllm
 

@@ -32,6 +32,7 @@ __all__ = [
     "keep_linear",
     "part",
     "rejected_transfer",
+    "run_workers",
     "scales_by_module",
     "tokenize_params",
     "uses_v2_runner",
@@ -58,6 +59,7 @@ PARTS = (
     "vllm.v1.engine.core_client:AsyncMPClient.collective_rpc_async",
     "vllm.v1.engine.core_client:AsyncMPClient.shutdown",
     "vllm.v1.executor:Executor.get_class",
+    "vllm.v1.executor.multiproc_executor:MultiprocExecutor",
     "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
     "vllm.lora.request:LoRARequest",
     "vllm.renderers:renderer_from_config",
@@ -149,6 +151,17 @@ def make_client(config: Any, renderer: Any) -> Any:
     # Later versions prepare the processing of images beside the start.
     more = {"renderer": renderer} if "renderer" in inspect.signature(make).parameters else {}
     return make(vllm_config=config, executor_class=executor, log_stats=True, **more)
+
+
+def run_workers(config: Any) -> None:
+    """Starts the workers of a VllmConfig whose core is on another host, and waits until they are up (`vllm serve
+    --headless`, entrypoints/cli/serve.py, run_headless). They end with this process.
+    """
+    _workers.append(part("vllm.v1.executor.multiproc_executor:MultiprocExecutor")(config, monitor_workers=False))
+
+
+_workers: list[Any] = []
+"""What owns them, and would end them if nobody held it."""
 
 
 def uses_v2_runner(config: Any) -> bool | None:

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
@@ -23,16 +24,17 @@ from ..options import Settings
 from ..options.faults import refuse, shown
 from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
-from ..vllm_messages import UNSUPPORTED_MODEL
+from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory
 from .worker import EXTENSION
 
-__all__ = ["engine_arguments", "refusal", "vllm_version"]
+__all__ = ["engine_arguments", "local_processes", "refusal", "vllm_version"]
 
 log = logging.getLogger(__name__)
 
 CPU_CACHE = 2 << 30
-"""The largest KV cache on a CPU, in bytes, unless the user asks for one: vLLM writes to all of it at start."""
+"""The largest KV cache of a process on a CPU, in bytes, unless the user asks for one: vLLM writes to all of it at
+start."""
 
 _NONE = {"", "none", "null"}
 
@@ -153,8 +155,10 @@ def _expected(field: dataclasses.Field[Any], error: Exception) -> str:
         return "an integer"
     if kinds == {float}:
         return "a number"
-    # A message of pydantic's goes on with the input and a link.
-    return f"what vLLM takes ({one_line(str(error)).partition(' [type=')[0]})"
+    said = one_line(str(error))
+    for noise in NOISE:
+        said = noise.sub("", said)
+    return f"what vLLM takes ({said})"
 
 
 def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, Any]:
@@ -172,7 +176,7 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
         if arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
             expected = f"expected none beside option.enable_lora, which needs {EXTENSION} there"
             refuse([("worker_extension_cls", f"option.worker_extension_cls: {expected}")])
-    cache = _cpu_cache(settings)
+    cache = _cpu_cache(settings, local_processes(arguments, settings))
     if cache is not None:
         arguments.setdefault("kv_cache_memory_bytes", cache)
     return arguments
@@ -207,14 +211,32 @@ SMALLEST_STEP = 2048
 
 
 def _devices(settings: Settings) -> int:
-    """How many devices `max` is: what the stages of the pipeline leave to each other; 1 on a CPU."""
+    """vLLM's tensor size where the degree is `max`: all devices of all hosts, shared out to the stages of the pipeline
+    and to the copies of the model. A CPU is one. Raises OptionError where copies would leave devices over.
+    """
     import torch
 
-    return max(1, int(torch.cuda.device_count()) // settings.pipeline_parallel_degree)
+    parallel, count = settings.parallel, int(torch.cuda.device_count())
+    devices = max(1, count) * parallel.nnodes
+    parts = settings.pipeline_parallel_degree * parallel.data_parallel_size
+    if parallel.data_parallel_size > 1 and devices % parts and count:
+        expected = f"expected a divisor of the worker's {devices // settings.pipeline_parallel_degree} devices"
+        refuse([("data_parallel_size", f"option.data_parallel_size: {expected}, got {parallel.data_parallel_size}")])
+    return max(1, devices // parts)
 
 
-def _cpu_cache(settings: Settings) -> int | None:
-    """The bytes of KV cache on a CPU where the user says nothing of it; None: leave it to vLLM.
+def local_processes(arguments: Mapping[str, Any], settings: Settings) -> int:
+    """How many processes of vLLM's have a part of the model on this host, by its arguments."""
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size")
+    processes = settings.parallel.data_parallel_size
+    for size in sizes:
+        processes *= arguments.get(size) or 1
+    return max(1, processes // settings.parallel.nnodes)
+
+
+def _cpu_cache(settings: Settings, processes: int) -> int | None:
+    """The bytes of KV cache on a CPU, in each of `processes`, where the user says nothing of it; None: leave it to
+    vLLM.
 
     vLLM's default there is `gpu_memory_utilization` of all memory, whoever else uses it, and it does not start if that
     much is not free.
@@ -226,7 +248,7 @@ def _cpu_cache(settings: Settings) -> int | None:
         return None
     if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         return None
-    return min(CPU_CACHE, available_memory() // 4)
+    return min(CPU_CACHE, available_memory() // 4 // processes)
 
 
 def refusal(settings: Settings) -> str | None:

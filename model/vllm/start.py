@@ -1,29 +1,33 @@
-"""What surrounds vLLM in the engine's process: where its core runs, its errors, the watch over its processes."""
+"""What surrounds vLLM in the engine's process: its configuration, its start, its errors."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
-import time
-from multiprocessing.connection import wait as wait_for_any
-from multiprocessing.process import BaseProcess
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
+from ..engine import EngineInfo
 from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.ending.crash_report import crash_at_once
-from ..process.ending.exit_report import describe_exit, end_at_once
 from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
-from .internals import check_library
+from .internals import check_library, run_workers
+from .options import engine_arguments, local_processes, vllm_version
+from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
+from .setup.watch import end_with, processes
 from .typical import Typical
 
-__all__ = ["client_errors", "eos_ids", "make_core", "start"]
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+__all__ = ["client_errors", "eos_ids", "make_core", "start", "start_headless"]
 
 PROCESSES = "VLLM_WORKER_MULTIPROC_METHOD"
 """vLLM's variable for how its processes come to be: by `fork`, its default on a GPU, or by `spawn`."""
@@ -35,11 +39,15 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
     `typical` may change its arguments and its VllmConfig. Raises OptionError, StartError for a part of vLLM that is
     missing, and whatever vLLM raises.
     """
+    config, arguments = make_config(settings, typical)
+    return Core(config, log_stats=not arguments["disable_log_stats"])
+
+
+def make_config(settings: Settings, typical: Typical | None = None) -> tuple[VllmConfig, dict[str, Any]]:
+    """vLLM's configuration, and the arguments that it was made of; raises as `make_core` does."""
     _choose_sockets()
     from vllm import EngineArgs
     from vllm.usage.usage_lib import UsageContext
-
-    from .options import engine_arguments
 
     if SCRATCH in os.environ:
         # A process of the engine's own, and not one that has other plans for its signals.
@@ -47,11 +55,13 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
     check_library()
     import_plugins(settings)
     arguments = engine_arguments(settings)
-    configure(settings, arguments["tensor_parallel_size"])
+    configure(settings, local_processes(arguments, settings))
     if typical is not None:
         typical.ask(arguments)
     chosen = os.environ.get(PROCESSES)
-    config = EngineArgs(**arguments).create_engine_config(UsageContext.ENGINE_CONTEXT)
+    config = EngineArgs(**arguments).create_engine_config(
+        UsageContext.ENGINE_CONTEXT, headless=settings.parallel.follows
+    )
     if chosen:
         # vLLM's CPU platform has just replaced what the user's environment says.
         os.environ[PROCESSES] = chosen
@@ -59,20 +69,47 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
         typical.decide(config)
     if settings.log_requests != "true":
         withhold_in_children()
-    return Core(config, log_stats=not arguments["disable_log_stats"])
+    return config, arguments
 
 
-def start(core: Core) -> None:
-    """Starts a core and waits until it is up: its weights are loaded here. Raises whatever vLLM raises."""
-    before = set(multiprocessing.active_children())
+def start(core: Core, settings: Settings) -> None:
+    """Starts a core and waits until it is up: its weights are loaded here, and on other hosts that are to take part.
+    Raises StartError for a host that is missing, and whatever vLLM raises.
+    """
+    with joined_by_others(settings, _decided(core.vllm_config), core.ended):
+        _start_watched(core.start, core.ended)
+
+
+def _decided(config: VllmConfig) -> dict[str, str]:
+    """What followers take from the leader (nodes/facts.py, LEADERS)."""
+    parallel: Any = config.parallel_config
+    return {
+        "tensor_parallel_size": str(parallel.tensor_parallel_size),
+        "pipeline_parallel_size": str(parallel.pipeline_parallel_size),
+        "max_num_seqs": str(config.scheduler_config.max_num_seqs),
+    }
+
+
+def start_headless(settings: Settings) -> EngineInfo:
+    """Starts what this host has of a model whose core is on another one; ends this process when any of it ends.
+    Raises whatever vLLM raises.
+    """
+    config, _ = make_config(settings, Typical(settings))
+    _start_watched(partial(run_workers, config), Event())
+    return EngineInfo(engine="vllm", version=vllm_version(), context=config.model_config.max_model_len)
+
+
+def _start_watched(begin: Callable[[], None], ended: Event) -> None:
+    """Lets `begin` start vLLM's processes, and watches them until they are meant to have `ended`."""
+    before = processes()
     with OutputTail() as output:
         try:
-            core.start()
+            begin()
         except Exception as error:
             if says_nothing(str(error)) and (cause := output.cause()):
                 raise RuntimeError(cause) from error
             raise
-    _end_with(core, set(multiprocessing.active_children()) - before, output)
+    end_with(processes() - before, output, ended)
 
 
 def _choose_sockets() -> None:
@@ -81,30 +118,6 @@ def _choose_sockets() -> None:
     scratch = os.environ.get(SCRATCH, "")
     if scratch and len(os.fsencode(scratch)) <= 107 - 1 - 36:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
-
-
-def _end_with(core: Core, children: set[BaseProcess], output: OutputTail) -> None:
-    """Ends this process with any of vLLM's: how a process ended is known here only."""
-    by_sentinel = {child.sentinel: child for child in children}
-
-    def watch() -> None:
-        ended = [by_sentinel[sentinel] for sentinel in wait_for_any(list(by_sentinel)) if isinstance(sentinel, int)]
-        if core.closed:
-            return
-        how = "; ".join(f"vLLM's process {child.name} ended{_how(child)}" for child in ended)
-        cause = "" if "signal" in how else output.cause()
-        end_at_once(f"{how}: {cause}" if cause else how)
-
-    threading.Thread(target=watch, name="lmi-watch", daemon=True).start()
-
-
-def _how(child: BaseProcess) -> str:
-    """How a process that has ended did; vLLM waits for it as well, so that for a moment nobody may know."""
-    for _ in range(20):
-        if (code := child.exitcode) is not None:
-            return f" {describe_exit(code)}"
-        time.sleep(0.01)
-    return ""
 
 
 def client_errors() -> tuple[type[Exception], ...]:

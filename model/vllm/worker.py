@@ -52,10 +52,12 @@ def heed_slots() -> None:
 
 
 def spare_base_rows() -> None:
-    """On a CPU, tokens without an adapter go without one.
+    """On a CPU, tokens without an adapter go without one, and those of several devices with theirs.
 
     Their index is -1, which vLLM's kernels for CPUs (0.23.0, 0.32.0) take for that of the last slot: beside requests
-    with adapters those without would have that one's answers.
+    with adapters those without would have that one's answers. And of several devices vLLM joins what each has (0.23.0,
+    column_parallel_linear.py, _mcp_apply), though all have the same: its kernels for GPUs read as many columns as the
+    weights have, those for CPUs all.
     """
     for name in ("bgmv_expand", "bgmv_expand_slice"):
         spared = _spared(part(f"{OPERATIONS}.lora_ops:{name}"))
@@ -65,6 +67,7 @@ def spare_base_rows() -> None:
 
 def _spared(expand: Callable[..., None]) -> Callable[..., None]:
     def expand_spared(inputs: Any, weights: Any, output: Any, indices: Any, *more: Any, **named: Any) -> None:
-        expand(inputs * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
+        columns = inputs[:, : weights.shape[-1]]
+        expand(columns * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
 
     return expand_spared

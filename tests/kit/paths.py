@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 __all__ = [
+    "ACTED",
     "CACHE",
     "CLIENT_SCRIPTS",
     "DOCS",
@@ -31,8 +32,10 @@ ENGINE_FAULTS = TESTS / "kit" / "faults" / "engine"
 """On PYTHONPATH, the engine's process runs an engine that fails as it is told to."""
 PARROT = TESTS / "kit" / "parrot"
 """The same, with an engine that says the demo model's answers by heart."""
+ACTED = TESTS / "kit" / "acted"
+"""The same, with vLLM on a core that is only acted."""
 USER_CODE = TESTS / "kit" / "user_code"
 """Files as users write them."""
 REQUIRED = frozenset(os.environ.get("LMI_REQUIRE", "").split(","))
-"""Tools of which "java" and "chromium" may be missing elsewhere, and tests that need them are skipped: here they
+"""Tools of which "java", "chromium" and "go" may be missing elsewhere, and tests that need them are skipped: here they
 fail."""

@@ -9,7 +9,7 @@ process begins. Only what is counted here is shown: vLLM registers all that it h
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..internals import part
@@ -36,14 +36,15 @@ PREFIX = "vllm:"
 class VllmMetrics:
     """A collector (prometheus_client's) of one model's."""
 
-    def __init__(self, config: VllmConfig, reported: Any) -> None:
-        """`reported`: vLLM's last SchedulerStats, if there have been any."""
+    def __init__(self, config: VllmConfig, reported: Mapping[int, Any]) -> None:
+        """`reported`: vLLM's last SchedulerStats, by engine."""
         from prometheus_client import CollectorRegistry
 
         engines = list(range(config.parallel_config.data_parallel_size))
         self._logger: Any = part("vllm.v1.metrics.loggers:PrometheusStatLogger")(config, engines)
         self._logger.log_engine_initialized()
-        self._logger.record(reported, None)
+        for engine, stats in reported.items():
+            self._logger.record(stats, None, engine_idx=engine)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 

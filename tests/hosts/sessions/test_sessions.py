@@ -171,6 +171,19 @@ def test_workers_share_sessions(place: Place) -> None:
     assert {place.post(CLOSE, session).status_code for session in made} == {200}
 
 
+@pytest.mark.parametrize("kind", ["rolling", "async"])
+def test_two_workers_share_sessions(kind: str, demo_model: Path, tmp_path: Path) -> None:
+    if missing := hosting.available():
+        pytest.skip(missing)
+    sessions = tmp_path / "sessions"
+    properties = {"option.sessions_path": str(sessions), "minWorkers": "2", "maxWorkers": "2"}
+    host = start(kind, model_directory(demo_model, tmp_path / "model", properties), tmp_path / "log", parrot=True)
+    try:
+        test_workers_share_sessions(Place(kind, host, sessions))
+    finally:
+        host.stop()
+
+
 @pytest.mark.parametrize("place", ["server", "rolling", "async"], indirect=True)
 def test_a_request_is_cancelled_by_its_id(place: Place) -> None:
     """In a dynamic batch it waits for its turn: docs/operations.md."""

@@ -101,6 +101,9 @@ def test_what_fails(host: Host) -> None:
     assert failed.status_code == 424
     said = "Custom handler failed: model.py: handle raised RuntimeError: intentional"
     assert said in failed.json()["error"]
+    chat = post(host, {"messages": [{"role": "user", "content": "a"}], "fail": "intentional"})
+    assert (chat.status_code, chat.json()["code"]) == (424, 424)
+    assert said in chat.json()["error"]
     refused = post(host, LMI, "tenant=unknown")
     assert (refused.status_code, refused.json()["error"]) == (403, "no such tenant")
     assert post(host, LMI).status_code == 200

@@ -11,6 +11,9 @@ from lmi.model.media.images import Budget, image_parts
 from lmi.model.media.url_policy import MediaError, Target
 from lmi.model.media.url_policy import allowed as allowed_url
 from lmi.model.media.url_policy import public as public_address
+from lmi.model.nodes.facts import facts_of
+from lmi.model.nodes.follower import join as join_leader
+from lmi.model.nodes.leader import Followers
 from lmi.model.process.channel import Channel
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
@@ -49,9 +52,9 @@ from lmi.model.vllm.request.structured import structured_outputs
 
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Adapter", "AdapterOutcome", "Add", "Budget", "Channel", "ChatRenderer",
-    "EngineChild", "EngineClient", "EngineLoop", "Fault", "FromEngine", "MediaError", "Part", "Ranking", "Ready",
-    "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats", "Step",
-    "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "freeze", "image_parts",
-    "limits", "max_new_tokens_for", "public_address", "ranked", "show_content", "structured_outputs",
-    "v2_takes_processors", "vllm_core",
+    "EngineChild", "EngineClient", "EngineLoop", "Fault", "Followers", "FromEngine", "MediaError", "Part", "Ranking",
+    "Ready", "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats",
+    "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "facts_of", "freeze",
+    "image_parts", "join_leader", "limits", "max_new_tokens_for", "public_address", "ranked", "show_content",
+    "structured_outputs", "v2_takes_processors", "vllm_core",
 ]  # fmt: skip

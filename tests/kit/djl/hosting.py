@@ -2,9 +2,9 @@
 
     test -> DjlHost -> java (host/, compiled once) -> DJL's Python engine -> worker process: djl_python, handler
 
-The Java part loads one model directory with one worker and answers HTTP as DJL Serving does. It is compiled into
-`.cache/djl-host/` under the repository root, in a folder named after the hash of its sources. Building needs a JDK (17
-or newer) and Maven on PATH, and fetches DJL's artifacts when Maven's own cache lacks them.
+The Java part loads one model directory, with minWorkers workers, and answers HTTP as DJL Serving does. It is compiled
+into `.cache/djl-host/` under the repository root, in a folder named after the hash of its sources. Building needs a JDK
+(17 or newer) and Maven on PATH, and fetches DJL's artifacts when Maven's own cache lacks them.
 """
 
 from __future__ import annotations

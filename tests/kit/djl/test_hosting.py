@@ -338,7 +338,7 @@ class TestAsync:
 
     def test_java_tells_what_its_threads_do(self, asynchronous: DjlHost) -> None:
         dump = asynchronous.thread_dump()
-        assert "lmi.testhost.Worker.run" in dump
+        assert "lmi.testhost.Workers.run" in dump
         assert not locked_out(dump)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from lmi.formatters.common.body_size import CONTAINERS, STRINGS, VALUES
 
-__all__ = ["FAULTY", "GOOD"]
+__all__ = ["FAULTY", "GOOD", "longest_pause"]
 
 SPARE = 16
 """Values that a body has besides those that fill it."""
@@ -72,3 +76,16 @@ FAULTY: Mapping[str, tuple[Callable[[int], bytes], str]] = {
     "strings in place of ids": (_filled('{"prompt":[[1],', '"a",', '"a"]}', STRINGS), "strings"),
 }
 """Each with the kind of good one that it is compared with."""
+
+
+@functools.cache
+def longest_pause(size: int) -> float:
+    """Seconds that other threads may be kept waiting while a body of `size` bytes is read: 0.1, or on a slow machine
+    twice what msgspec takes for the slowest of them, since it does not let others run until it is done."""
+    body = GOOD["objects"](size)
+    best = float("inf")
+    for _ in range(3):
+        begun = time.perf_counter()
+        msgspec.json.decode(body)
+        best = min(best, time.perf_counter() - begun)
+    return max(0.1, 2 * best)

@@ -25,7 +25,7 @@ import psutil
 
 from ..djl import other
 from ..djl.hosting import DjlHost
-from ..paths import PARROT
+from ..paths import ACTED, PARROT
 
 FAST = {
     "option.enforce_eager": "true",
@@ -33,6 +33,10 @@ FAST = {
     "option.kv_cache_memory_bytes": str(64 << 20),
 }
 """What makes an engine start in seconds (the rest is in the Makefile's environment)."""
+
+OPTIONS = "LMI_HOST_OPTIONS"
+"""An environment variable: NAME=VALUE, with blanks between, over FAST in every model directory that tests make; a
+test's own properties go before them. `make gpu-check` has its tests on CUDA graphs and half precision by it."""
 
 START_TIMEOUT = 240.0
 
@@ -51,6 +55,7 @@ def model_directory(demo: Path, target: Path, properties: Mapping[str, str]) -> 
         "minWorkers": "1",
         "maxWorkers": "1",
         **FAST,
+        **dict(option.split("=", 1) for option in os.environ.get(OPTIONS, "").split()),
         **properties,
     }
     (target / "serving.properties").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -101,14 +106,16 @@ class Server:
         arguments: Sequence[str] = (),
         within: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        python: Path = Path(sys.executable),
+        timeout: float = START_TIMEOUT,
     ) -> None:
-        """`within` is a command that runs the server's, as its only child; `environment` is put over ours."""
+        """`within` is a command that runs the server's, as its only child; `environment` is put over ours; `python` has
+        the `lmi` beside it that is run; `timeout` is in seconds, for the start."""
         self._within = bool(within)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
-        lmi = str(Path(sys.executable).parent / "lmi")
-        command = [*within, lmi, "serve", str(model_dir), "--port", str(port), *arguments]
+        command = [*within, str(python.parent / "lmi"), "serve", str(model_dir), "--port", str(port), *arguments]
         with log.open("w") as output:
             self.process = subprocess.Popen(
                 command,
@@ -117,7 +124,7 @@ class Server:
                 stderr=output,
                 env={**os.environ, **(environment or {})},
             )
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + timeout
         while not self._up():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -150,7 +157,7 @@ class Server:
 
 def worker_environment() -> dict[str, str]:
     """What a worker behind DJL needs of the test's environment: caches, and how vLLM is to start."""
-    kept = ("VLLM_", "TORCH", "OMP_", "HF_", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK")
+    kept = ("VLLM_", "TORCH", "OMP_", "HF_", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "DO_NOT_TRACK", "LMI_TEST_")
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 
 
@@ -185,13 +192,20 @@ def djl_host(
 
 
 def start(
-    kind: str, model_dir: Path, log: Path, properties: Mapping[str, str] | None = None, *, parrot: bool = False
+    kind: str,
+    model_dir: Path,
+    log: Path,
+    properties: Mapping[str, str] | None = None,
+    *,
+    parrot: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Host:
     """A host of a kind: "server", "rolling", "async" or "dynamic".
 
     `parrot`: with tests/kit/parrot's engine instead of vLLM, for what a host does whatever engine it has.
+    `environment` is put over ours.
     """
-    environment = with_parrot() if parrot else {}
+    environment = {**(with_parrot() if parrot else {}), **(environment or {})}
     if kind == "server":
         options = [f"--set={name.removeprefix('option.')}={value}" for name, value in (properties or {}).items()]
         return Server(model_dir, log, options, environment=environment)
@@ -200,7 +214,19 @@ def start(
 
 def with_parrot() -> dict[str, str]:
     """The environment in which a host's engine is the parrot."""
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(PARROT), os.environ.get("PYTHONPATH", ""))))}
+    return _importing(PARROT)
+
+
+def with_acted(sequences: int, step: float) -> dict[str, str]:
+    """The environment in which a host has vLLM on an acted core (tests/kit/acted/acted_engine.py).
+
+    A step serves so many sequences at most, and takes `step` seconds.
+    """
+    return {**_importing(ACTED), "LMI_TEST_SEQUENCES": str(sequences), "LMI_TEST_STEP_S": str(step)}
+
+
+def _importing(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", ""))))}
 
 
 def engine_process(host: Host) -> psutil.Process:

@@ -67,12 +67,24 @@ class Adapted:
         return self.answers[name][0]
 
 
-def adapted(source: Path, folder: Path, names: Iterable[str] = ADAPTERS, *, most: int = 12, count: int = 4) -> Adapted:
-    """Adapters for the model in `source`, in `folder`, and `count` answers of each of up to `most` tokens."""
+def adapted(
+    source: Path,
+    folder: Path,
+    names: Iterable[str] = ADAPTERS,
+    *,
+    most: int = 12,
+    count: int = 4,
+    margin: float = 5e-3,
+) -> Adapted:
+    """Adapters for the model in `source`, in `folder`, and `count` answers of each of up to `most` tokens.
+
+    `margin`: by how much the best token must be ahead of the second one (merged.py: Greedy.clear).
+    """
     folders = write(source, folder / "adapters", names)
-    answers = {BASE: Greedy(source).clear(PROMPTS, most, count)}
+    answers = {BASE: Greedy(source).clear(PROMPTS, most, count, margin)}
     for name, adapter in folders.items():
-        answers[name] = Greedy(merge(source, adapter, folder / "merged" / name)).clear(PROMPTS, most, count)
+        merged = Greedy(merge(source, adapter, folder / "merged" / name))
+        answers[name] = merged.clear(PROMPTS, most, count, margin)
     # Each is another model: a prompt that several answer is answered differently.
     texts = [{answer.prompt: answer.ids for answer in of} for of in answers.values()]
     for at, one in enumerate(texts):

@@ -75,6 +75,10 @@ class ScriptedEngine:
     def running(self) -> int:
         return len(self.sinks)
 
+    @property
+    def down_reason(self) -> str:
+        return self.down or "the engine is down"
+
     def start(self) -> EngineInfo:
         return EngineInfo(engine="scripted", version="0", context=2048)
 

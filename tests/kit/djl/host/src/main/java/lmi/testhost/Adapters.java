@@ -19,7 +19,7 @@ import java.util.stream.Stream;
  * The calls of the LoRA handlers: from requests, and from the adapters/ folder of the model directory.
  *
  * <p>As DJL Serving's: an alias only where a header gives one, in messages; each parameter once more as content; and only
- * what the host itself knows is asked of the worker, but for a registration.
+ * what the host itself knows is asked of the workers, but for a registration.
  */
 final class Adapters {
 
@@ -27,16 +27,16 @@ final class Adapters {
      * @param input what the worker is asked
      * @param applied what the host remembers once the worker agreed
      */
-    record Change(Input input, Consumer<Worker> applied) {
-        void apply(Worker worker) {
-            applied.accept(worker);
+    record Change(Input input, Consumer<Workers> applied) {
+        void apply(Workers workers) {
+            applied.accept(workers);
         }
     }
 
     private Adapters() {}
 
     /** POST adapters?name=&src=, POST adapters/NAME/update, DELETE adapters/NAME. */
-    static Change change(FullHttpRequest request, Route route, Worker worker) {
+    static Change change(FullHttpRequest request, Route route, Workers workers) {
         String alias = request.headers().get("X-Amzn-SageMaker-Adapter-Alias");
         Map<String, String> parameters = new HashMap<>();
         new QueryStringDecoder(request.uri())
@@ -47,12 +47,12 @@ final class Adapters {
             Input input = input("register_adapter", name, alias, required(parameters, "src"), parameters);
             return new Change(input, applied -> keepNew(applied, name, input));
         } else if (route.update() && request.method().equals(HttpMethod.POST)) {
-            String src = parameters.getOrDefault("src", known(worker, route).getProperty("src", null));
+            String src = parameters.getOrDefault("src", known(workers, route).getProperty("src", null));
             Input kept = input("register_adapter", route.adapter(), alias, src, parameters);
             Input input = input("update_adapter", route.adapter(), alias, src, parameters);
             return new Change(input, applied -> applied.keepAdapter(route.adapter(), kept));
         } else if (route.adapter() != null && request.method().equals(HttpMethod.DELETE)) {
-            known(worker, route);
+            known(workers, route);
             Input input = input("unregister_adapter", route.adapter(), alias, null, Map.of());
             return new Change(input, applied -> applied.dropAdapter(route.adapter()));
         }
@@ -60,7 +60,7 @@ final class Adapters {
     }
 
     /** One registration for each folder in adapters/, run before the first request. */
-    static void keepFolder(Path modelDir, Worker worker) throws IOException {
+    static void keepFolder(Path modelDir, Workers workers) throws IOException {
         Path folder = modelDir.resolve("adapters");
         if (!Files.isDirectory(folder)) {
             return;
@@ -69,21 +69,21 @@ final class Adapters {
             List<Path> sources = entries.sorted().toList();
             for (Path source : sources) {
                 String name = source.getFileName().toString();
-                worker.keepAdapter(name, input("register_adapter", name, null, source.toAbsolutePath().toString(), Map.of()));
+                workers.keepAdapter(name, input("register_adapter", name, null, source.toAbsolutePath().toString(), Map.of()));
             }
         }
     }
 
     /** DJL Serving finds out that it has the name only when the worker has done its part. */
-    private static void keepNew(Worker worker, String name, Input registration) {
-        if (worker.adapter(name) != null) {
+    private static void keepNew(Workers workers, String name, Input registration) {
+        if (workers.adapter(name) != null) {
             throw new Front.BadRequestException(409, "The adapter " + name + " is registered already");
         }
-        worker.keepAdapter(name, registration);
+        workers.keepAdapter(name, registration);
     }
 
-    private static Input known(Worker worker, Route route) {
-        Input registration = worker.adapter(route.adapter());
+    private static Input known(Workers workers, Route route) {
+        Input registration = workers.adapter(route.adapter());
         if (registration == null) {
             throw new Front.BadRequestException(404, "The adapter " + route.adapter() + " was not found");
         }

@@ -66,15 +66,15 @@ final class Front {
     private static final int MAX_REQUEST_BYTES = 64 * 1024 * 1024;
     private static final String REQUEST_ID = "x-request-id";
 
-    private final Worker worker;
+    private final Workers workers;
     private final int chunkTimeout;
     private final ExecutorService senders = Executors.newCachedThreadPool();
 
     /**
      * @param chunkTimeout seconds to wait for the next chunk of an answer before its connection is closed
      */
-    Front(Worker worker, int chunkTimeout) {
-        this.worker = worker;
+    Front(Workers workers, int chunkTimeout) {
+        this.workers = workers;
         this.chunkTimeout = chunkTimeout;
     }
 
@@ -118,10 +118,10 @@ final class Front {
                         predict(current, answer);
                     }
                     case ADAPTER -> {
-                        if (!worker.option("enable_lora")) {
+                        if (!workers.option("enable_lora")) {
                             throw new BadRequestException("LoRA is not enabled.");
                         }
-                        Adapters.Change change = Adapters.change(request, route, worker);
+                        Adapters.Change change = Adapters.change(request, route, workers);
                         ask(change, answer);
                     }
                 }
@@ -146,7 +146,7 @@ final class Front {
     }
 
     private void predict(Input input, Answer answer) {
-        worker.submit(input)
+        workers.submit(input)
                 .thenAcceptAsync(answer::send, senders)
                 .exceptionally(
                         error -> {
@@ -160,13 +160,13 @@ final class Front {
      * has at once is not filled yet: it says 200 and OK, whatever comes.
      */
     private void ask(Adapters.Change change, Answer answer) {
-        worker.submit(change.input())
+        workers.submit(change.input())
                 .thenAcceptAsync(
                         output -> {
                             if (output.getCode() >= 300) {
                                 throw new BadRequestException(output.getCode(), output.getMessage());
                             }
-                            change.apply(worker);
+                            change.apply(workers);
                             answer.json(output.getCode(), Map.of("status", output.getMessage()));
                         },
                         senders)
@@ -269,7 +269,7 @@ final class Front {
         }
 
         void ping() {
-            boolean healthy = worker.isHealthy();
+            boolean healthy = workers.isHealthy();
             json(healthy ? 200 : 500, Map.of("model", Map.of("status", healthy ? "Healthy" : "FAILED")));
         }
 
@@ -279,7 +279,7 @@ final class Front {
                 code = ((BadRequestException) error).code;
             } else if (error instanceof TranslateException) {
                 code = 400;
-            } else if (error instanceof Worker.WlmException) {
+            } else if (error instanceof Workers.WlmException) {
                 code = 503;
             } else {
                 code = 500;

@@ -7,10 +7,10 @@ import java.nio.file.Path;
 import java.util.Properties;
 
 /**
- * DJL's own Python engine with one worker, behind a front end that behaves as DJL Serving's.
+ * DJL's own Python engine with its workers, behind a front end that behaves as DJL Serving's.
  *
  * <pre>
- * socket -> Front (HTTP <-> Input, Output) -> Worker (queue, batches) -> Predictor (DJL) -> Python worker process
+ * socket -> Front (HTTP <-> Input, Output) -> Workers (queue, batches) -> Predictor (DJL) -> Python worker process
  * </pre>
  *
  * <p>Usage: {@code Host MODEL_DIR [KEY=VALUE ...]}; the pairs are put over those of serving.properties. Prints
@@ -32,12 +32,12 @@ public final class Host {
         Runtime.getRuntime().addShutdownHook(new Thread(Host::killDescendants));
         daemon("stdin", Host::exitWithStandardInput);
         try {
-            Worker worker = new Worker(modelDir, properties);
-            if (worker.option("enable_lora")) {
-                Adapters.keepFolder(modelDir, worker);
+            Workers workers = new Workers(modelDir, properties);
+            if (workers.option("enable_lora")) {
+                Adapters.keepFolder(modelDir, workers);
             }
-            worker.start();
-            Front front = new Front(worker, Integer.parseInt(System.getenv().getOrDefault("SERVING_CHUNKED_READ_TIMEOUT", "120")));
+            workers.start();
+            Front front = new Front(workers, Integer.parseInt(System.getenv().getOrDefault("SERVING_CHUNKED_READ_TIMEOUT", "120")));
             System.out.println("HOST READY port=" + front.listen());
         } catch (Exception e) {
             e.printStackTrace();

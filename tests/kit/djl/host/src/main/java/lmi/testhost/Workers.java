@@ -20,23 +20,27 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One worker: one thread that takes jobs from a queue and gives them to one predictor, hence to one Python process.
+ * The workers of a model, as many as minWorkers says: each is one thread that takes jobs from the queue, which all of
+ * them have in common, and gives them to one predictor, hence to one Python process.
  *
  * <p>That is DJL Serving's shape in every mode. In rolling batch and async mode a prediction only hands its Input over
  * and returns an Output whose content arrives later, so one thread serves any number of connections. It must be one: a
  * full rolling batch that has room again wakes a single waiter a step, however much room there is.
  *
- * <p>An exception of the translation answers its jobs and the worker goes on; any other ends it, and the next request
- * is refused and starts a new one.
+ * <p>An exception of the translation answers its jobs and the worker goes on; any other ends it. A new one is started by
+ * the next request where none is left, which is refused, and else by one that finds more than two batches waiting
+ * (WorkLoadManager.runJob).
  */
-final class Worker {
+final class Workers {
 
     /** 503: what DJL Serving calls a failure of its workload manager. The names are part of the JSON it sends. */
     static class WlmException extends Exception {
@@ -57,7 +61,7 @@ final class Worker {
 
     private record Job(Input input, CompletableFuture<Output> result) {}
 
-    private static final Logger LOGGER = LoggerFactory.getLogger(Worker.class);
+    private static final Logger LOGGER = LoggerFactory.getLogger(Workers.class);
 
     private final Map<String, Input> adapters = new ConcurrentSkipListMap<>();
     private final Properties properties;
@@ -65,9 +69,10 @@ final class Worker {
     private final BlockingQueue<Job> queue;
     private final int batchSize;
     private final int maxBatchDelay;
-    private volatile Predictor<Input, Output> predictor;
+    private final int number;
+    private final Set<Predictor<Input, Output>> running = ConcurrentHashMap.newKeySet();
 
-    Worker(Path modelDir, Properties properties) throws ModelNotFoundException, MalformedModelException, IOException {
+    Workers(Path modelDir, Properties properties) throws ModelNotFoundException, MalformedModelException, IOException {
         this.properties = properties;
         Criteria.Builder<Input, Output> criteria =
                 Criteria.builder()
@@ -87,24 +92,28 @@ final class Worker {
         model = criteria.build().loadModel();
         queue = new ArrayBlockingQueue<>(Settings.integer(properties, "job_queue_size", 1000));
         maxBatchDelay = Settings.integer(properties, "max_batch_delay", 100);
+        int least = Settings.integer(properties, "minWorkers", 1);
+        number = Math.min(least, Settings.integer(properties, "maxWorkers", least));
     }
 
-    /** Starts the Python process and waits until its model is initialised. */
+    /** Starts the Python processes one after the other, and waits until each has its model initialised. */
     synchronized void start() throws TranslateException {
-        Predictor<Input, Output> started = model.newPredictor();
-        try {
-            for (Input adapter : adapters.values()) {
-                Output output = started.predict(adapter);
-                if (output.getCode() >= 300) {
-                    throw new EngineException("Failed to register adapter: " + output.getMessage());
+        while (running.size() < number) {
+            Predictor<Input, Output> started = model.newPredictor();
+            try {
+                for (Input adapter : adapters.values()) {
+                    Output output = started.predict(adapter);
+                    if (output.getCode() >= 300) {
+                        throw new EngineException("Failed to register adapter: " + output.getMessage());
+                    }
                 }
+            } catch (TranslateException | RuntimeException e) {
+                started.close();
+                throw e;
             }
-        } catch (TranslateException | RuntimeException e) {
-            started.close();
-            throw e;
+            running.add(started);
+            Host.daemon("worker", () -> run(started));
         }
-        predictor = started;
-        Host.daemon("worker", this::run);
     }
 
     boolean option(String name) {
@@ -134,31 +143,28 @@ final class Worker {
 
     CompletableFuture<Output> submit(Input input) {
         CompletableFuture<Output> result = new CompletableFuture<>();
-        boolean alive = predictor != null;
+        int alive = running.size();
         if (!isHealthy()) {
             result.completeExceptionally(new WlmException("Model is not ready: " + model.getName()));
-        } else if (!alive || !queue.offer(new Job(input, result))) {
+        } else if (alive == 0 || !queue.offer(new Job(input, result))) {
             String message = "Worker queue capacity exceeded for model: " + model.getName();
             result.completeExceptionally(new WlmCapacityException(message));
-            if (!alive) {
-                Host.daemon("restart", this::restart);
-            }
+        }
+        if (alive == 0 || alive < number && queue.size() > 2 * batchSize) {
+            Host.daemon("restart", this::restart);
         }
         return result;
     }
 
-    private synchronized void restart() {
-        if (predictor == null) {
-            try {
-                start();
-            } catch (TranslateException | RuntimeException e) {
-                LOGGER.error("the worker did not start again", e);
-            }
+    private void restart() {
+        try {
+            start();
+        } catch (TranslateException | RuntimeException e) {
+            LOGGER.error("a worker did not start again", e);
         }
     }
 
-    private void run() {
-        Predictor<Input, Output> mine = predictor;
+    private void run(Predictor<Input, Output> mine) {
         List<Job> jobs = List.of();
         try {
             while (true) {
@@ -172,7 +178,7 @@ final class Worker {
             LOGGER.info("worker interrupted");
         } catch (RuntimeException e) {
             LOGGER.error("the worker ends", e);
-            predictor = null;
+            running.remove(mine);
             mine.close();
             WlmException answer = new WlmException(e.getMessage());
             jobs.forEach(job -> job.result().completeExceptionally(answer));
