@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 
 from lmi.model.errors import OptionError
 
+from .process import make_room
+
 __all__ = ["Answered", "Load", "run_load"]
 
 Arrival = tuple[float, bytes]
@@ -177,8 +179,10 @@ class _Connection:
 def run_load(url: str, bodies: Sequence[object], connections: int, headers: dict[str, str] | None = None) -> Load:
     """Posts `bodies` to `url` as JSON over so many connections and returns when all are answered.
 
-    Raises OptionError for a URL that cannot be meant, and OSError for a server that closes a connection or hangs.
+    All of them are open before the first request is sent. Raises OptionError for a URL that cannot be meant, and for
+    more connections than this process may have; OSError for a server that closes a connection or hangs.
     """
+    make_room(connections)
     target, requests = _prepare(url, bodies, headers or {})
     waiting = iter(enumerate(requests))
     done: list[Answered] = []

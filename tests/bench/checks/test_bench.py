@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from ...kit.hosts.host import Host, model_directory
 from ..__main__ import main
 from ..cpu import OTHERS, measured
 from ..load import Answered, run_load
+from ..process import make_room
 from ..report import idle_table, notes, ratios, summary, table, write_json
 from ..work import CONTENT, TOKEN, WORKLOADS, Figures, Measured, Timed, figures, prompts, quantile
 
@@ -64,6 +66,23 @@ def test_records_of_other_servers() -> None:
 def test_a_chunk_that_has_only_a_role_is_not_the_first_text() -> None:
     role, text = b'{"delta":{"role":"assistant","content":""}}', b'{"delta":{"content":"\\"content\\":"}}'
     assert [len(CONTENT.findall(one)) for one in (role, text, b'{"delta": {"content": "a"}}')] == [0, 1, 1]
+
+
+def test_more_connections_than_a_process_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The soft limit is raised as far as needed; what the hard one does not allow is told, and nothing is opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = [(256, 1000)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: limits.append(given))
+    make_room(100)
+    assert limits == [(256, 1000)]
+    make_room(800)
+    assert limits[-1] == (900, 1000)
+    with pytest.raises(OptionError, match=r"--connections: 1000 need 1100 open files, and 1000 are allowed"):
+        run_load("http://127.0.0.1:1/invocations", [{}], 1000)
+    assert limits[-1] == (900, 1000)
+    monkeypatch.undo()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
 @contextmanager
