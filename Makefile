@@ -9,7 +9,9 @@
 # make soak                   thousands of requests, and what they leave behind
 # make fuzz [BODIES=1000000]  the request decoders, guided by coverage
 # make bench [ARGS=...]       what the engine does alone, and what arrives behind each host (docs/performance.md)
+# make scale [ARGS=...]       a host with up to 10,000 connections, on an acted engine of 100,000 tokens/s (docs/scaling.md)
 # make microbench             CPU time of formatters and of the token path
+# make gpu-check [WHEELS=FOLDER] [ARGS="--device cpu"]  what an NVIDIA device must be seen to do (docs/contributing.md), with a report
 # make demo-model DIRECTORY=...  a small model that answers a built-in set of questions
 # make clients                the environment of other people's clients
 # make audit                  the locks against the known vulnerabilities, where advisories can be reached (.ci/audit.py)
@@ -22,14 +24,18 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model test test-hosts test-newest test-all test-python bench microbench chaos kills soak fuzz audit lint lock clean \
-	clients environments
+.PHONY: serve demo-model test test-hosts test-newest test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
+	clients environments gpu-check
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
 ARGS   ?=
 ifndef PYTHON
 PYTHON := $(shell command -v python3.11 || command -v python3)
+endif
+# Of the CPU build, whatever the machine has.
+ifneq ($(findstring --device cpu,$(ARGS)),)
+DEVICE := cpu
 endif
 ifndef DEVICE
 DEVICE := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
@@ -61,6 +67,9 @@ ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
+# WHEELS=FOLDER: a folder of wheels instead of an index.
+FROM := $(if $(WHEELS),--no-index --find-links "$(abspath $(WHEELS))")
+
 UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 
@@ -83,7 +92,7 @@ define sync
 		|| { echo "$(1): needs Python 3.11, found '$(PYTHON)': make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(1)/bin/python || $(UV) venv --quiet --python "$(PYTHON)" $(1)
 	@rm -f $(1)/.installed-*
-	@$(UV) pip sync --python $(1)/bin/python .requirements/$(2).txt
+	@$(UV) pip sync $(FROM) --python $(1)/bin/python .requirements/$(2).txt
 endef
 
 define install
@@ -105,10 +114,12 @@ $(CLIENTS): | $(UV)
 clients: $(CLIENTS)
 
 environments: $(MAIN) $(NEWEST) $(CLIENTS) $(DEMO)/serving.properties
+	@command -v go >/dev/null || { echo "environments: no Go here, the tests of docs/kubernetes/ will be skipped"; exit 0; }; \
+		echo "environments: Go's modules for tests/manifests"; cd tests/manifests && go build -trimpath -o /dev/null .
 
 .cache/uv/bin/uv:
 	@echo "uv: not found, installing $(UV_VERSION) into .cache/uv"
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .cache/uv uv==$(UV_VERSION)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(FROM) --upgrade --target .cache/uv uv==$(UV_VERSION)
 
 # Built aside and moved, so that what is there is whole.
 $(DEMO)/serving.properties: $(filter-out tests/demo/test_%,$(wildcard tests/demo/*.py)) | $(MAIN)
@@ -192,6 +203,15 @@ kills: $(MAIN) $(DEMO)/serving.properties
 bench: export HF_HUB_OFFLINE := 1
 bench: $(MAIN) $(DEMO)/serving.properties
 	@.venv/bin/python -m tests.bench --demo $(DEMO) -o $(CACHE)/bench $(ARGS)
+
+scale: export HF_HUB_OFFLINE := 1
+scale: $(MAIN) $(DEMO)/serving.properties
+	@.venv/bin/python -m tests.bench.scale $(DEMO) $(ARGS)
+
+# With --device cpu also on the newest vLLM, whose CPU build can do more.
+gpu-check: export HF_HUB_OFFLINE := 1
+gpu-check: $(MAIN) $(if $(findstring --device cpu,$(ARGS)),$(NEWEST)) $(DEMO)/serving.properties
+	@.venv/bin/python -m tests.gpu_check --demo $(DEMO) -o $(CACHE)/gpu-check $(ARGS)
 
 # Files that pytest does not collect unless they are named.
 microbench: $(MAIN) $(DEMO)/serving.properties

@@ -31,8 +31,10 @@ FLOORS = {
     "model": 93,
     "model/adapters": 98,
     "model/media": 96,
+    "model/nodes": 96,
     "model/options": 98,
     "model/options/environment": 99,
+    "model/options/parallel": 98,
     "model/process": 78,
     "model/process/ending": 55,
     "model/search": 78,
@@ -40,7 +42,7 @@ FLOORS = {
     "model/transformers": 40,
     "model/vllm": 34,
     "model/vllm/request": 30,
-    "model/vllm/setup": 94,
+    "model/vllm/setup": 82,
     "model/vllm/stats": 46,
 }
 

@@ -46,6 +46,16 @@ class Session(Protocol):
         """
         ...
 
-    def remove(self, key: str) -> bool:
-        """Forgets a value; whether there was one."""
+    @property
+    def session_id(self) -> str:
+        """`id`, as djl_python calls it."""
+        ...
+
+    @property
+    def expiration_ts(self) -> float:
+        """`expires`, as djl_python calls it."""
+        ...
+
+    def remove(self, key: str = ...) -> bool:
+        """Forgets a value; whether there was one. Without a key ends the session, as djl_python's does."""
         ...

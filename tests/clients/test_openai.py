@@ -167,6 +167,17 @@ def test_structured_output_streamed_is_that_of_the_whole_answer(client: openai.O
     jsonschema.validate(json.loads(whole), JSON_SCHEMA)
 
 
+def test_an_empty_model_is_served(client: openai.OpenAI) -> None:
+    """As SageMaker's own OpenAI route passes it on."""
+    asked = question("plain")
+    request: Any = {"model": "", "messages": user(asked.prompt), "temperature": 0}
+    answer = client.chat.completions.create(**request)
+    assert (answer.model, answer.choices[0].message.content) == ("demo", asked.answer)
+    chunks = [*client.chat.completions.create(**request, stream=True)]
+    assert {chunk.model for chunk in chunks} == {"demo"}
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == asked.answer
+
+
 def test_cached_and_reasoning_tokens_are_told(client: openai.OpenAI) -> None:
     request: Any = {"model": "any", "temperature": 0, "messages": user("word " * 400 + question("plain").prompt)}
     _, usage = [client.chat.completions.create(**request, max_tokens=2).usage for _ in range(2)]

@@ -2,7 +2,8 @@
 
     StandInCore.get_output_async --bytes, decoded as vLLM's client does--> Core.receive -> VllmEngine.receive -> events
 
-Each request gets the tokens of one fixed text, so many a step, with log-probabilities where it asks for them.
+Each request gets the tokens of one fixed text or of its own prompt, so many a step, with log-probabilities where it
+asks for them. In a process of its own, at a machine's pace: tests/kit/acted/.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from itertools import count
+from functools import lru_cache
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -35,60 +37,91 @@ def now(call: Coroutine[Any, Any, Result]) -> Result:
     raise AssertionError("it waits")
 
 
+class _Said:
+    """The tokens that a request gets, again and again, and their log-probabilities."""
+
+    __slots__ = ("at", "logprobs", "most", "tokens")
+
+    def __init__(self, tokens: Sequence[int], request: Any) -> None:
+        self.tokens = tokens
+        self.logprobs = _logprobs(tuple(tokens)) if request.sampling_params.logprobs is not None else None
+        self.most: int = request.sampling_params.max_tokens
+        self.at = 0
+
+
+@lru_cache(maxsize=64)
+def _logprobs(tokens: tuple[int, ...]) -> Any:
+    """As the sampler makes them: for each token its id, its log-probability, its rank."""
+    import numpy as np
+    from vllm.v1.outputs import LogprobsLists
+
+    ids = np.array(tokens, dtype=np.int32).reshape(-1, 1)
+    values = np.linspace(-0.001, -7.0, len(tokens), dtype=np.float32).reshape(-1, 1)
+    return LogprobsLists(ids, values, np.ones(len(tokens), dtype=np.int32), None)
+
+
 class StandInCore:
     """What is asked of vLLM's asynchronous client. `spent` is the CPU time of what the core does, in nanoseconds."""
 
-    def __init__(self, tokens: Sequence[int]) -> None:
-        import numpy as np
+    def __init__(self, tokens: Sequence[int] = (), sequences: int | None = None) -> None:
+        """`tokens`: of every answer; none: each has those of its own prompt. `sequences`: how many a step serves, those
+        that came first; None: all of them.
+        """
         from vllm.v1.engine import EngineCoreOutputs
-        from vllm.v1.outputs import LogprobsLists
         from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
         self.per_step = 1
         self.spent = 0
         self.tokens = list(tokens)
-        self._at: dict[str, int] = {}
-        self._requests: dict[str, Any] = {}
+        self._sequences = sequences
+        self._said: dict[str, _Said] = {}
         self._encoder, self.decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
-        # As the sampler makes them: for each token its id, its log-probability, its rank.
-        ids = np.array(self.tokens, dtype=np.int32).reshape(-1, 1)
-        values = np.linspace(-0.001, -7.0, len(self.tokens), dtype=np.float32).reshape(-1, 1)
-        self._logprobs = LogprobsLists(ids, values, np.ones(len(self.tokens), dtype=np.int32), None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return bool(self._said)
 
     async def get_output_async(self) -> Any:
         """One step's outputs."""
         begun = time.thread_time_ns()
-        sent = self._encoder.encode(self._step())
+        sent = self.step()
         self.spent += time.thread_time_ns() - begun
         return self.decoder.decode(sent)
 
-    def _step(self) -> Any:
+    def step(self) -> Any:
+        """One step's outputs, as the core sends them."""
         from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
 
         outputs: list[Any] = []
-        for name, request in list(self._requests.items()):
-            at = self._at[name]
-            most = request.sampling_params.max_tokens
-            size = min(self.per_step, most - at)
-            place = at % (len(self.tokens) - self.per_step)
-            output = EngineCoreOutput(name, self.tokens[place : place + size])
-            if request.sampling_params.logprobs is not None:
-                output.new_logprobs = self._logprobs.slice_request(place, size)
-            self._at[name] = at + size
-            if at + size == most:
+        for name, said in list(islice(self._said.items(), self._sequences)):
+            tokens, at = said.tokens, said.at
+            size = min(self.per_step, said.most - at)
+            place = at % max(1, len(tokens) + 1 - self.per_step)
+            output = EngineCoreOutput(name, list(tokens[place : place + size]))
+            if said.logprobs is not None:
+                output.new_logprobs = said.logprobs.slice_request(place, size)
+            said.at += size
+            if said.at == said.most:
                 output.finish_reason = FinishReason.LENGTH
-                del self._requests[name], self._at[name]
+                del self._said[name]
             outputs.append(output)
-        return EngineCoreOutputs(outputs=outputs, timestamp=1.0)
+        return self._encoder.encode(EngineCoreOutputs(outputs=outputs, timestamp=1.0))
+
+    def add(self, request: Any) -> None:
+        """Takes an EngineCoreRequest."""
+        self._said[request.request_id] = _Said(self.tokens or request.prompt_token_ids, request)
+
+    def abort(self, names: Sequence[str]) -> None:
+        """Forgets requests."""
+        for name in names:
+            self._said.pop(name, None)
 
     async def add_request_async(self, request: Any) -> None:
-        self._requests[request.request_id] = request
-        self._at[request.request_id] = 0
+        self.add(request)
 
     async def abort_requests_async(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._requests.pop(name, None)
-            self._at.pop(name, None)
+        self.abort(names)
 
     async def get_supported_tasks_async(self) -> tuple[str, ...]:
         return ("generate",)

@@ -17,6 +17,7 @@ LAYERS = {"model", "handler", "formatters"}
 TOOLS = {
     "bench": "the load generator and the oracles of its own speed: a program that builds services as `lmi serve` does",
     "microbench": "times single functions of the product, whichever they are",
+    "gpu_check": "asks vLLM for the configuration that the engine would start it with",
     "demo": "makes the demo model, and ends as the product's commands do",
     "kit": "is what stands between the product and the tests",
     "project": "reads the product's sources and tables as a whole",

@@ -145,10 +145,13 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     ({**USER, "odd": 1}, UnsupportedError, "messages[].odd: unknown field"),
     (_parts("a"), PayloadError, "messages[1].content[0]: expected an object, got 'a'"),
     (_parts({}), PayloadError, "messages[1].content[0].type: expected a string, got None"),
-    (
-        _parts({"type": "input_audio"}),
-        UnsupportedError,
-        "messages[1].content[0].type: expected 'text' or 'image_url' from the role 'user', got 'input_audio'",
+    *(
+        (
+            _parts({"type": kind, kind: {}}),
+            UnsupportedError,
+            f"messages[1].content[0].type: expected 'text' or 'image_url' from the role 'user', got '{kind}'",
+        )
+        for kind in ("video_url", "audio_url", "input_audio", "image_embeds", "audio_embeds", "prompt_embeds")
     ),
     (
         _parts({"type": "image_url"}, role="system"),

@@ -125,6 +125,8 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ),
     ({"watermarking": True}, UnsupportedError, "watermarking: expected False, the only value that is supported"),
     ({"ec_transfer_params": {}}, UnsupportedError, "ec_transfer_params: not supported"),
+    ({"mm_processor_kwargs": {"num_crops": 4}}, UnsupportedError, "mm_processor_kwargs: not supported"),
+    ({"media_io_kwargs": {"video": {"num_frames": 4}}}, UnsupportedError, "media_io_kwargs: not supported"),
     ({"cache_salt": "x"}, UnsupportedError, "cache_salt: not supported"),
     ({"allowed_token_ids": [1]}, UnsupportedError, "allowed_token_ids: not supported"),
     ({"vllm_xargs": {}}, UnsupportedError, "vllm_xargs: not supported"),

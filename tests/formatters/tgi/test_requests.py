@@ -389,7 +389,7 @@ async def test_health(healthy: bool) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://local") as client:
         health, ping = await client.get("/health"), await client.get("/ping")
     assert health.status_code == ping.status_code == (200 if healthy else 503)
-    assert ping.json() == {"status": "Healthy" if healthy else "Unhealthy"}
+    assert ping.json() == ({"status": "Healthy"} if healthy else {"status": "Unhealthy", "reason": engine.down_reason})
     if not healthy:
         assert health.json() == {"error": "unhealthy", "error_type": "healthcheck"}
         check(health.json(), ERROR)
