@@ -31,7 +31,8 @@ from ..formatters.base import (
     line_record,
 )
 from ..formatters.sessions import Session
-from ..model.engine import Backend, EngineInfo, EngineStats
+from ..model.backend import Backend
+from ..model.engine import EngineInfo, EngineStats
 from ..model.errors import LmiError, ParameterError, PayloadError, RequestError, SessionError, UnsupportedError
 from ..model.events import Delta, Event, Failed, Finish, Started, Token
 from ..model.generation import Conversation, Generation, Sampling, StructuredOutput

@@ -1,7 +1,8 @@
 """What is generated and by what; knows no wire format and no host.
 
 generation.py, events.py, errors.py    the values that everything speaks in
-engine.py                              the Engine and Backend protocols, the table of backends
+engine.py                              the Engine protocol: what hosts see
+backend.py                             the protocols of what runs in its process, the table of backends
 auto.py                                vLLM where it has the model, else transformers
 adapters/                              LoRA adapters: their files, what an engine does with them
 options/                               `option.*` as typed settings

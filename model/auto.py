@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .engine import AsyncBackend, Backend
+from .backend import AsyncBackend, Backend
 from .options import Settings
 from .options.choice import FOR_TRANSFORMERS
 from .transformers.engine import TransformersEngine

@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any, cast
 
 from ..adapters.adapter import Adapter, AdapterLoader
-from ..engine import AsyncBackend, Backend, EngineStats
+from ..backend import AsyncBackend, Backend
+from ..engine import EngineStats
 from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, RequestError
 from ..events import EngineEvent, Failed, Rendered
 from ..log import RequestIds

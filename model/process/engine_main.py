@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 
 from ..adapters.adapter import Adapter
-from ..engine import AsyncBackend, Backend, load_backend, start_part
+from ..backend import AsyncBackend, Backend, load_backend, start_part
 from ..errors import OptionError, StartError
 from ..heap import freeze
 from ..log import cause, show_content

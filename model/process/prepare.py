@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..engine import BackendBase
+from ..backend import BackendBase
 from ..errors import ParameterError, UnsupportedError
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..engine import Backend, EngineInfo, EngineStats
+from ..backend import Backend
+from ..engine import EngineInfo, EngineStats
 from ..events import Event
 from ..generation import Generation
 from ..media.images import Image

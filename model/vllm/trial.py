@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..engine import AsyncBackend
+from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
 from ..events import Event, Failed
 from ..generation import Conversation, Embedding, Generation, Sampling

@@ -2,7 +2,7 @@
 
     python -m tests.project.parameters_document > docs/parameters.md
 
-The rows are the dialects' own tables, the engines' columns what their backends declare (model/engine.py, limits).
+The rows are the dialects' own tables, the engines' columns what their backends declare (model/backend.py, limits).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lmi.formatters.openai.completions import MAX_TOKENS
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.formatters.openai.subset import other_fields
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
-from lmi.model.engine import limits
+from lmi.model.backend import limits
 from lmi.model.generation import Embedding, Sampling
 
 __all__ = ["parameters_document"]

@@ -23,7 +23,7 @@ from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.openai.subset import TEXT_FIELDS, other_fields
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
-from lmi.model.engine import ENGINES, limits
+from lmi.model.backend import ENGINES, limits
 from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings
 

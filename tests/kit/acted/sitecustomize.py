@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lmi.model.engine import ENGINES
+from lmi.model.backend import ENGINES
 
 ENGINES["vllm"] = "acted_engine:acted_engine"
 # It reads tests/microbench/standin.py.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lmi.model.adapters.adapter import Adapter
-from lmi.model.engine import limits
+from lmi.model.backend import limits
 from lmi.model.heap import freeze
 from lmi.model.log import show_content
 from lmi.model.log_filters import Tidy

@@ -16,7 +16,8 @@ from lmi.formatters.base import (
     ResponseEncoder,
     Route,
 )
-from lmi.model.engine import Backend, EngineInfo, EngineStats, Sink
+from lmi.model.backend import Backend
+from lmi.model.engine import EngineInfo, EngineStats, Sink
 from lmi.model.events import (
     CallDelta,
     Delta,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.engine import load_backend
+from lmi.model.backend import load_backend
 from lmi.model.options import Settings
 from lmi.model.process.client import EngineClient
 from lmi.model.vllm import engine as vllm_engine

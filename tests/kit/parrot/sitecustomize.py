@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from lmi.model.engine import ENGINES
+from lmi.model.backend import ENGINES
 
 ENGINES["vllm"] = "parrot_engine:ParrotEngine"
 # It reads tests/demo/answers.py.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, cast
 
-from lmi.model.engine import ENGINES
+from lmi.model.backend import ENGINES
 
 ENGINES["vllm"] = "faulty_engine:FaultyEngine"
 
