@@ -42,6 +42,7 @@ __all__ = [
     "encoder_for_formatters",
     "event_record",
     "line_record",
+    "named_record",
     "openapi_of",
 ]
 
@@ -64,6 +65,11 @@ def line_record(value: object) -> bytes:
 def event_record(value: object) -> bytes:
     """`value` as one server-sent event: one `data: ` line, ended by LF LF (wire-decisions: SSE)."""
     return b"data: " + encode(value) + b"\n\n"
+
+
+def named_record(name: bytes, value: object) -> bytes:
+    """`value` as one server-sent event of a type: an `event: ` line, then as `event_record` has it."""
+    return b"event: " + name + b"\ndata: " + encode(value) + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
