@@ -60,7 +60,7 @@ def read_tokenize(payload: Payload, request: Request, settings: Settings) -> Par
             add_special_tokens=values["add_special_tokens"] is not False,
         )
     else:
-        raise PayloadError.of("prompt", prompt, "a string, or messages beside it in its place")
+        raise PayloadError.of("prompt", prompt, "a string, or messages in its place")
     return ParsedRequest((generation,), TokenizedEncoder(names=values["names"]))
 
 
