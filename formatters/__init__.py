@@ -14,6 +14,7 @@ azure/             Azure AI Model Inference, on OpenAI's chat reader
 minimal/           the minimal chat API, on OpenAI's chat reader
 lmi/               `inputs` and `parameters` as in LMI containers; dynamic batches; embeddings
 tgi/               Text Generation Inference, on LMI's parameters
+tokens/            the tokens of prompts and their text, on OpenAI's chat reader
 
 To add one, write a folder or a file of the shape of `base.Dialect` and put it into DIALECTS. Users bring theirs with
 `option.output_formatter=module:Class` or the entry point group `lmi.dialects`; those are asked before ours.
