@@ -26,7 +26,7 @@ def parse_count(payload: Payload, request: Request, settings: Settings) -> Parse
     """A conversation that is only made into tokens; raises RequestError. What a request to generate has may be there,
     and means nothing."""
     conversation, _ = conversation_of(payload, read_fields(payload, settings), settings)
-    generation = Generation(request_id=request.request_id, prompt=conversation, prompt_field="messages")
+    generation = Generation(request_id=request.request_id, prompt=conversation, prompt_field="messages", tokenize=True)
     reply = CountEncoder(request_id=request.request_id, headers=id_header(request.request_id))
     return ParsedRequest((generation,), reply)
 

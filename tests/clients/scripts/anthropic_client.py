@@ -20,7 +20,8 @@ from checks import check, main
 
 SYSTEM = "You are a helpful assistant."
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJggg=="
-ASKED: dict[str, Any] = {"model": "any", "max_tokens": 300, "temperature": 0}
+ASKED: dict[str, Any] = {"model": "any", "max_tokens": 300, "extra_body": {"temperature": 0}}
+"""The client has no arguments for sampling any more, but lets such fields through."""
 Told = dict[str, Any]
 
 
@@ -360,7 +361,7 @@ def counted_tokens_are_those_of_the_prompt(client: Anthropic, told: Told) -> Non
     for more in ({}, {"system": SYSTEM}, {"tools": tools}, {"thinking": {"type": "disabled"}}):
         asked = ask(told, "tool_call", **more)
         counted = client.messages.count_tokens(
-            **{name: value for name, value in asked.items() if name not in ("max_tokens", "temperature")}
+            **{name: asked[name] for name in asked if name not in ("max_tokens", "extra_body")}
         )
         usage = client.messages.create(**asked).usage
         assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0) > 0
@@ -378,7 +379,7 @@ def an_error_of_counting(client: Anthropic, told: Told) -> None:
 @check
 def a_bad_value_is_a_bad_request(client: Anthropic, told: Told) -> None:
     for wrong, place in (
-        ({"temperature": -1}, "temperature"),
+        ({"extra_body": {"temperature": -1}}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
@@ -390,7 +391,7 @@ def a_bad_value_is_a_bad_request(client: Anthropic, told: Told) -> None:
 
 @check
 def a_bad_value_of_a_stream_is_a_bad_request(client: Anthropic, told: Told) -> None:
-    wrong = {**ask(told, "plain"), "top_p": 5, "stream": True}
+    wrong = ask(told, "plain", extra_body={"top_p": 5}, stream=True)
     assert "top_p" in str(fails(anthropic.BadRequestError, client.messages.create, **wrong))
 
 
@@ -410,7 +411,9 @@ def an_image_that_the_model_cannot_see(client: Anthropic, told: Told) -> None:
 
 @check
 def an_errors_body(client: Anthropic, told: Told) -> None:
-    error = fails(anthropic.BadRequestError, client.messages.create, **ask(told, "plain", temperature=9))
+    error = fails(
+        anthropic.BadRequestError, client.messages.create, **ask(told, "plain", extra_body={"temperature": 9})
+    )
     body: Any = error.body
     assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
     assert "temperature" in body["error"]["message"]
