@@ -300,10 +300,11 @@ def tool_choices(client: Anthropic, told: Told) -> None:
     tools = [{"name": "get_weather", "description": "The weather in a city", "input_schema": schema}]
     for choice in ({"type": "any"}, {"type": "tool", "name": tools[0]["name"]}):
         message = client.messages.create(**ask(told, "tool_call", tools=tools, tool_choice=choice))
-        (call,) = called(message)
+        # With `any` it may go on to call until its tokens are spent.
+        call, *_ = called(message)
         assert call["name"] == tools[0]["name"]
         assert call["arguments"]["city"] in city["enum"]
-        assert message.stop_reason == "tool_use"
+        assert message.stop_reason in ("tool_use", "max_tokens")
     tools = tools_of(told, "tool_call")
     message = client.messages.create(**ask(told, "plain", tools=tools, tool_choice={"type": "none"}))
     assert text_of(message) == told["questions"]["plain"]["answer"]
