@@ -57,12 +57,13 @@ def text_of(message: Any) -> str:
 
 def fails(kind: type[anthropic.APIStatusError], call: Any, **arguments: Any) -> anthropic.APIStatusError:
     """The error that a call raises, which is of `kind`."""
+    raised: Exception | None = None
     try:
         call(**arguments)
     except anthropic.APIStatusError as error:
-        assert isinstance(error, kind), repr(error)
-        return error
-    raise AssertionError("no error")
+        raised = error
+    assert isinstance(raised, kind), repr(raised)
+    return raised
 
 
 # --- Text ---
