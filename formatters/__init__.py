@@ -10,6 +10,7 @@ tracing.py         which trace a request belongs to
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
+anthropic/         Anthropic's Messages and count_tokens
 azure/             Azure AI Model Inference, on OpenAI's chat reader
 minimal/           the minimal chat API, on OpenAI's chat reader
 lmi/               `inputs` and `parameters` as in LMI containers; dynamic batches; embeddings

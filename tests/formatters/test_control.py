@@ -78,6 +78,7 @@ def test_every_dialect_has_them(name: str, way: str) -> None:
 
 
 FORMS: dict[str, Any] = {
+    "anthropic": (424, None),
     "azure": (424, "message"),
     "tgi": (422, "error"),
     "dynamic": (424, "error"),

@@ -90,8 +90,9 @@ SEPARATED = "(custom attributes are separated by semicolons)"
 EVERY = (
     "/invocations, /chat/completions?api-version=..., /invocations?api-version=..., /info?api-version=..., "
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
-    "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/chat/completions, "
-    "/v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse"
+    "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/messages, "
+    "/v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, "
+    "/chat/completions, /chat/sse, /tokenize, /detokenize"
 )
 
 

@@ -32,6 +32,8 @@ REQUESTS: dict[str, tuple[Mapping[str, Any], str]] = {
     "chat whole": (CHAT, "/invocations"),
     "completions stream": ({"prompt": "Count.", "max_tokens": TOKENS, "stream": True}, "/v1/completions"),
     "Azure stream": ({**CHAT, "stream": True}, "/chat/completions?api-version"),
+    "Anthropic stream": ({**CHAT, "stream": True}, "/v1/messages"),
+    "Anthropic whole": (CHAT, "/v1/messages"),
     "minimal stream": ({"model": "m", "messages": CHAT["messages"], "stream": True}, "/chat/completions"),
 }
 """Of each kind its body and its path."""

@@ -28,25 +28,26 @@ def check(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-class ByRoute(httpx.HTTPTransport):
-    """Sends each request to /invocations, where it was to go in its custom attributes."""
+def http_client(way: str, library: Any = httpx) -> Any:
+    """What other people's clients are given to send with, of `library`: httpx, or one that has its names."""
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        route = request.url.raw_path.decode()
-        request.url = request.url.copy_with(raw_path=b"/invocations")
-        request.headers["X-Amzn-SageMaker-Custom-Attributes"] = f"route={route}"
-        return super().handle_request(request)
+    class ByRoute(library.HTTPTransport):  # type: ignore[misc]
+        """Sends each request to /invocations, where it was to go in its custom attributes."""
+
+        def handle_request(self, request: Any) -> Any:
+            route = request.url.raw_path.decode()
+            request.url = request.url.copy_with(raw_path=b"/invocations")
+            request.headers["X-Amzn-SageMaker-Custom-Attributes"] = f"route={route}"
+            return super().handle_request(request)
+
+    return library.Client(transport=ByRoute() if way == "route" else library.HTTPTransport(), timeout=120)
 
 
-def http_client(way: str) -> httpx.Client:
-    """What other people's clients are given to send with."""
-    return httpx.Client(transport=ByRoute() if way == "route" else httpx.HTTPTransport(), timeout=120)
-
-
-def main(make: Callable[[str, httpx.Client], Any]) -> None:
-    """Runs every check with the client that `make` returns for a URL, and prints what came of it."""
+def main(make: Callable[[str, Any], Any], library: Any = httpx) -> None:
+    """Runs every check with the client that `make` returns for a URL and an HTTP client of `library`, and prints what
+    came of it."""
     url, way, told = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    client = make(url, http_client(way))
+    client = make(url, http_client(way, library))
     found: dict[str, str | None] = {}
     for name, run in CHECKS.items():
         if name in told.get("without", ()):

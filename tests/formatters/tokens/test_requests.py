@@ -43,7 +43,7 @@ CHATS: list[dict[str, Any]] = [
     {"messages": MESSAGES},
     WITH_TOOLS,
     {**WITH_TOOLS, "tool_choice": "none"},
-    {**WITH_TOOLS, "tool_choice": {"type": "function", "function": {"name": TOOLS[0]["function"]["name"]}}},
+    {**WITH_TOOLS, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
     {"messages": MESSAGES, "add_generation_prompt": False},
     {"messages": MESSAGES, "add_special_tokens": True, "reasoning_effort": "low"},
     {"messages": [*MESSAGES, {"role": "assistant", "content": "I"}], "continue_final_message": True},

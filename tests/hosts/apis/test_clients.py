@@ -31,6 +31,8 @@ def found(script: str, url: str, way: str, **told: Any) -> None:
 
 
 @pytest.mark.parametrize("script", CHECKS)
-@pytest.mark.parametrize(("kind", "way"), [("server", "path"), ("server", "route"), ("rolling", "route"), ("async", "route")])
+@pytest.mark.parametrize(
+    ("kind", "way"), [("server", "path"), ("server", "route"), ("rolling", "route"), ("async", "route")]
+)
 def test_checks(hosts: HostPool, kind: str, way: str, script: str) -> None:
     found(script, hosts.get(kind, PROPERTIES).url, way)
