@@ -22,7 +22,7 @@ from .messages import read_messages
 from .parameters import read_fields, read_streaming, sampling_of
 from .tools import Tools, read_tools
 
-__all__ = ["DOCUMENTS", "parse", "read_chat"]
+__all__ = ["DOCUMENTS", "parse", "read_chat", "template_arguments_of"]
 
 DOCUMENTS = 1024
 """The most that a template may be given."""
@@ -99,14 +99,7 @@ def _conversation(
             "continue_final_message: cannot be combined with add_generation_prompt",
             "continue_final_message",
         )
-    template_arguments = dict(values.get("template_arguments", {}))
-    if "chat_template" in template_arguments:
-        field = "chat_template_kwargs.chat_template"
-        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
-    for name in RESERVED:
-        if name in template_arguments:
-            field = f"chat_template_kwargs.{name}"
-            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    template_arguments = template_arguments_of(values)
     if "reasoning_effort" in values:
         template_arguments.setdefault("reasoning_effort", values["reasoning_effort"])
     documents = payload.get("documents")
@@ -130,7 +123,21 @@ def _conversation(
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
         tools_field="functions" if tools.legacy else "tools",
+        schema_field="parameters" if tools.legacy else "function.parameters",
     )
+
+
+def template_arguments_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the template that `chat_template_kwargs` sets; raises UnsupportedError."""
+    template_arguments = dict(values.get("template_arguments", {}))
+    if "chat_template" in template_arguments:
+        field = "chat_template_kwargs.chat_template"
+        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
+    for name in RESERVED:
+        if name in template_arguments:
+            field = f"chat_template_kwargs.{name}"
+            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    return template_arguments
 
 
 def _logprobs(values: Mapping[str, Any]) -> int | None:
