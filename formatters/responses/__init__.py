@@ -30,7 +30,7 @@ from .stream import StreamedResponse
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "responses"
-BODY_FIELD: str = "input"
+BODY_FIELD: str = ""
 NAMES_MODEL: bool = True
 
 PATH = "/v1/responses"
