@@ -162,6 +162,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sampling: Sampling = Sampling()
     embedding: Embedding | None = None
     """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
+    tokenize: bool = False
+    """Whether the prompt's tokens are all that is wanted: Started tells them, and nothing is computed. `tokens` asks
+    for each of them, `echo` for their text; a prompt may be longer than the context then."""
     stream: bool = False
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False

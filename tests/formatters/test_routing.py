@@ -61,6 +61,10 @@ def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) 
         ("route=/chat/completions;dialect=azure", {}, "/chat/completions", azure),
         ("route=/info;dialect=azure", {}, "/info", azure),
         ("route=/info", {}, "/info", tgi),
+        ("route=/v1/models/owner/name", {}, "/v1/models/owner/name", openai),
+        ("route=/v1/models/a%20b%3Fc", {}, "/v1/models/a b?c", openai),
+        ("", {"path": "/v1/models/name", "method": "GET"}, "/v1/models/name", openai),
+        ("", {"path": "/v1/models/name"}, "/v1/models/name", None),
         ("route=/", {}, "/", tgi),
         ("", {"path": "/generate"}, "/generate", tgi),
     ],
@@ -87,7 +91,7 @@ EVERY = (
     "/invocations, /chat/completions?api-version=..., /invocations?api-version=..., /info?api-version=..., "
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
     "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/chat/completions, "
-    "/v1/completions, /v1/embeddings, /v1/models, /chat/completions, /chat/sse"
+    "/v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse"
 )
 
 
@@ -99,6 +103,7 @@ EVERY = (
         ("route=/v1/completions/", f"route: expected one of {EVERY}, got '/v1/completions/'"),
         ("route=/metrics", f"route: expected one of {EVERY}, got '/metrics'"),
         ("route=/embeddings", f"route: expected one of {EVERY}, got '/embeddings'"),
+        ("route=/v1/models/", f"route: expected one of {EVERY}, got '/v1/models/'"),
         (
             "route=/generate,dialect=tgi",
             f"route: expected one of {EVERY} {SEPARATED}, got '/generate,dialect=tgi'",
