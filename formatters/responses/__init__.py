@@ -22,9 +22,10 @@ from ...model.errors import LmiError
 from ...model.options import Settings
 from ..base import SSE, ParsedRequest, Payload, Request, Response, Route
 from ..openai.reply import Identity, error_response
-from .openapi import CREATE
+from .openapi import CREATE, DELETE, RETRIEVE
 from .reply import WholeResponse
 from .request import read_request
+from .stored import STORED_PATH, delete, retrieve
 from .stream import StreamedResponse
 
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
@@ -35,7 +36,11 @@ NAMES_MODEL: bool = True
 
 PATH = "/v1/responses"
 
-ROUTES: tuple[Route, ...] = (Route(PATH, described=CREATE),)
+ROUTES: tuple[Route, ...] = (
+    Route(PATH, described=CREATE),
+    Route(STORED_PATH, ("GET",), page=retrieve, described=RETRIEVE),
+    Route(STORED_PATH, ("DELETE",), page=delete, described=DELETE),
+)
 OPENAPI = (CREATE,)
 
 OTHERS = ("messages", "prompt", "inputs", "encoding_format", "dimensions")

@@ -16,7 +16,7 @@ from .parameters import FORMS_SCHEMA, TABLE
 from .stored import Deleted, ItemList
 from .tools import TOOLS_SCHEMA
 
-__all__ = ["CREATE", "DELETE", "INPUT_ITEMS", "RETRIEVE"]
+__all__ = ["CREATE", "DELETE", "RETRIEVE"]
 
 
 def _request(settings: Settings) -> JsonSchema:
@@ -29,6 +29,10 @@ ERRORS = {JSON: (ErrorBody,)}
 CREATE = OpenApi(
     "A response, whole or as a stream of events", _request, {JSON: (ResponseBody,), SSE: get_args(Event)}, ERRORS
 )
-RETRIEVE = OpenApi("A response that is kept", answers={JSON: (ResponseBody,)}, errors=ERRORS)
+RETRIEVE = OpenApi(
+    "A response that is kept; with /input_items after its id what it answered",
+    answers={JSON: (ResponseBody, ItemList)},
+    errors=ERRORS,
+    query={"order": {"enum": ["asc", "desc"]}},
+)
 DELETE = OpenApi("Forgets a response", answers={JSON: (Deleted,)}, errors=ERRORS)
-INPUT_ITEMS = OpenApi("What a response that is kept answered", answers={JSON: (ItemList,)}, errors=ERRORS)

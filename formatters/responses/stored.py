@@ -19,22 +19,23 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import NotFoundError, ParameterError, UnsupportedError
 from ...model.options import Settings
-from ..base import Request, Response, encode
+from ..base import Request, Response, encode, variable_part
 from ..response_store import ResponseStore
 from .bodies import ResponseBody, Stored
 from .items import listed
 
 __all__ = [
+    "STORED_PATH",
     "Deleted",
     "ItemList",
     "Keeper",
     "delete",
-    "input_items",
     "keeper_of",
     "previous_items",
     "retrieve",
 ]
 
+STORED_PATH = "/v1/responses/{id}"
 OPTION = "option.response_store=true"
 _decode = msgspec.json.Decoder(Stored).decode
 
@@ -117,8 +118,11 @@ class ItemList(msgspec.Struct, frozen=True):
 
 
 def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response:
-    """A response that is kept; raises RequestError."""
-    stored = _found(request.responses, _id_of(request), "response_id")
+    """A response that is kept, or what it answered; raises RequestError."""
+    response_id, slash, what = variable_part(STORED_PATH, request.path).partition("/")
+    stored = _found(request.responses, response_id, "response_id")
+    if slash:
+        return _input_items(stored, what, request)
     if request.query.get("stream") == "true":
         raise UnsupportedError("stream: a response that is kept is sent whole", "stream")
     return Response(bytes(stored.response))
@@ -126,20 +130,18 @@ def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response
 
 def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """Forgets a response; raises NotFoundError."""
-    response_id, store = _id_of(request), request.responses
+    response_id, store = variable_part(STORED_PATH, request.path), request.responses
     if store is None or not store.remove(response_id):
         raise _unknown(store, response_id, "response_id")
     return Response(encode(Deleted(response_id)))
 
 
-def input_items(request: Request, settings: Settings, info: EngineInfo) -> Response:
+def _input_items(stored: Stored, what: str, request: Request) -> Response:
     """What a response answered, the latest first unless `order=asc`; raises NotFoundError."""
-    items = _found(request.responses, _id_of(request), "response_id").input
+    if what != "input_items":
+        raise NotFoundError.of("path", request.path, f"{STORED_PATH} or {STORED_PATH}/input_items")
+    items = stored.input
     if request.query.get("order", "desc") != "asc":
         items = items[::-1]
     ids = [item["id"] for item in items]
     return Response(encode(ItemList(items, ids[0], ids[-1])))
-
-
-def _id_of(request: Request) -> str:
-    return request.path.split("/")[3]
