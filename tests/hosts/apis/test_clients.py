@@ -1,38 +1,64 @@
 """What other people's clients find of the APIs that LMI's container does not have, on the local server and behind DJL.
 
-A script of tests/clients/scripts has a check for each thing that its users rely on, and runs all of them.
+A script of tests/clients/scripts has a check for each thing that users of an API rely on, and runs all of them.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from ...demo.model import question
+from ...demo.model import JSON_SCHEMA, QUESTIONS, question
 from ...kit.clients.scripts import run_client
 from ...kit.hosts.pool import CHAT, HostPool
 
 pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl]
 
-CHECKS = {"anthropic_client.py": 34, "responses_client.py": 16, "tokens_client.py": 6}
+PLAIN, CALLING, REASONING, DATA = map(question, ("plain", "parallel_tool_calls", "reasoning", "json"))
+THOUGHT, _, ANSWER = REASONING.answer.removeprefix("<think>").partition("</think>")
+TOLD: dict[str, Any] = {
+    "questions": {one.kind: asdict(question(one.kind)) for one in QUESTIONS},
+    "schema": JSON_SCHEMA,
+    "question": PLAIN.prompt,
+    "answer": PLAIN.answer,
+    "reasoning": {"prompt": REASONING.prompt, "thought": THOUGHT.strip(), "answer": ANSWER.strip()},
+    "calls": {
+        "prompt": CALLING.prompt,
+        "tools": CALLING.tools,
+        "calls": [json.loads(one.partition("</tool_call>")[0]) for one in CALLING.answer.split("<tool_call>")[1:]],
+        "results": CALLING.tool_results,
+        "follow_up": CALLING.follow_up,
+    },
+    "endless": question("endless").prompt,
+    "json": {"prompt": DATA.prompt, "schema": JSON_SCHEMA, "answer": json.loads(DATA.answer)},
+}
+CHECKS = {"anthropic_client.py": 34, "responses_client.py": 22, "tokens_client.py": 6}
 """How many there are at least in each script."""
-KINDS = ("plain", "long", "unicode", "reasoning", "tool_call", "parallel_tool_calls", "json", "endless")
-TOLD = {"questions": {kind: asdict(question(kind)) for kind in KINDS}}
-PROPERTIES = {**CHAT, "option.response_store": "true"}
+WAYS = {"server": ("path", "route"), "rolling": ("route",), "async": ("route",)}
 
 
 def found(script: str, url: str, way: str, **told: Any) -> None:
     """Fails with whatever failed in the script."""
     seen = run_client(script, url, way, {**TOLD, **told})
-    assert {name: wrong for name, wrong in seen.items() if wrong} == {}
+    failed = {name: wrong for name, wrong in seen.items() if wrong}
+    assert not failed, "\n".join(f"{name}: {wrong}" for name, wrong in failed.items())
     assert len(seen) + len(told.get("without", ())) >= CHECKS[script]
 
 
 @pytest.mark.parametrize("script", CHECKS)
-@pytest.mark.parametrize(
-    ("kind", "way"), [("server", "path"), ("server", "route"), ("rolling", "route"), ("async", "route")]
-)
+@pytest.mark.parametrize(("kind", "way"), [(kind, way) for kind, ways in WAYS.items() for way in ways])
 def test_checks(hosts: HostPool, kind: str, way: str, script: str) -> None:
-    found(script, hosts.get(kind, PROPERTIES).url, way)
+    found(script, hosts.get(kind).url, way, store=False)
+
+
+def test_responses_that_are_kept(hosts: HostPool) -> None:
+    """Where there is one worker."""
+    for kind in WAYS:
+        for way in WAYS[kind]:
+            found("responses_client.py", hosts.get(kind, KEEPING).url, way, store=True)
+
+
+KEEPING = {**CHAT, "option.response_store": "true"}
