@@ -135,6 +135,7 @@ def _conversation(
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
         tools_field="functions" if tools.legacy else "tools",
+        schema_field="parameters" if tools.legacy else "function.parameters",
     )
 
 

@@ -83,6 +83,7 @@ FORMS: dict[str, Any] = {
     "tgi": (422, "error"),
     "dynamic": (424, "error"),
     "lmi": (424, "error"),
+    "responses": (424, None),
     "openai": (424, None),
     "minimal": (424, None),
 }

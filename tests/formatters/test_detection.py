@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
 
 from ..kit.api.dialects import LMI_TABLE as TABLE
-from ..kit.api.dialects import anthropic, azure, lmi, minimal, openai, read_json, tgi
+from ..kit.api.dialects import anthropic, azure, lmi, minimal, openai, read_json, responses, tgi
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Settings
@@ -172,6 +172,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
 COMPATIBLE = msgspec.structs.replace(SETTINGS, tgi_compat=True)
+EMBEDS = msgspec.structs.replace(SETTINGS, task="embed")
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
@@ -189,7 +190,16 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"messages": []}, {}, EXPLICIT, lmi),
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
-        ({"input": "a"}, {}, SETTINGS, openai),
+        ({"input": "a"}, {}, SETTINGS, responses),
+        ({"input": [{"role": "user", "content": "a"}]}, {}, SETTINGS, responses),
+        # Of embeddings, whatever the model is.
+        ({"input": ["a"]}, {}, SETTINGS, openai),
+        ({"input": [1]}, {}, SETTINGS, openai),
+        ({"input": "a", "encoding_format": "float"}, {}, SETTINGS, openai),
+        ({"input": "a"}, {}, EMBEDS, openai),
+        ({"input": [{}]}, {}, EMBEDS, openai),
+        ({"input": "a", "messages": []}, {}, SETTINGS, openai),
+        ({"input": "a", "inputs": "a"}, {}, SETTINGS, lmi),
         ({"text": "a"}, {}, SETTINGS, NO_DIALECT),
         ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
         ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),

@@ -44,7 +44,7 @@ def test_only_what_is_streamed_is_asked_for_step_by_step(kind: str) -> None:
 
 WITHOUT_LOGPROBS = {
     "LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "Anthropic stream",
-    "Anthropic whole", "minimal stream",
+    "Anthropic whole", "minimal stream", "Responses stream", "Responses whole",
 }  # fmt: skip
 """Their answers show none."""
 

@@ -3,7 +3,7 @@
     python SCRIPT URL path|route '{...}'   ->   {"name of a check": null or what went wrong}, as JSON
 
 path: each request goes to the path that the client chose, as on the local server. route: it goes to /invocations, its
-path and query in the custom attributes as `route=`, as to an endpoint.
+path and query in the custom attributes as `route=`, as to an endpoint; a DELETE is said before the path.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ def http_client(way: str, library: Any = httpx) -> Any:
 
         def handle_request(self, request: Any) -> Any:
             route = request.url.raw_path.decode()
+            if request.method not in ("GET", "POST"):
+                route = f"{request.method} {route}"
+            request.method = "POST"
             request.url = request.url.copy_with(raw_path=b"/invocations")
             request.headers["X-Amzn-SageMaker-Custom-Attributes"] = f"route={route}"
             return super().handle_request(request)

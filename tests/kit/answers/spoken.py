@@ -120,6 +120,15 @@ SPOKEN = {
         lambda answer: answer["content"][0]["text"],
         lambda record: record.get("delta", {}).get("text", ""),
     ),
+    "responses": Spoken(
+        "responses",
+        {"input": ASKED.prompt, "temperature": 0},
+        {"input": ASKED.prompt, "temperature": -1},
+        400,
+        (JSON, SSE),
+        lambda answer: answer["output"][0]["content"][0]["text"],
+        lambda record: record["delta"] if record["type"] == "response.output_text.delta" else "",
+    ),
     "azure": Spoken(
         "azure",
         chat(temperature=0),
