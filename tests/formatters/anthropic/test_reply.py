@@ -94,7 +94,8 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":1}
 
 event: content_block_start
-data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"look","input":{}}}
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use",\
+"id":"toolu_1","name":"look","input":{}}}
 
 event: content_block_delta
 data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\\"a\\": "}}

@@ -118,7 +118,7 @@ def test_tools_are_in_the_conversation() -> None:
     assert (len(made.tools), made.tool_choice, made.parallel_tool_calls) == (1, "auto", False)
 
 
-IDLE = {
+IDLE: dict[str, Any] = {
     "model": "any", "metadata": {"user_id": "a"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"},
     "inference_geo": "us", "speed": "fast", "context_management": {"edits": []}, "anthropic_version": "a",
     "container": None, "mcp_servers": None,

@@ -47,7 +47,8 @@ def test_which_may_be_called(given: Any, choice: str, function: str | None, para
 
 @pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "none"}])
 def test_none(choice: Any) -> None:
-    for tools in ([], None):
+    nothing: tuple[Any, ...] = ([], None)
+    for tools in nothing:
         assert read(tools, choice).tools.tools == ()
     if choice == {"type": "none"}:
         assert read([TOOL], choice).tools.tools == ()
@@ -93,7 +94,7 @@ def test_it_is_what_vllms_server_makes_of_it(choice: Any) -> None:
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
     from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
 
-    tools = [{"name": "look", "description": "Looks", "input_schema": {"properties": {}}}]
+    tools: list[Any] = [{"name": "look", "description": "Looks", "input_schema": {"properties": {}}}]
     body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}], "tools": tools}
     request = AnthropicMessagesRequest.model_validate({**body, "tool_choice": choice})
     theirs = AnthropicServingMessages._convert_anthropic_to_openai_request(request).model_dump()
