@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from lmi.formatters import receive
 from lmi.formatters.anthropic.errors import error_response
 
 from ...kit.answers.anthropic import SETTINGS
-from ...kit.api.dialects import refusal
+from ...kit.api.dialects import receive, refusal
 from ...kit.api.errors import (
     ContentFilterError,
     ContextError,
