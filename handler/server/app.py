@@ -12,8 +12,9 @@
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
-With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`). These two are for
-probes, which ask by whatever address they have, and tell nothing: access.py judges all others.
+With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY` or
+`x-api-key: KEY`). These two are for probes, which ask by whatever address they have, and tell nothing: access.py judges
+all others.
 
 It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
 when a client goes away, at which the engine's work for it ends.

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from lmi.formatters import minimal
+from lmi.formatters.anthropic import request as anthropic
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
 from lmi.formatters.common.fields import Parameter
@@ -232,6 +233,13 @@ def _sections() -> Iterator[Section]:
         f"Read by rules of their own: {_names((*TEXT_FORMS, *GUIDE_FORMS))}.",
         TEXT_TABLE,
         {"max_tokens": str(MAX_TOKENS)},
+    )
+    yield Section(
+        "Anthropic messages",
+        f"Read by rules of their own: {_names(anthropic.FORMS)}. `max_tokens` is required, but for `count_tokens`,\n"
+        "where what is for the answer means nothing.",
+        anthropic.TABLE,
+        {"max_tokens": "required"},
     )
     rows = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
     forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]

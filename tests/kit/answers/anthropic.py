@@ -13,15 +13,14 @@ from lmi.model.options import Settings
 
 from .events import Told, feed
 
-__all__ = ["ASKED", "REASONING", "SETTINGS", "STRICT", "USER", "call", "called", "events", "joined", "reply", "whole"]
+__all__ = ["ASKED", "REASONING", "SETTINGS", "STRICT", "TOOL", "USER", "call", "events", "joined", "reply", "whole"]
 
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="served")
 REASONING = msgspec.structs.replace(SETTINGS, reasoning_parser="qwen3")
 STRICT = msgspec.structs.replace(SETTINGS, unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 ASKED: dict[str, Any] = {"messages": [USER], "max_tokens": 100}
-called = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
-"""A tool."""
+TOOL: dict[str, Any] = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
 
 
 def call(settings: Settings = SETTINGS, path: str = "/v1/messages", **fields: Any) -> ParsedRequest:
@@ -54,6 +53,14 @@ def events(answer: ResponseEncoder, *told: Told) -> list[Any]:
     return made
 
 
+DELTAS = {
+    "text": ("text_delta",),
+    "thinking": ("thinking_delta", "signature_delta"),
+    "tool_use": ("input_json_delta",),
+}
+"""Of each type of block."""
+
+
 def joined(made: list[Any]) -> Any:
     """The message that a stream's events make up; they come in their order."""
     start, ping, *blocks, ended, last = made
@@ -77,10 +84,7 @@ def joined(made: list[Any]) -> Any:
             continue
         assert event["type"] == "content_block_delta"
         (kind, (name, new)) = event["delta"]["type"], list(event["delta"].items())[1]
-        expected = {
-            "text": ("text_delta",), "thinking": ("thinking_delta", "signature_delta"), "tool_use": ("input_json_delta",)
-        }  # fmt: skip
-        assert kind in expected[block["type"]]
+        assert kind in DELTAS[block["type"]]
         assert new
         if name == "partial_json":
             inputs += new
