@@ -84,6 +84,7 @@ FORMS: dict[str, Any] = {
     "lmi": (424, "error"),
     "openai": (424, None),
     "minimal": (424, None),
+    "tokens": (424, None),
 }
 
 

@@ -91,7 +91,8 @@ EVERY = (
     "/invocations, /chat/completions?api-version=..., /invocations?api-version=..., /info?api-version=..., "
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
     "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/chat/completions, "
-    "/v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse"
+    "/v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse, "
+    "/tokenize, /detokenize"
 )
 
 
