@@ -21,6 +21,7 @@ from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
+from .response_store import ResponseStore
 from .sessions import Session
 
 __all__ = [
@@ -89,6 +90,8 @@ class Request:
     request_id: str = ""
     session: Session | None = None
     """The one that its header names, or that was made for it."""
+    responses: ResponseStore | None = None
+    """Where responses are kept; None: nowhere (option.response_store)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     include_reasoning: bool = True
     tools_field: Literal["tools", "functions"] = "tools"
     """What the client calls the tools, for errors about them."""
+    schema_field: str = "function.parameters"
+    """Where in one of them the client has the schema of its arguments."""
 
 
 Prompt = str | tuple[int, ...] | Conversation

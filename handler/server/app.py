@@ -250,9 +250,10 @@ class LocalServer:
     async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
         """A response without the engine; a user dialect's page runs as user code."""
         settings, info = self._service.settings, self._service.info
-        if dialect in DIALECTS:
-            return page(request, settings, info)
+        request = replace(request, responses=self._service.responses)
         try:
+            if dialect in DIALECTS:
+                return page(request, settings, info)
             return await self._service.run_user_code(lambda: page(request, settings, info))
         except LmiError as error:
             return refusal(error, request, settings)
