@@ -16,6 +16,7 @@ from ...kit.api.options import typed_settings
 from ...kit.api.types import Conversation, Generation, ParsedRequest, Request, Response, Settings
 
 MESSAGES = CHAT["messages"]
+FUNCTION: dict[str, Any] = {"name": "get_weather"}
 WITH_TOOLS = {"messages": MESSAGES, "tools": TOOLS}
 
 
@@ -43,12 +44,12 @@ CHATS: list[dict[str, Any]] = [
     {"messages": MESSAGES},
     WITH_TOOLS,
     {**WITH_TOOLS, "tool_choice": "none"},
-    {**WITH_TOOLS, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
+    {**WITH_TOOLS, "tool_choice": {"type": "function", "function": {"name": FUNCTION["name"]}}},
     {"messages": MESSAGES, "add_generation_prompt": False},
     {"messages": MESSAGES, "add_special_tokens": True, "reasoning_effort": "low"},
     {"messages": [*MESSAGES, {"role": "assistant", "content": "I"}], "continue_final_message": True},
     {"messages": MESSAGES, "chat_template_kwargs": {"enable_thinking": False}, "documents": [{"text": "a"}]},
-    {"messages": MESSAGES, "functions": [TOOLS[0]["function"]]},
+    {"messages": MESSAGES, "functions": [FUNCTION]},
 ]
 
 

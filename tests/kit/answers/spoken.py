@@ -160,7 +160,7 @@ SPOKEN = {
         SSE,
     ),
 }
-"""Every dialect in DIALECTS must be here: `test_every_dialect_is_spoken`."""
+"""Every dialect of kit/api/dialects.py: GENERATING must be here, see `test_every_dialect_is_spoken`."""
 
 
 def records(spoken: Spoken, given: Iterable[bytes]) -> list[Any]:

@@ -45,12 +45,21 @@ from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
 from lmi.model.options import Settings
 
 __all__ = [
-    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
-    "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
-    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names",
-    "lmi", "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
-    "refusal", "responses", "route_of", "tgi",
+    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GENERATING", "GUIDE_FORMS", "LARGE",
+    "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS",
+    "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE", "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure",
+    "decode_nothing", "forget_logged_names", "lmi", "look_through_in_pieces", "minimal", "openai", "parse",
+    "read_image_part", "read_json", "receive", "refusal", "responses", "route_of", "tgi",
 ]  # fmt: skip
+
+WITHOUT_TEXT = {
+    "tokens": "tells the tokens of a prompt",
+}
+"""The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut
+it off or show it leave these out; each has tests of its own for what it answers."""
+
+GENERATING = tuple(known for known in DIALECTS if known.NAME not in WITHOUT_TEXT)
+"""The others."""
 
 
 def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:
