@@ -17,6 +17,7 @@ from ..kit.api.types import Request
 from ..kit.djl import hosting
 from . import hosts
 from .path import TokenPath, ours
+from .replies import reply_cost
 
 pytestmark = [pytest.mark.engine, pytest.mark.timing]
 
@@ -61,6 +62,17 @@ def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
     pytest.fail(
         f"{min(costs):.1f} µs a token, expected at most {limit} (this machine is {slowness():.1f} times as slow)"
     )
+
+
+@pytest.mark.parametrize("kind", ["Responses stream"])
+def test_a_named_event_costs_little_more_than_a_chunk(kind: str) -> None:
+    """A token of such a stream, its formatter alone."""
+    ratios = []
+    for _ in range(5):
+        ratios.append(reply_cost(kind) / reply_cost("chat stream"))
+        if ratios[-1] <= 1.3:
+            return
+    pytest.fail(f"{min(ratios):.2f} times a token of a chat stream, expected at most 1.3")
 
 
 def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:
