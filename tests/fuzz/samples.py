@@ -51,6 +51,36 @@ CONVERSATION: list[dict[str, Any]] = [
 ASK: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
+RESPONSES: dict[str, Any] = {
+    "model": "m",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "developer", "content": "Be kind."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Look"},
+                {"type": "input_image", "image_url": IMAGE, "detail": "low"},
+            ],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Rome"}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "Sunny"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is sunny."}]},
+        {"role": "user", "content": "Thanks"},
+    ],
+    "tools": [{"type": "function", **TOOL["function"]}],  # type: ignore[dict-item]
+    "tool_choice": {"type": "function", "name": "weather"},
+    "include": ["message.output_text.logprobs"],
+    "top_logprobs": 2,
+    "max_output_tokens": 10,
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"verbosity": "low"},
+    "truncation": "auto",
+    "metadata": {"a": "b"},
+    "store": False,
+}
+
 LMI: dict[str, Any] = {
     "inputs": "What is a model?",
     "parameters": {
@@ -164,6 +194,11 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("text regex", "/invocations", {"prompt": "a", "guided_regex": "[a-z]+"}),
     Sample("text choice", "/v1/completions", {"prompt": "a", "guided_choice": ["yes", "no"]}),
     Sample("text grammar", "/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": 'root ::= "a"'}}),
+    Sample("responses", "/v1/responses", RESPONSES),
+    Sample("responses by body", "/invocations", {"input": [{"role": "user", "content": "a"}], "stream": True}),
+    Sample("responses schema", "/v1/responses", {
+        "input": "a", "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
+    }),
     Sample("embeddings", "/v1/embeddings", {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 8},
            settings={"task": "embed"}),
     Sample("vectors", "/invocations", {"inputs": ["a", "b"], "normalize": True, "truncate": 5},
@@ -198,6 +233,10 @@ REFUSED: tuple[Sample, ...] = (
     Sample("chat role", "/v1/chat/completions", {"messages": [{"role": "king", "content": "a"}]}),
     Sample("chat bias", "/v1/chat/completions", {"messages": ASK, "logit_bias": {"x": 1}}),
     Sample("chat tools", "/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}),
+    Sample("responses role", "/v1/responses", {"input": [{"role": "king", "content": "a"}]}),
+    Sample("responses item", "/v1/responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+    Sample("responses tool", "/v1/responses", {"input": "a", "tools": [{"type": "web_search"}]}),
+    Sample("responses background", "/v1/responses", {"input": "a", "background": True}),
     Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
     Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),
     Sample("embeddings type", "/v1/embeddings", {"input": {}}, settings={"task": "embed"}),

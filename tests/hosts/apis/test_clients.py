@@ -56,8 +56,8 @@ def test_checks(hosts: HostPool, kind: str, way: str, script: str) -> None:
 
 def test_responses_that_are_kept(hosts: HostPool) -> None:
     """Where there is one worker."""
-    for kind in WAYS:
-        for way in WAYS[kind]:
+    for kind, ways in WAYS.items():
+        for way in ways:
             found("responses_client.py", hosts.get(kind, KEEPING).url, way, store=True)
 
 

@@ -42,14 +42,16 @@ from lmi.formatters.openai.parameters import (
     TEXT_TABLE,
 )
 from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
+from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
+from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.model.options import Settings
 
 __all__ = [
     "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GENERATING", "GUIDE_FORMS", "LARGE",
     "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS",
-    "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE", "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure",
-    "decode_nothing", "forget_logged_names", "lmi", "look_through_in_pieces", "minimal", "openai", "parse",
-    "read_image_part", "read_json", "receive", "refusal", "responses", "route_of", "tgi",
+    "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE", "WITHOUT_TEXT", "Integer", "Parameter",
+    "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi", "look_through_in_pieces", "minimal", "openai",
+    "parse", "read_image_part", "read_json", "receive", "refusal", "responses", "route_of", "tgi",
 ]  # fmt: skip
 
 WITHOUT_TEXT = {
