@@ -40,6 +40,13 @@ def refused(call: Any, kind: type[openai.APIStatusError] = openai.BadRequestErro
     raise AssertionError("it was not refused")
 
 
+def about(error: Any, field: str) -> bool:
+    """Whether the error is about a field. In rolling batch and async mode DJL Serving writes `{"error": MESSAGE}`."""
+    if isinstance(error.body, dict):
+        return bool(error.param == field and error.type == "invalid_request_error")
+    return str(error.body).startswith(f"{field}:")
+
+
 def tools(told: Any) -> list[dict[str, Any]]:
     return [{"type": "function", "strict": False, **tool["function"]} for tool in told["calls"]["tools"]]
 
@@ -254,19 +261,19 @@ def reasoning_item(client: Any, told: Any) -> None:
 @check
 def errors_name_the_field(client: Any, told: Any) -> None:
     error = refused(lambda: ask(client, told["question"], top_p=3))
-    assert (error.param, error.type) == ("top_p", "invalid_request_error")
+    assert about(error, "top_p")
     error = refused(lambda: ask(client, told["question"], stream=True, top_logprobs=99))
-    assert error.param == "top_logprobs"
+    assert about(error, "top_logprobs")
     error = refused(lambda: ask(client, [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]))
-    assert error.param == "input[0].content[0].type"
+    assert about(error, "input[0].content[0].type")
 
 
 @check
 def what_is_not_there_is_refused_by_name(client: Any, told: Any) -> None:
     for field, value in {"background": True, "conversation": "conv_1", "prompt": {"id": "pmpt_1"}}.items():
-        assert refused(lambda field=field, value=value: ask(client, "a", **{field: value})).param == field
-    assert refused(lambda: ask(client, "a", tools=[{"type": "web_search"}])).param == "tools[0].type"
-    assert refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}])).param == "input[0].type"
+        assert about(refused(lambda field=field, value=value: ask(client, "a", **{field: value})), field)
+    assert about(refused(lambda: ask(client, "a", tools=[{"type": "web_search"}])), "tools[0].type")
+    assert about(refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}])), "input[0].type")
 
 
 @check
@@ -274,9 +281,9 @@ def without_a_store(client: Any, told: Any) -> None:
     if told["store"]:
         return
     assert ask(client, told["question"], store=False).store is False
-    assert refused(lambda: ask(client, told["question"], store=True)).param == "store"
+    assert about(refused(lambda: ask(client, told["question"], store=True)), "store")
     error = refused(lambda: ask(client, told["question"], previous_response_id="resp_1"))
-    assert error.param == "previous_response_id"
+    assert about(error, "previous_response_id")
     refused(lambda: client.responses.retrieve("resp_1"), openai.NotFoundError)
 
 
@@ -297,7 +304,7 @@ def with_a_store(client: Any, told: Any) -> None:
     refused(lambda: client.responses.retrieve(first.id), openai.NotFoundError)
     refused(lambda: client.responses.delete(first.id), openai.NotFoundError)
     error = refused(lambda: ask(client, "a", previous_response_id=first.id), openai.NotFoundError)
-    assert error.param == "previous_response_id"
+    assert about(error, "previous_response_id")
     third = ask(client, told["question"], previous_response_id=second.id, stream=True)
     assert list(third)[-1].response.output_text == told["answer"]
 
