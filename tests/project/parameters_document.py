@@ -166,7 +166,7 @@ def _differs(row: Parameter) -> bool:
 EMBEDS: Mapping[str, Mapping[str, str]] = {
     "vllm": {"dimensions": "of models that are trained for it (Matryoshka), else refused"}
 }
-"""The engine that embeds (model/vllm/embedding.py), and its reservation."""
+"""The engine that embeds (model/vllm/pooling/embedding.py), and its reservation."""
 
 
 def _embedding_sections() -> Iterator[Section]:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
-from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
-from ...kit.engines.backends import NUMBERS
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
-from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
+from ....kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
+from ....kit.engines.backends import NUMBERS
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
+from ....kit.models.embedding import WIDTH, Reference, build_sentence_bert
 
 pytestmark = pytest.mark.engine
 
@@ -250,7 +250,7 @@ def test_a_generation_is_refused(model: Model) -> None:
 def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
     import torch
 
-    from lmi.model.vllm.embedding import vector_of
+    from lmi.model.vllm.pooling.embedding import vector_of
 
     with pytest.raises(GenerationError, match=message):
         vector_of(torch.tensor(numbers))

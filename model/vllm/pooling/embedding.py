@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..engine import EngineInfo, EngineStats
-from ..errors import (
+from ...engine import EngineInfo, EngineStats
+from ...errors import (
     ContextError,
     GenerationError,
     LmiError,
@@ -24,16 +24,16 @@ from ..errors import (
     RequestError,
     UnsupportedError,
 )
-from ..events import Delta, Event, Failed, Finish, Started
-from ..generation import Embedding, Generation
-from ..media.images import Image
-from ..options import Settings
-from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
-from .adapters import VllmAdapters, no_adapter
-from .core_outputs import told
-from .internals import part, tokenize_params
-from .start import client_errors, make_core, start
-from .trial import try_out
+from ...events import Delta, Event, Failed, Finish, Started
+from ...generation import Embedding, Generation
+from ...media.images import Image
+from ...options import Settings
+from ...text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
+from ..adapters import VllmAdapters, no_adapter
+from ..core_outputs import told
+from ..internals import part, tokenize_params
+from ..start import client_errors, make_core, start
+from ..trial import try_out
 
 __all__ = ["VllmEmbedding", "vector_of"]
 
