@@ -13,7 +13,17 @@ import msgspec
 
 from .former_names import former_names
 
-__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Prompt", "Sampling", "StructuredOutput", "nth_seed"]
+__all__ = [
+    "Beams",
+    "Conversation",
+    "Embedding",
+    "Generation",
+    "Prompt",
+    "Sampling",
+    "Scoring",
+    "StructuredOutput",
+    "nth_seed",
+]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,8 +161,31 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end at which it is cut."""
 
 
+class Scoring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a prompt is to be scored: by itself, which classifies it, or together with a second text."""
+
+    document: str | None = None
+    """The second text, where the prompt is a query, a text. None: the prompt is classified."""
+    document_field: str = "document"
+    """What the client calls it, for errors about it."""
+    activation: bool | None = None
+    """Whether the model's own activation is applied (sigmoid, softmax); None: as its pooler is configured, which is yes
+    unless an option says no. Without it scores are logits."""
+    truncate: int | bool = False
+    """Whether what is too long for the model is cut to fit; a number: whether it is cut to so many tokens. Of a pair
+    the longer text is cut first."""
+    cut: Literal["left", "right"] = "right"
+    """The end at which texts are cut."""
+    query_tokens: int | None = None
+    """How many tokens of the query are used at most."""
+    document_tokens: int | None = None
+    """The same of the document."""
+    template_arguments: dict[str, Any] = {}
+    """Variables of the template that makes a prompt of a pair, such as `instruction`."""
+
+
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt and what to do with it: go on with it, or embed it."""
+    """One prompt and what to do with it: go on with it, embed it, or score it."""
 
     request_id: str
     """For logs only; need not be unique."""
@@ -160,6 +193,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sampling: Sampling = Sampling()
     embedding: Embedding | None = None
     """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
+    scoring: Scoring | None = None
+    """Set where the prompt is to be scored; the same holds."""
     stream: bool = False
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False

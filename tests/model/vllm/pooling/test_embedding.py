@@ -250,10 +250,10 @@ def test_a_generation_is_refused(model: Model) -> None:
 def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
     import torch
 
-    from lmi.model.vllm.pooling.embedding import vector_of
+    from lmi.model.vllm.pooling.backend import vector_of
 
     with pytest.raises(GenerationError, match=message):
-        vector_of(torch.tensor(numbers))
+        vector_of(torch.tensor(numbers), "embeddings")
 
 
 def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pyt
     monkeypatch.setattr(model.backend._core, "receive", changed)
     (failed,), neighbour = run(model.backend, TEXTS[0], TEXTS[1])
     assert isinstance(failed, Failed)
-    assert failed.message == "the engine failed while embedding"
+    assert failed.message == "the engine failed while making embeddings"
     assert isinstance(neighbour[-1], Delta)
     monkeypatch.undo()
     assert len(vectors(model.backend, TEXTS[0])) == 1
