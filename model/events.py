@@ -124,7 +124,7 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     """The vector, where Generation.embedding asked for it, or the scores that Generation.scoring did: finite float32,
     little-endian. It comes whole, with the finish, in the only Delta of its generation."""
     labels: tuple[str, ...] = ()
-    """What the model calls each number of `vector`, where Generation.scoring asked what a prompt is."""
+    """What the model calls each number of `vector`, where Scoring.classes asked for them."""
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):

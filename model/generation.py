@@ -162,12 +162,15 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Scoring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a prompt is to be scored: by itself, which classifies it, or together with a second text."""
+    """How a prompt is to be scored: by itself, or together with a second text."""
 
     document: str | None = None
-    """The second text, where the prompt is a query, a text. None: the prompt is classified."""
+    """The second text. The prompt, a query, is text then."""
     document_field: str = "document"
     """What the client calls it, for errors about it."""
+    classes: bool = False
+    """Whether what is asked is how probable each of the model's classes is, with their names (Delta.labels). Else it is
+    one score, of models that have one class."""
     activation: bool | None = None
     """Whether the model's own activation is applied (sigmoid, softmax); None: as its pooler is configured, which is yes
     unless an option says no. Without it scores are logits."""

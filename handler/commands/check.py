@@ -129,7 +129,7 @@ def _own_code(settings: Settings) -> list[str]:
 def _task(settings: Settings) -> Iterator[str]:
     """Raises OptionError for a model that makes vectors only and is to generate, as LMI's handler finds out itself."""
     architectures = (base_config(settings) or {}).get("architectures") or [""]
-    if settings.engine.startswith("vllm") and not settings.embeds and EMBEDDERS.fullmatch(str(architectures[0])):
+    if settings.engine.startswith("vllm") and not settings.pools and EMBEDDERS.fullmatch(str(architectures[0])):
         expected = f"expected text-embedding with {architectures[0]}, which generates no text"
         raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
     yield from ()

@@ -22,6 +22,7 @@ from ..core_outputs import told
 from ..internals import part, tokenize_params
 from ..start import client_errors, make_core, start
 from ..trial import try_out
+from .activation import Activation
 
 __all__ = ["PoolingBackend", "Prepared", "vector_of"]
 
@@ -39,6 +40,8 @@ class Prepared:
     request_id: str
     labels: tuple[str, ...] = ()
     """For Delta.labels."""
+    activation: Activation | None = None
+    """What is to be made of vLLM's vector, if anything."""
 
 
 class PoolingBackend:
@@ -118,7 +121,7 @@ class PoolingBackend:
                 continue
             prepared, number = self._running.pop(name), int(name)
             try:
-                vector = vector_of(output.pooling_output, self.makes)
+                vector = vector_of(output.pooling_output, self.makes, prepared.activation)
                 started = Started(prepared.tokens, told(output, 0).cached_tokens)
             except SystemExit:
                 raise
@@ -178,8 +181,8 @@ class PoolingBackend:
             raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")
 
 
-def vector_of(pooled: Any, makes: str) -> bytes:
-    """A pooling output in the form of Delta.vector."""
+def vector_of(pooled: Any, makes: str, activation: Activation | None = None) -> bytes:
+    """A pooling output in the form of Delta.vector, after its `activation`."""
     import torch
 
     if pooled is None:
@@ -187,6 +190,8 @@ def vector_of(pooled: Any, makes: str) -> bytes:
     data = cast("torch.Tensor", pooled).detach().to("cpu", torch.float32).contiguous()
     if data.ndim != 1 or not len(data):
         raise GenerationError(f"the engine failed while making {makes}")
+    if activation is not None:
+        data = activation(data)
     if not bool(torch.isfinite(data).all()):
         raise GenerationError("the vector is not finite; a wider type may help (option.dtype=bf16 or fp32)")
     vector: bytes = data.numpy().astype("<f4", copy=False).tobytes()
