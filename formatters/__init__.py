@@ -13,6 +13,7 @@ openai/            chat and text completions, embeddings, the list of models
 azure/             Azure AI Model Inference, on OpenAI's chat reader
 minimal/           the minimal chat API, on OpenAI's chat reader
 lmi/               `inputs` and `parameters` as in LMI containers; dynamic batches; embeddings
+rerank/            ranks, scores and classes: Jina, Cohere, vLLM, Text Embeddings Inference
 tgi/               Text Generation Inference, on LMI's parameters
 
 To add one, write a folder or a file of the shape of `base.Dialect` and put it into DIALECTS. Users bring theirs with

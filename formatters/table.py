@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..model.options import Settings
-from . import azure, lmi, minimal, openai, tgi
+from . import azure, lmi, minimal, openai, rerank, tgi
 from .base import Dialect
 from .lmi import dynamic
 
 __all__ = ["DIALECTS", "fallback"]
 
-DIALECTS: tuple[Dialect, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
+DIALECTS: tuple[Dialect, ...] = (azure, rerank, tgi, dynamic, lmi, openai, minimal)
 
 
 def fallback(settings: Settings) -> Dialect:

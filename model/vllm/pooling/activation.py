@@ -1,8 +1,8 @@
 """What a head's logits become: sigmoid, softmax, or what they are, as the model's config says.
 
-vLLM can do so itself, but where it is told to leave it out, for a request that wants logits, BERT's pooler loses its own
-tanh too (vLLM 0.23 and later, models/bert.py), and the scores are others. So vLLM always leaves the logits as they are,
-which it does for a regression, and what the config said before decides here.
+vLLM can do so itself, but where it is told to leave it out, for a request that wants logits, BERT's pooler loses its
+own tanh too (vLLM 0.23, models/bert.py), and the scores are others. So vLLM always leaves the logits as they are, which
+it does for a regression, and what the config said before decides here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def leaving_logits(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
 def activation_of(config: Mapping[str, Any]) -> Activation:
     """The activation of a model whose config has been overridden so; raises OptionError for one that is not known.
 
-    By the problem that it was trained for (transformers), then by sentence-transformers' activation; else sigmoid of one
-    label and softmax of several.
+    By the problem that it was trained for (transformers), then by sentence-transformers' activation; else sigmoid of
+    one label and softmax of several.
     """
     by_kind = {"regression": _identity, "single_label_classification": _usual, "multi_label_classification": _sigmoid}
     if (known := by_kind.get(str(config.get(GIVEN) or ""))) is not None:

@@ -64,7 +64,10 @@ def build_qwen3_reranker(target: Path) -> Path:
     fast.save_pretrained(target)
     model: Any = Qwen3ForCausalLM(config).eval()
     with torch.no_grad():
-        model.model.embed_tokens.weight.mul_(40)
+        for name, parameter in model.named_parameters():
+            if "proj" in name:
+                parameter.mul_(5)
+        model.model.embed_tokens.weight.mul_(10)
     model.save_pretrained(target)
     (target / "README.md").write_text("# Qwen3-Reranker-tiny\n")
     return target
