@@ -1,4 +1,4 @@
-"""What the answers with vectors or scores share: the vectors in the order of the inputs, whatever the order in which they come.
+"""What the answers with vectors or scores share: vectors in the order of the inputs, in whatever order they come.
 
     Started, Delta(vector) of each input  -->  one JSON body when the last one is there
 

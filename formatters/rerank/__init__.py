@@ -8,8 +8,8 @@ Inference (TEI).
     parameters.py   the plain fields; bodies.py: the answers and the errors; openapi.py: both, for /openapi.json
 
 Each form has its own clients' errors. A body is found by its fields: `query` beside `documents` or `texts` on every
-endpoint, the others only where the model ranks or classifies. A model that embeds ranks and scores too, by the cosine of
-two vectors.
+endpoint, the others only where the model ranks or classifies. A model that embeds ranks and scores too, by the cosine
+of two vectors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .openapi import CLASSIFY, PREDICT, RERANK, RERANK_COHERE, SCORE
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
 NAME: str = "rerank"
-BODY_FIELD: str = "query with documents"
+BODY_FIELD: str = "query"
 NAMES_MODEL: bool = True
 
 ROUTES: tuple[Route, ...] = (

@@ -150,19 +150,18 @@ def _inputs(payload: Payload) -> tuple[list[Input], bool]:
         return [_input([given], "inputs")], True
     if not isinstance(given, list) or not given:
         raise PayloadError.of("inputs", given, EXPECTED)
-    items = cast("list[Any]", given)
-    if isinstance(items[0], str):
-        return [_input(items, "inputs")], True
-    if len(items) > MAX_TEXTS:
-        raise ParameterError(f"inputs: expected at most {MAX_TEXTS} of them, got {len(items)}", "inputs")
-    return [*_listed(items)], False
+    if isinstance(given[0], str):
+        return [_input(given, "inputs")], True
+    if len(given) > MAX_TEXTS:
+        raise ParameterError(f"inputs: expected at most {MAX_TEXTS} of them, got {len(given)}", "inputs")
+    return [*_listed(given)], False
 
 
 def _listed(items: list[Any]) -> Iterator[Input]:
     for index, one in enumerate(items):
         if not isinstance(one, list):
             raise PayloadError.of(f"inputs[{index}]", one, "a list of one or two texts")
-        yield _input(cast("list[Any]", one), f"inputs[{index}]")
+        yield _input(one, f"inputs[{index}]")
 
 
 def _input(texts: list[Any], field: str) -> Input:

@@ -57,9 +57,8 @@ def _text(given: Any, field: str) -> str:
         raise PayloadError.of(field, given, "a string, or an object with a field text")
     members = cast("dict[str, Any]", given)
     if "content" in members:
-        raise UnsupportedError(
-            f"{field}.content: expected a field text: images are not ranked here", f"{field}.content"
-        )
+        place = f"{field}.content"
+        raise UnsupportedError(f"{place}: expected a field text in its place: images are not ranked here", place)
     text = members.get("text")
     if not isinstance(text, str):
         raise PayloadError.of(f"{field}.text", text, "a string")
