@@ -175,5 +175,5 @@ class Stored(msgspec.Struct, frozen=True):
 
     response: msgspec.Raw
     """Its body."""
-    input: list[dict[str, Any]]
-    """What it answered, with that of the responses that it continues, and their output."""
+    input: msgspec.Raw
+    """The items that it answered, with that of the responses that it continues, and their output."""

@@ -179,13 +179,15 @@ def read_format(given: Any, settings: Settings) -> tuple[StructuredOutput | None
     for name in form:
         if name not in FORMAT_FIELDS:
             handle_unknown_field(name, FORMAT_FIELDS, settings, "text.format.")
-    shown["format"] = {name: form[name] for name in FORMAT_FIELDS if form.get(name) is not None}
+    shown["format"] = {"type": kind}
     if kind == "text":
         return None, shown
     if kind == "json_object":
         return StructuredOutput(json_object=True, field="text.format"), shown
     _check_named(form)
-    return json_guide("text.format.schema", form.get("schema"), settings), shown
+    guide = json_guide("text.format.schema", form.get("schema"), settings)
+    shown["format"] = {name: form[name] for name in FORMAT_FIELDS if form.get(name) is not None}
+    return guide, shown
 
 
 def _check_named(form: Mapping[str, Any]) -> None:

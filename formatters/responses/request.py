@@ -39,7 +39,7 @@ def read_request(payload: Payload, request: Request, settings: Settings) -> tupl
     messages = Messages(settings, values.get("instructions"))
     if previous:
         messages.add(previous, "previous_response_id")
-    messages.add(_input(payload, previous))
+    messages.add(_input(payload))
     tools = read_tools(payload, settings)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
@@ -68,7 +68,7 @@ def read_request(payload: Payload, request: Request, settings: Settings) -> tupl
     return generation, ResponseOptions(body, logprobs is not None, keeper)
 
 
-def _input(payload: Payload, previous: list[dict[str, Any]]) -> Any:
+def _input(payload: Payload) -> Any:
     given = payload.get("input")
     if given is None:
         raise PayloadError("expected a field input, a string or a list of items", "input")

@@ -45,11 +45,12 @@ class Keeper:
     """Keeps one response, when it has ended."""
 
     store: ResponseStore
-    input: list[dict[str, Any]]
+    input: bytes
+    """The items that it answers, as JSON: long before its end, and not on the engine's thread."""
 
     def keep(self, body: ResponseBody, encoded: bytes) -> None:
         """`encoded` is the body's JSON."""
-        self.store.put(body.id, encode(Stored(msgspec.Raw(encoded), self.input)))
+        self.store.put(body.id, encode(Stored(msgspec.Raw(encoded), msgspec.Raw(self.input))))
 
 
 def keeper_of(
@@ -65,8 +66,8 @@ def keeper_of(
         return None
     if wanted is False:
         return None
-    items = [*previous, *listed(given)]
-    if (size := len(encode(items))) > store.max_bytes:
+    items = encode([*previous, *listed(given)])
+    if (size := len(items)) > store.max_bytes:
         raise ParameterError(
             f"store: the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
             "store",
@@ -84,7 +85,11 @@ def previous_items(response_id: str | None, store: ResponseStore | None) -> list
             "previous_response_id",
         )
     stored = _found(store, response_id, "previous_response_id")
-    return [*stored.input, *msgspec.json.decode(stored.response)["output"]]
+    return [*_items(stored), *msgspec.json.decode(stored.response)["output"]]
+
+
+def _items(stored: Stored) -> list[dict[str, Any]]:
+    return msgspec.json.decode(stored.input, type=list[dict[str, Any]])
 
 
 def _found(store: ResponseStore | None, response_id: str, place: str) -> Stored:
@@ -140,7 +145,7 @@ def _input_items(stored: Stored, what: str, request: Request) -> Response:
     """What a response answered, the latest first unless `order=asc`; raises NotFoundError."""
     if what != "input_items":
         raise NotFoundError.of("path", request.path, f"{STORED_PATH} or {STORED_PATH}/input_items")
-    items = stored.input
+    items = _items(stored)
     if request.query.get("order", "desc") != "asc":
         items = items[::-1]
     ids = [item["id"] for item in items]

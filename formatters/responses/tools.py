@@ -49,12 +49,21 @@ def read_tools(payload: Payload, settings: Settings) -> ToolUse:
     names = [tool["function"]["name"] for tool in tools]
     asked = payload.get("tool_choice")
     word, allowed, function = _choice(asked, names)
+    if isinstance(asked, dict):
+        asked = {"type": asked["type"], **_chosen(asked)}
     shown = [_shown(tool["function"], one) for tool, one in zip(tools, given, strict=True)]
     choice: str | dict[str, Any] = "auto" if asked is None else asked
     used = tuple(tool for tool in tools if tool["function"]["name"] in allowed)
     if word == "none" or not used:
         return ToolUse(Tools(), shown, choice)
     return ToolUse(Tools(used, word, function), shown, choice)
+
+
+def _chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """What the response says of a choice that is an object, which has been read."""
+    if given["type"] == "function":
+        return {"name": given["name"]}
+    return {"mode": given["mode"], "tools": [{"type": "function", "name": one["name"]} for one in given["tools"]]}
 
 
 def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 
 from ...kit.answers.responses import asked, conversation
 from ...kit.api.dialects import MAX_MESSAGES
+from ...kit.api.engine import image_parts
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -148,3 +149,10 @@ def test_faults_are_named_by_their_place(given: Any, kind: type[RequestError], p
     assert type(caught.value) is kind
     assert caught.value.param == param
     assert len(caught.value.message) < 400
+
+
+def test_a_refused_image_is_named_by_the_clients_place() -> None:
+    """Its message is another one of the template's: instructions come before it."""
+    parts = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": PIXEL}]
+    (part,) = image_parts(conversation([{"role": "user", "content": parts}], instructions="Be brief."))
+    assert (part.place, part.field) == ("input[0].content[1]", "input[0].content[1].image_url")

@@ -44,6 +44,12 @@ def test_what_may_be_chosen(choice: Any, expected: Any) -> None:
     assert read.parallel_tool_calls is False
 
 
+def test_the_response_repeats_what_is_known_of_a_choice() -> None:
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{**NAMED, "odd": 1}], "odd": 1}
+    body = whole(reply(tools=[OTHER], tool_choice=allowed), Delta(0, "a", finish=end()))
+    assert body["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": [NAMED]}
+
+
 def test_the_response_repeats_them() -> None:
     body = whole(reply(tools=[TOOL, OTHER], tool_choice=NAMED), Delta(0, "a", finish=end()))
     nothing = {"description": None, "parameters": None, "strict": None}
