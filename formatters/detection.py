@@ -103,8 +103,11 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
-    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    marks = {usual.BODY_FIELD: usual.NAME}
+    for one in known:
+        if one.BODY_FIELD:
+            marks.setdefault(one.BODY_FIELD, one.NAME)
+    listed = ", ".join(f"{mark} ({name})" for mark, name in marks.items())
     raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
 
 

@@ -164,7 +164,7 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
         {"inputs": "a", "parameters": {"max_new_tokens": 9}},
         "parameters.max_new_tokens: this model makes embeddings and generates no text",
     ),
-    ({"parameters": {}}, "unknown dialect: expected a field query (rerank), inputs"),
+    ({"parameters": {}}, "unknown dialect: expected a field inputs"),
 ]
 
 
