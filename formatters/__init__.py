@@ -16,6 +16,7 @@ responses/         OpenAI's responses: input and output of items, named events
 azure/             Azure AI Model Inference, on OpenAI's chat reader
 minimal/           the minimal chat API, on OpenAI's chat reader
 lmi/               `inputs` and `parameters` as in LMI containers; dynamic batches; embeddings
+rerank/            ranks, scores and classes: Jina, Cohere, vLLM, Text Embeddings Inference
 tgi/               Text Generation Inference, on LMI's parameters
 tokens/            the tokens of prompts and their text, on OpenAI's chat reader
 

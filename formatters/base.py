@@ -170,7 +170,7 @@ JsonSchema = dict[str, Any]
 
 
 def _generates(settings: Settings) -> bool:
-    return not settings.embeds
+    return not settings.pools
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,11 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
-    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    marks = {usual.BODY_FIELD: usual.NAME}
+    for one in known:
+        if one.BODY_FIELD:
+            marks.setdefault(one.BODY_FIELD, one.NAME)
+    listed = ", ".join(f"{mark} ({name})" for mark, name in marks.items())
     raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
 
 
@@ -134,16 +137,30 @@ READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
 def _check_task(call: ParsedRequest, settings: Settings) -> None:
-    """A model either generates text or embeds it, in whatever dialect it is asked; any tells tokens."""
-    embeds = {one.embedding is not None for one in call.generations if not one.tokenize}
-    if settings.embeds and False in embeds:
-        raise UnsupportedError(
-            "this model makes embeddings and generates no text: expected a field inputs or input", "inputs"
-        )
-    if not settings.embeds and True in embeds:
-        raise UnsupportedError(
-            "this model generates text and makes no embeddings (option.task=text-embedding is not set)"
-        )
+    """A model either generates text, embeds it or scores it, in whatever dialect it is asked; any tells tokens."""
+    does = "embeds" if settings.embeds else "scores" if settings.scores else "generates"
+    for generation in call.generations:
+        if generation.tokenize:
+            continue
+        embeds, scores = generation.embedding is not None, generation.scoring is not None
+        wanted = "embeds" if embeds else "scores" if scores else "generates"
+        if wanted != does:
+            raise UnsupportedError(MISTAKEN[does, wanted], FIELD_OF[does])
+
+
+MISTAKEN = {
+    ("generates", "embeds"): "this model generates text and makes no embeddings (option.task=text-embedding is not "
+    "set)",
+    ("generates", "scores"): "this model generates text and neither ranks nor classifies any (option.task=text-ranking "
+    "or text-classification is not set)",
+    ("embeds", "generates"): "this model makes embeddings and generates no text: expected a field inputs or input",
+    ("embeds", "scores"): "this model makes embeddings and classifies no text",
+    ("scores", "generates"): "this model ranks or classifies texts and generates none: expected a field query with "
+    "documents, input or inputs",
+    ("scores", "embeds"): "this model ranks or classifies texts and makes no embeddings",
+}
+"""By what the model does and what it is asked for."""
+FIELD_OF = {"generates": None, "embeds": "inputs", "scores": "query"}
 
 
 def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> None:

@@ -101,7 +101,8 @@ ENGINES = {
     "vllm": "lmi.model.vllm.engine:VllmEngine",
     "transformers": "lmi.model.transformers.engine:TransformersEngine",
     "auto": "lmi.model.auto:first_that_runs",
-    "vllm-embedding": "lmi.model.vllm.embedding:VllmEmbedding",
+    "vllm-embedding": "lmi.model.vllm.pooling.embedding:VllmEmbedding",
+    "vllm-scoring": "lmi.model.vllm.pooling.scoring:VllmScoring",
 }
 """Name to "module:class" of a backend, or function that returns one. The module is imported in the engine's process."""
 

@@ -125,8 +125,10 @@ class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults
     calls: tuple[CallDelta, ...] = ()
     """What is new of tool calls, which are no part of `text`."""
     vector: bytes = b""
-    """The vector, where Generation.embedding asked for it: finite float32, little-endian. It comes whole, with the
-    finish, in the only Delta of its generation."""
+    """The vector, where Generation.embedding asked for it, or the scores that Generation.scoring did: finite float32,
+    little-endian. It comes whole, with the finish, in the only Delta of its generation."""
+    labels: tuple[str, ...] = ()
+    """What the model calls each number of `vector`, where Scoring.classes asked for them."""
 
 
 class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_defaults=True):

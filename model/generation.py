@@ -13,7 +13,17 @@ import msgspec
 
 from .former_names import former_names
 
-__all__ = ["Beams", "Conversation", "Embedding", "Generation", "Prompt", "Sampling", "StructuredOutput", "nth_seed"]
+__all__ = [
+    "Beams",
+    "Conversation",
+    "Embedding",
+    "Generation",
+    "Prompt",
+    "Sampling",
+    "Scoring",
+    "StructuredOutput",
+    "nth_seed",
+]
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,8 +163,34 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end at which it is cut."""
 
 
+class Scoring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a prompt is to be scored: by itself, or together with a second text."""
+
+    document: str | None = None
+    """The second text. The prompt, a query, is text then."""
+    document_field: str = "document"
+    """What the client calls it, for errors about it."""
+    classes: bool = False
+    """Whether what is asked is how probable each of the model's classes is, with their names (Delta.labels). Else it is
+    one score, of models that have one class."""
+    activation: bool | None = None
+    """Whether the model's own activation is applied (sigmoid, softmax); None: as its pooler is configured, which is yes
+    unless an option says no. Without it scores are logits."""
+    truncate: int | bool = False
+    """Whether what is too long for the model is cut to fit; a number: whether it is cut to so many tokens. Of a pair
+    the longer text is cut first."""
+    cut: Literal["left", "right"] = "right"
+    """The end at which texts are cut."""
+    query_tokens: int | None = None
+    """How many tokens of the query are used at most."""
+    document_tokens: int | None = None
+    """The same of the document."""
+    template_arguments: dict[str, Any] = {}
+    """Variables of the template that makes a prompt of a pair, such as `instruction`."""
+
+
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt and what to do with it: go on with it, or embed it."""
+    """One prompt and what to do with it: go on with it, embed it, or score it."""
 
     request_id: str
     """For logs only; need not be unique."""
@@ -162,6 +198,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sampling: Sampling = Sampling()
     embedding: Embedding | None = None
     """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
+    scoring: Scoring | None = None
+    """Set where the prompt is to be scored; the same holds."""
     tokenize: bool = False
     """Whether the prompt's tokens are all that is wanted: Started tells them, and nothing is computed. `tokens` asks
     for each of them, `echo` for their text; a prompt may be longer than the context then."""

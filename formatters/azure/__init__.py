@@ -72,13 +72,17 @@ def model_info(request: Request, settings: Settings, info: EngineInfo) -> Respon
         check_version(request)
     except RequestError as error:
         return refuse(error, None, request, settings)
-    kind = "embeddings" if settings.embeds else "chat_completion"
-    return Response(encode(ModelInfo(settings.model_name, kind)))
+    kind = {"embed": "embeddings", "rank": "text_ranking", "classify": "text_classification"}.get(settings.task)
+    return Response(encode(ModelInfo(settings.model_name, kind or "chat_completion")))
 
 
 def not_served(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
-    served = "makes embeddings: POST /v1/embeddings" if settings.embeds else "serves /chat/completions"
+    served = {
+        "embed": "makes embeddings: POST /v1/embeddings",
+        "rank": "ranks texts: POST /rerank",
+        "classify": "classifies texts: POST /classify",
+    }.get(settings.task, "serves /chat/completions")
     message = f"{request.path}: not supported by the model, which {served}"
     return refuse(NotFoundError(message), None, request, settings)
 

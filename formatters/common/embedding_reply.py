@@ -1,4 +1,4 @@
-"""What the answers with vectors share: the vectors in the order of the inputs, whatever the order in which they come.
+"""What the answers with vectors or scores share: vectors in the order of the inputs, in whatever order they come.
 
     Started, Delta(vector) of each input  -->  one JSON body when the last one is there
 
@@ -49,7 +49,7 @@ class EmbeddingEncoder(EncoderState):
         if delta.finish is None:
             return []
         if delta.finish.reason == "abort" or not delta.vector:
-            return self._fail(GenerationError("the embedding was cut off before its end"))
+            return self._fail(GenerationError("the vector was cut off before its end"))
         self.entries[prompt] = self.entry(delta.vector, prompt)
         if len(self.entries) < self.count:
             return []

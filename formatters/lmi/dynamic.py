@@ -65,7 +65,7 @@ OPENAPI = (
         several,
         {JSON: (list[Text],), JSON_LINES: (Line, ErrorBody), SSE: (Line, ErrorBody)},
         {JSON: (ErrorBody,)},
-        serves=lambda settings: settings.dynamic_batch and not settings.embeds,
+        serves=lambda settings: settings.dynamic_batch and not settings.pools,
     ),
 )
 

@@ -55,7 +55,7 @@ SEED_BITS = 53
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
     """Whether there are `inputs` and the endpoint is to answer them as TGI does."""
-    return settings.tgi_compat and not settings.embeds and "inputs" in payload
+    return settings.tgi_compat and not settings.pools and "inputs" in payload
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:

@@ -19,7 +19,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     model_id: str
     model_sha: str | None
     """The revision, where the model is a hub id and one was asked for."""
-    model_pipeline_tag: str | None = "text-generation"
+    model_pipeline_tag: str | None
     max_concurrent_requests: int
     """How many sequences are generated at once; more wait."""
     max_best_of: int = MAX_BEST_OF
@@ -34,6 +34,10 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     docker_label: str | None = None
 
 
+PIPELINE_TAGS = {"embed": "feature-extraction", "rank": "text-ranking", "classify": "text-classification"}
+"""What the hub calls the tasks of models that generate no text."""
+
+
 def info_page(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The model, its limits, and the engine in the router's place."""
     return Response(
@@ -41,6 +45,7 @@ def info_page(request: Request, settings: Settings, info: EngineInfo) -> Respons
             Info(
                 model_id=settings.model_id,
                 model_sha=settings.revision,
+                model_pipeline_tag=PIPELINE_TAGS.get(settings.task, "text-generation"),
                 max_concurrent_requests=settings.max_rolling_batch_size,
                 max_input_tokens=info.context - 1,
                 max_total_tokens=info.context,

@@ -33,7 +33,7 @@ TGI = OpenApi(
     {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
     # A body in no known dialect is refused in LMI's form.
     {JSON: (ErrorBody, UnreadableBody)},
-    serves=lambda settings: settings.tgi_compat and not settings.embeds,
+    serves=lambda settings: settings.tgi_compat and not settings.pools,
 )
 TGI_WHOLE = OpenApi("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
 TGI_STREAM = OpenApi("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)

@@ -36,6 +36,7 @@ __all__ = ["check"]
 ENTRY_POINT = "lmi.handler"
 
 
+HEAD = "ForSequenceClassification"
 EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
 """Architectures of encoders, by which vLLM generates nothing."""
 DOWNLOADED = ("s3://", "djl://")
@@ -127,10 +128,14 @@ def _own_code(settings: Settings) -> list[str]:
 
 
 def _task(settings: Settings) -> Iterator[str]:
-    """Raises OptionError for a model that makes vectors only and is to generate, as LMI's handler finds out itself."""
-    architectures = (base_config(settings) or {}).get("architectures") or [""]
-    if settings.engine.startswith("vllm") and not settings.embeds and EMBEDDERS.fullmatch(str(architectures[0])):
-        expected = f"expected text-embedding with {architectures[0]}, which generates no text"
+    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself."""
+    config = base_config(settings) or {}
+    architecture = str((config.get("architectures") or [""])[0])
+    task = "text-embedding" if EMBEDDERS.fullmatch(architecture) else None
+    if architecture.endswith(HEAD):
+        task = "text-ranking" if len(config.get("id2label") or "ab") == 1 else "text-classification"
+    if settings.engine.startswith("vllm") and not settings.pools and task is not None:
+        expected = f"expected {task} with {architecture}, which generates no text"
         raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
     yield from ()
 

@@ -240,6 +240,9 @@ def _complete(entries: list[Entry], *, lmis: bool) -> None:
         head["option.entryPoint"] = ENTRY_POINT
     if not lmis:
         head |= {key: value for key, value in ASYNC_MODE.items() if key.removeprefix("option.") not in given}
+    if given.get("task") == "text-ranking":
+        # Not the task that DJL's engine of vectors stands for.
+        entries[:] = [entry for entry in entries if (entry.key, entry.value) != ("option.task", "text-embedding")]
     entries[:0] = [Entry(key, value) for key, value in head.items()]
     asked = [name for name in _FOR_TRANSFORMERS if given.get(name, "false").lower() != "false"]
     if asked and given.get("rolling_batch") == "disable" and "backend" not in given:
@@ -256,7 +259,8 @@ def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[
         except OptionError as error:
             entry = _to_blame(entries, error.param)
             if entry is None and error.param == "task":
-                entries.append(Entry("option.task", "text-embedding", comments=[error.message]))
+                expected = re.search(r"expected (\S+) with", error.message)
+                entries.append(Entry("option.task", expected[1] if expected else "", comments=[error.message]))
                 continue
             if entry is None:
                 raise

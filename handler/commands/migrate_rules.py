@@ -76,7 +76,8 @@ RULES = (
     Rule("enable_stateful_sessions", "it is the default; written out, it makes DJL Serving start one worker only, "
          "on the first device", value="(?i:true)", fate="dropped"),
     Rule("max_output_len|max_new_tokens", "requests say it: max_new_tokens, max_tokens", fate="refused"),
-    Rule("reranking", "scores and ranks are not served", fate="refused"),
+    Rule("reranking", "the task says it", (("option.task", "text-ranking"),), "(?i:true)"),
+    Rule("reranking", "it is the default", fate="dropped"),
     Rule("pooling", 'set option.pooler_config={{"pooling_type": "CLS"}} or the like', fate="refused"),
     _without_effect("awq_block_size|fp8_scheme|smoothquant_.*|calib_.*", "a checkpoint says how it was made"),
     _without_effect(

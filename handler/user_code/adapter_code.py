@@ -76,7 +76,7 @@ def load_adapter_code(settings: Settings, workers: Workers, name: str, folder: P
                 code.output = made
         if code.input is not None:
             code.input.prepare()
-        if code.output is not None and settings.embeds:
+        if code.output is not None and settings.pools:
             raise OptionError("an output formatter formats generated text, which this model does not make")
     except Exception as error:
         place.free()

@@ -83,11 +83,19 @@ class ContentFilter:
         Raises ContentFilterError for text that is flagged.
         """
         held = False
+        judged: set[tuple[str, str]] = set()
         for generation in call.generations:
-            if isinstance(generation.prompt, str):
-                self.admit(generation.prompt, generation.prompt_field)
-            else:
+            if not isinstance(generation.prompt, str):
                 held = True
+                continue
+            texts = [(generation.prompt, generation.prompt_field)]
+            if (scoring := generation.scoring) is not None and scoring.document:
+                texts.append((scoring.document, scoring.document_field))
+            for text in texts:
+                # A query is one of many pairs.
+                if text not in judged:
+                    self.admit(*text)
+                    judged.add(text)
         generations = tuple(
             # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not.
             msgspec.structs.replace(generation, stream=True, tokens=True, held=held)

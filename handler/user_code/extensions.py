@@ -38,6 +38,7 @@ from ...formatters import (
 from ...formatters.base import Payload
 from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
+from ...model.options.choice import TASK_NAMES
 from ..preflight import entry_point_of, has_own_code
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder
@@ -208,8 +209,9 @@ def load_extensions(settings: Settings, host_formatters: HostFormatters = NO_FOR
         on_path(directory)
     _model_py(extensions, directory, host_formatters)
     _options(extensions)
-    if settings.embeds and extensions.output is not None:
-        message = "an output formatter formats generated text, expected none with option.task=text-embedding"
+    if settings.pools and extensions.output is not None:
+        task = TASK_NAMES[settings.task]
+        message = f"an output formatter formats generated text, expected none with option.task={task}"
         raise OptionError(f"option.output_formatter: {message}", "output_formatter")
     for label, found in entry_points():
         extensions.dialects = (*extensions.dialects, dialect_of(found, label, extensions.workers, extensions.dialects))

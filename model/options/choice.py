@@ -17,6 +17,7 @@ from .typed import OptionReader
 
 __all__ = [
     "FOR_TRANSFORMERS",
+    "TASK_NAMES",
     "batching_of",
     "check_adapters",
     "check_mpi",
@@ -43,8 +44,15 @@ FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 OURS = ("auto", "vllm", "transformers")
 """Values of `backend` that are engines of ours."""
 
-EMBEDDING = {"text-embedding", "feature-extraction", "embed"}
-"""Of the values of `option.task`; LMI's embedding user guide has the first, djl_python's handler the second too."""
+POOLED = {
+    **dict.fromkeys(("text-embedding", "feature-extraction", "embed"), "embed"),
+    **dict.fromkeys(("text-ranking", "score"), "rank"),
+    **dict.fromkeys(("text-classification", "classify"), "classify"),
+}
+"""Tasks of models that generate nothing, by the values of `option.task`; LMI's embedding user guide has the first,
+djl_python's handler the second too, Hugging Face's hub those with a hyphen, vLLM the others."""
+TASK_NAMES = {"embed": "text-embedding", "rank": "text-ranking", "classify": "text-classification"}
+"""What messages call such a task."""
 
 PROMPT_LOOKUP = {"ngram", "[ngram]"}
 """No draft model: what followed the same tokens earlier in the prompt or the answer is the draft."""
@@ -85,21 +93,24 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
 
 
 def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
-    """auto, generate or embed, by `option.task` or, in vLLM's own terms, by `option.runner` and `option.convert`."""
-    embeds = given.task in EMBEDDING
-    named = f"option.task={given.task}" if embeds else "option.convert=embed" if given.convert == "embed" else None
+    """As Settings.task, by `option.task` or, in vLLM's own terms, by `option.runner` and `option.convert`."""
+    asked, converted = POOLED.get(given.task), POOLED.get(given.convert)
+    named = f"option.task={given.task}" if asked else f"option.convert={given.convert}" if converted else None
     if named and given.runner == "generate":
         reader.fault("runner", f"expected pooling with {named}, got 'generate'")
     pooled = named or ("option.runner=pooling" if given.runner == "pooling" else None)
-    if pooled and not embeds and given.task != "auto":
-        reader.fault("task", f"expected text-embedding with {pooled}, got {given.task!r}")
+    task = asked or converted or ("embed" if pooled else "auto")
+    if pooled and not asked and given.task != "auto":
+        reader.fault("task", f"expected {TASK_NAMES[task]} with {pooled}, got {given.task!r}")
+    if asked and converted and (asked == "embed") != (converted == "embed"):
+        reader.fault("convert", f"expected {'embed' if asked == 'embed' else 'classify'} with {named}")
+    if task != "embed" and settings.normalize is False:
+        reader.notes.append("option.normalize=false has no effect without option.task=text-embedding")
     if pooled:
         for name in ("speculative_config", "speculative_draft_model"):
             if name in reader.values:
-                reader.fault(name, "expected no such option with task=text-embedding: nothing is generated")
-        return "embed"
-    if settings.normalize is False:
-        reader.notes.append("option.normalize=false has no effect without option.task=text-embedding")
+                reader.fault(name, f"expected no such option with task={TASK_NAMES[task]}: nothing is generated")
+        return task
     return "auto" if given.task == "auto" else "generate"
 
 
@@ -110,7 +121,7 @@ def is_users(engine: str) -> bool:
 
 def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: OptionReader) -> str:
     """A name of the ENGINES table, or the user's own as `module:name`: `backend` if it is given, else what
-    `rolling_batch` chooses. Embeddings have one.
+    `rolling_batch` chooses. Embeddings and scores have one each.
     """
     engine = given.backend or ("transformers" if given.rolling_batch in ON_TRANSFORMERS else "vllm")
     if is_users(engine):
@@ -123,12 +134,12 @@ def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: Opt
         for name in FOR_TRANSFORMERS:
             if getattr(settings, name):
                 reader.fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
-    if task == "embed":
+    if task in TASK_NAMES:
         if engine == "transformers":
             name = "backend" if given.backend else "rolling_batch"
             asked = given.backend or given.rolling_batch
-            reader.fault(name, f"expected vLLM with option.task=text-embedding, got {asked!r}")
-        return "vllm-embedding"
+            reader.fault(name, f"expected vLLM with option.task={TASK_NAMES[task]}, got {asked!r}")
+        return "vllm-embedding" if task == "embed" else "vllm-scoring"
     return engine
 
 

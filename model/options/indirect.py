@@ -9,9 +9,7 @@ import msgspec
 from .option import Option
 from .settings import OutputFormat
 
-__all__ = ["CLASSIFICATION", "IndirectOptions"]
-
-CLASSIFICATION = "classification"
+__all__ = ["IndirectOptions"]
 
 
 def _model(text: str) -> str:
@@ -58,19 +56,22 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
         "A worker of DJL's for each device: only for one. DJL itself sets it for `trtllm`.",
     )] = False
     task: Annotated[
-        Literal["auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed"],
+        Literal[
+            "auto", "text-generation", "generate", "text-embedding", "feature-extraction", "embed", "text-ranking",
+            "score", "text-classification", "classify",
+        ],
         Option(
-            "What the model does: it generates text (`auto` too), or makes vectors of texts.",
-            unsupported_values={"classify": CLASSIFICATION},
+            "What the model does: it generates text (`auto` too), makes vectors of texts, ranks texts by a query, or "
+            "classifies texts.",
         ),
     ] = "auto"
     runner: Annotated[Literal["auto", "generate", "pooling"], Option(
-        "How vLLM runs the model; `pooling` is for embeddings.", default="by the task",
+        "How vLLM runs the model; `pooling` is for embeddings, unless another task is named.", default="by the task",
         argument="runner", unsupported_values={"draft": "draft models on their own"},
     )] = "auto"
-    convert: Annotated[Literal["auto", "none", "embed"], Option(
+    convert: Annotated[Literal["auto", "none", "embed", "classify"], Option(
         "What vLLM converts the model to.", default="by the task",
-        argument="convert", unsupported_values={"classify": CLASSIFICATION},
+        argument="convert",
     )] = "auto"
     output_formatter: Annotated[str | None, Option(
         "Format of LMI responses: one document, or a stream of lines or of events (SSE). `module:name` is a dialect or "

@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = "vllm"
     """A name of the ENGINES table (vllm, transformers, auto, which finds out at start), or the user's `module:name`."""
     task: str = "auto"
-    """auto, generate (which auto is too), or embed."""
+    """auto, generate (which auto is too), embed, rank or classify."""
     revision: Annotated[str | None, Option("Branch, tag or commit of a hub id.", argument="revision")] = None
     trust_remote_code: Annotated[bool, Option(
         "Run Python code that comes with the model.", argument="trust_remote_code",
@@ -229,6 +229,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def embeds(self) -> bool:
         """Whether the model makes vectors of texts, and no text."""
         return self.task == "embed"
+
+    @property
+    def scores(self) -> bool:
+        """Whether the model scores pairs of texts or classifies texts, and generates no text."""
+        return self.task in ("rank", "classify")
+
+    @property
+    def pools(self) -> bool:
+        """Whether the model generates no text."""
+        return self.embeds or self.scores
 
     @property
     def dynamic_batch(self) -> bool:

@@ -2,7 +2,7 @@
 (slow tokenizers, by vLLM's detokenizer) and process/ending/crash_report.py (whose import sets a handler of its own).
 
 engine.py, answer.py       generation: an AsyncBackend (model/engine.py), and one sequence of it
-embedding.py               models that embed
+pooling/                   models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 adapters.py                LoRA adapters in vLLM's core
 worker.py                  what is put right of them where the model runs

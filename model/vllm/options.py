@@ -26,6 +26,7 @@ from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory
+from .pooling.rerankers import overrides
 from .worker import EXTENSION
 
 __all__ = ["engine_arguments", "local_processes", "refusal", "vllm_version"]
@@ -167,9 +168,12 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     # The label of its metrics.
     arguments.setdefault("served_model_name", settings.model_name)
     # Without it a model that cannot generate would start, and every request fail.
-    arguments.setdefault("runner", "pooling" if settings.embeds else "generate")
+    arguments.setdefault("runner", "pooling" if settings.pools else "generate")
     if settings.embeds:
         arguments.setdefault("convert", "embed")
+    elif settings.scores:
+        arguments.setdefault("convert", "classify")
+        arguments["hf_overrides"] = overrides(settings, arguments.get("hf_overrides") or {})
     arguments.setdefault("tensor_parallel_size", _devices(settings))
     if settings.adapters.enable_lora:
         arguments.update(_of_adapters(arguments, settings))

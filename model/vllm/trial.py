@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
 from ..events import Event, Failed
-from ..generation import Conversation, Embedding, Generation, Sampling
+from ..generation import Conversation, Generation, Sampling
 from .internals import VERSIONS
 
 __all__ = ["try_out"]
@@ -14,14 +14,14 @@ PROMPT = (0,)
 """The one token that every model has."""
 
 
-async def try_out(backend: AsyncBackend, *, embedding: Embedding | None = None) -> None:
-    """Runs a token through prepare, add and receive; raises StartError."""
+async def try_out(backend: AsyncBackend, pooled: Generation | None = None) -> None:
+    """Runs a token through prepare, add and receive, or what a model is to pool; raises StartError."""
     # With its log-probability, which is read from the core's bytes (core_outputs.py).
-    sampling = Sampling(max_tokens=1, logprobs=None if embedding else 0)
-    one = Generation(request_id="start", prompt=PROMPT, sampling=sampling, embedding=embedding)
+    sampling = Sampling(max_tokens=1, logprobs=0)
+    one = pooled or Generation(request_id="start", prompt=PROMPT, sampling=sampling)
     events: list[tuple[int, Event]] = []
     try:
-        if embedding is None:
+        if pooled is None:
             _try_conversation(backend)
         backend.add(0, backend.prepare(0, one))
         while backend.busy:

@@ -86,6 +86,7 @@ FORMS: dict[str, Any] = {
     "responses": (424, None),
     "openai": (424, None),
     "minimal": (424, None),
+    "rerank": (424, "message"),
     "tokens": (424, None),
 }
 

@@ -396,4 +396,4 @@ def test_one_input_that_fails_ends_the_request(error: LmiError, status: int) -> 
 def test_an_embedding_that_was_cut_off(delta: Delta) -> None:
     reply = call({"inputs": "a"}).reply
     (record,) = reply.feed(delta)
-    assert json.loads(record) == {"error": "the embedding was cut off before its end", "code": 424}
+    assert json.loads(record) == {"error": "the vector was cut off before its end", "code": 424}

@@ -95,9 +95,10 @@ SEPARATED = "(custom attributes are separated by semicolons)"
 EVERY = (
     "/invocations, /chat/completions?api-version=..., /invocations?api-version=..., /info?api-version=..., "
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
-    "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/messages, "
-    "/v1/messages/count_tokens, /v1/responses, /v1/responses/{id}, /v1/chat/completions, /v1/completions, "
-    "/v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse, /tokenize, /detokenize"
+    "/images/generations?api-version=..., /rerank, /v1/rerank, /v2/rerank, /score, /v1/score, /classify, /predict, "
+    "/generate, /generate_stream, /, /info, /v1/messages, /v1/messages/count_tokens, /v1/responses, "
+    "/v1/responses/{id}, /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /v1/models/{id}, "
+    "/chat/completions, /chat/sse, /tokenize, /detokenize"
 )
 
 

@@ -23,7 +23,15 @@ TOOLS = {
     "project": "reads the product's sources and tables as a whole",
 }
 """Folders that are not held to the rule, each with why."""
-STARTED_BY = {"VllmEngine", "TransformersEngine", "VllmEmbedding", "load_backend", "EngineChild", "EngineClient"}
+STARTED_BY = {
+    "VllmEngine",
+    "TransformersEngine",
+    "VllmEmbedding",
+    "VllmScoring",
+    "load_backend",
+    "EngineChild",
+    "EngineClient",
+}
 """What starts an engine where it is called."""
 STARTS_HERE = ("tests/kit/", "tests/bench/", "tests/microbench/", "tests/model/process/")
 """The kit's one place (engines/start.py); tools; and the tests of the client itself, whose engine is a faulty one."""

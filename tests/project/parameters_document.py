@@ -31,11 +31,12 @@ from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.completions import MAX_TOKENS
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.formatters.openai.subset import other_fields
+from lmi.formatters.rerank import parameters as rerank_parameters
 from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
 from lmi.model.backend import limits
-from lmi.model.generation import Embedding, Sampling
+from lmi.model.generation import Embedding, Sampling, Scoring
 
 __all__ = ["parameters_document"]
 
@@ -45,8 +46,9 @@ INTRODUCTION = """\
 What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
 tables by `python -m tests.project.parameters_document > docs/parameters.md`; a test compares them.
 
-- *sets*: the field of `Sampling` or `Generation`, or of `Embedding` where the model embeds (model/generation.py), that
-  engines are asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is accepted and has no effect.
+- *sets*: the field of `Sampling` or `Generation`, or of `Embedding` or `Scoring` where the model embeds or scores
+  (model/generation.py), that engines are asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is
+  accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
 - An engine's column says what it does with the field: *yes*, or with which reservation.
 - null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
@@ -169,7 +171,7 @@ def _differs(row: Parameter) -> bool:
 EMBEDS: Mapping[str, Mapping[str, str]] = {
     "vllm": {"dimensions": "of models that are trained for it (Matryoshka), else refused"}
 }
-"""The engine that embeds (model/vllm/embedding.py), and its reservation."""
+"""The engine that embeds (model/vllm/pooling/embedding.py), and its reservation."""
 
 
 def _embedding_sections() -> Iterator[Section]:
@@ -190,6 +192,21 @@ def _embedding_sections() -> Iterator[Section]:
         asked=Embedding,
         engines=EMBEDS,
     )
+
+
+def _scoring_sections() -> Iterator[Section]:
+    """Of forms of one dialect; the texts are read by rules of their own."""
+    scored = "With `option.task=text-ranking`, and with `text-embedding` where vectors are compared"
+    classified = "With `option.task=text-classification` or `text-ranking`"
+    told: list[tuple[str, str, tuple[Parameter, ...]]] = [
+        ("Rerank", f"{scored}; beside `query` and `documents`.", rerank_parameters.RERANK_TABLE),
+        ("Rerank, as TEI", f"{scored}; beside `query` and `texts`.", rerank_parameters.TEI_TABLE),
+        ("Score", f"{scored}; beside the two fields with texts.", rerank_parameters.SCORE_TABLE),
+        ("Classify", f"{classified}; beside `input` or `messages`.", rerank_parameters.CLASSIFY_TABLE),
+        ("Classify, as TEI", f"{classified}; beside `inputs` or in `parameters`.", rerank_parameters.PREDICT_TABLE),
+    ]
+    for title, text, rows in told:
+        yield Section(title, text, rows, asked=Scoring, engines={"vllm": {}})
 
 
 def _sections() -> Iterator[Section]:
@@ -274,7 +291,7 @@ def _sections() -> Iterator[Section]:
 
 def parameters_document() -> str:
     """The file's text."""
-    sections = (*_sections(), *_embedding_sections())
+    sections = (*_sections(), *_embedding_sections(), *_scoring_sections())
     parts = [INTRODUCTION, *("\n".join(section.lines()) for section in sections)]
     return "\n".join(parts).rstrip() + "\n"
 

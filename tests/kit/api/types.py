@@ -38,6 +38,7 @@ from lmi.model.generation import (
     Generation,
     Prompt,
     Sampling,
+    Scoring,
     StructuredOutput,
     nth_seed,
 )
@@ -48,6 +49,6 @@ __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
     "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
     "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prompt", "Rendered", "Request", "Response",
-    "ResponseEncoder", "Route", "Sampling", "Settings", "Sink", "Started", "StructuredOutput", "Token",
+    "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput", "Token",
     "TopToken", "nth_seed",
 ]  # fmt: skip

@@ -86,6 +86,12 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("task", "text-embedding", "engine", "vllm-embedding"),
     ("runner", "pooling", "task", "embed"),
     ("convert", "embed", "task", "embed"),
+    ("task", "text-ranking", "task", "rank"),
+    ("task", "score", "task", "rank"),
+    ("task", "text-classification", "task", "classify"),
+    ("task", "classify", "task", "classify"),
+    ("task", "score", "engine", "vllm-scoring"),
+    ("convert", "classify", "task", "classify"),
     ("runner", "auto", "task", "auto"),
     ("normalize", "false", "normalize", False),
     ("normalize", "True", "normalize", True),
@@ -165,9 +171,7 @@ WRONG = [
     ("device_map", "auto", "option.backend=transformers"),
     ("load_in_8bit", "true", "option.backend=transformers"),
     ("load_in_4bit", "true", "option.backend=transformers"),
-    ("task", "classify", "does not support classification"),
-    ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed"),
-    ("convert", "classify", "does not support classification"),
+    ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed, text-ranking"),
     ("runner", "draft", "does not support draft models on their own"),
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
     ("pooler_config", "MEAN", "option.pooler_config: expected a JSON object"),
@@ -558,7 +562,17 @@ def test_conversations() -> None:
 
 
 @pytest.mark.parametrize("given", [{"backend": "transformers"}, {"rolling_batch": "scheduler"}], ids=str)
-def test_embeddings_need_vllm(given: dict[str, str]) -> None:
+@pytest.mark.parametrize("task", ["text-embedding", "text-ranking", "text-classification"])
+def test_tasks_that_need_vllm(task: str, given: dict[str, str]) -> None:
     (name, value) = next(iter(given.items()))
-    expected = f"option.{name}: expected vLLM with option.task=text-embedding, got {value!r}"
-    assert expected in refused(task="text-embedding", **given)
+    expected = f"option.{name}: expected vLLM with option.task={task}, got {value!r}"
+    assert expected in refused(task=task, **given)
+
+
+def test_tasks_that_contradict_each_other() -> None:
+    assert "option.convert: expected classify with option.task=score" in refused(task="score", convert="embed")
+    assert "option.convert: expected embed with option.task=embed" in refused(task="embed", convert="classify")
+    assert "option.task: expected text-classification with option.convert=classify" in refused(
+        task="generate", convert="classify"
+    )
+    assert settings(task="text-ranking", convert="classify", runner="pooling").task == "rank"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ...kit.engines.asked import Asked
-from ...kit.models.adapted import BASE, adapted_directory, write
-from ...kit.models.embedding import Reference
-from ...kit.models.merged import merge
+from ....kit.engines.asked import Asked
+from ....kit.models.adapted import BASE, adapted_directory, write
+from ....kit.models.embedding import Reference
+from ....kit.models.merged import merge
 
 pytestmark = pytest.mark.engine
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
-from ...kit.api.options import make_settings
-from ...kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
-from ...kit.engines.backends import NUMBERS
-from ...kit.engines.start import in_process
-from ...kit.hosts.host import model_directory
-from ...kit.models.embedding import WIDTH, Reference, build_sentence_bert
+from ....kit.api.errors import ContextError, ParameterError, RequestError, UnsupportedError
+from ....kit.api.options import make_settings
+from ....kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
+from ....kit.engines.backends import NUMBERS
+from ....kit.engines.start import in_process
+from ....kit.hosts.host import model_directory
+from ....kit.models.embedding import WIDTH, Reference, build_sentence_bert
 
 pytestmark = pytest.mark.engine
 
@@ -243,19 +243,6 @@ def test_a_generation_is_refused(model: Model) -> None:
         model.backend.prepare(1, Generation(request_id="", prompt="a"))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [([1.0, math.nan], "the vector is not finite"), ([math.inf], "not finite"), ([], "the engine failed")],
-)
-def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
-    import torch
-
-    from lmi.model.vllm.embedding import vector_of
-
-    with pytest.raises(GenerationError, match=message):
-        vector_of(torch.tensor(numbers))
-
-
 def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part of the table of faults (docs/robustness.md) that lies in the steps of embeddings."""
     receive = model.backend._core.receive
@@ -272,7 +259,7 @@ def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pyt
     monkeypatch.setattr(model.backend._core, "receive", changed)
     (failed,), neighbour = run(model.backend, TEXTS[0], TEXTS[1])
     assert isinstance(failed, Failed)
-    assert failed.message == "the engine failed while embedding"
+    assert failed.message == "the engine failed while making embeddings"
     assert isinstance(neighbour[-1], Delta)
     monkeypatch.undo()
     assert len(vectors(model.backend, TEXTS[0])) == 1

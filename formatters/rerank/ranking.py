@@ -1,0 +1,133 @@
+"""Documents ranked by a query: `{"query", "documents"}` as Jina and Cohere have it, and `{"query", "texts"}` as TEI.
+
+{"id", "model", "usage", "results": [{"index", "relevance_score", "document": {"text"}}], "meta"}    the best first
+[{"index", "score", "text"}]                                                                         TEI's
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from ...model.errors import PayloadError
+from ...model.options import Settings
+from ..base import ParsedRequest, Payload, Request, encode
+from ..common.embedding_reply import EmbeddingEncoder
+from .bodies import Document, Meta, RankBody, Ranked, RankResult, Usage, rank_error, tei_error
+from .parameters import RERANK_TABLE, TEI_TABLE, read_values
+from .texts import Pairs, Text, read_query, read_texts
+
+__all__ = ["parse", "parse_tei"]
+
+VERSIONS = {"/v1/rerank": "1", "/v2/rerank": "2"}
+"""Of Cohere's API, by path."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ranking(EmbeddingEncoder):
+    """Jina's and Cohere's answer."""
+
+    model: str
+    pairs: Pairs
+    most: int
+    """How many results come at most."""
+    shows: bool
+    """Whether each has its document."""
+    version: str | None
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """What `body` is made of."""
+        return vector
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """The best documents."""
+        documents = self.pairs.documents
+        results = [
+            RankResult(index, score, Document(documents[index].text) if self.shows else UNSET)
+            for index, score in best(self.pairs.scores(entries))[: self.most]
+        ]
+        usage = Usage(self.prompt_tokens, self.prompt_tokens)
+        meta = UNSET if self.version is None else Meta({"version": self.version}, {"search_units": 1})
+        return encode(RankBody(f"rerank-{uuid.uuid4().hex}", self.model, usage, results, meta))
+
+
+@dataclass(slots=True, kw_only=True)
+class TeiRanking(EmbeddingEncoder):
+    """TEI's answer."""
+
+    pairs: Pairs
+    shows: bool
+    sigmoid: bool
+    """Whether the vectors are logits that are to become scores from 0 to 1."""
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """What `body` is made of."""
+        return vector
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """All texts."""
+        scores = self.pairs.scores(entries)
+        if self.sigmoid:
+            scores = [_sigmoid(score) for score in scores]
+        texts = self.pairs.documents
+        ranked = (Ranked(index, score, texts[index].text if self.shows else UNSET) for index, score in best(scores))
+        return encode([*ranked])
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+    """A generation for each document; raises RequestError."""
+    pairs = _pairs(payload, "documents")
+    values = read_values(payload, RERANK_TABLE, settings)
+    shows = values["return_documents"]
+    reply = Ranking(
+        count=0,
+        refuse=rank_error,
+        model=settings.model_name,
+        pairs=pairs,
+        most=values["top_n"] or len(pairs),
+        # Cohere's newer API has no documents in its answers.
+        shows=request.path != "/v2/rerank" if shows is None else shows,
+        version=VERSIONS.get(request.path),
+    )
+    generations = pairs.generations(values, request, settings, activation=values["activation"])
+    reply.count = len(generations)
+    return ParsedRequest(generations, reply)
+
+
+def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+    """The same. TEI makes scores of a model's logits by sigmoid, whatever the model's config says."""
+    pairs = _pairs(payload, "texts")
+    values = read_values(payload, TEI_TABLE, settings)
+    generations = pairs.generations(values, request, settings, activation=False)
+    reply = TeiRanking(
+        count=len(generations),
+        refuse=tei_error,
+        pairs=pairs,
+        shows=values["return_text"],
+        sigmoid=not values["raw_scores"] and not settings.embeds,
+    )
+    return ParsedRequest(generations, reply)
+
+
+def best(scores: list[float]) -> list[tuple[int, float]]:
+    """Index and score, the best first; of equal ones the earlier."""
+    return sorted(enumerate(scores), key=lambda one: -one[1])
+
+
+def _pairs(payload: Payload, field: str) -> Pairs:
+    if "query" not in payload:
+        raise PayloadError(f"query: expected a text to rank {field} by, but there is no such field", "query")
+    if field not in payload:
+        raise PayloadError(f"{field}: expected a list of texts, but there is no such field", field)
+    query: Text = read_query(payload["query"], "query")
+    return Pairs((query,), read_texts(payload[field], field))
+
+
+def _sigmoid(logit: float) -> float:
+    if logit >= 0:
+        return 1 / (1 + math.exp(-logit))
+    small = math.exp(logit)
+    return small / (1 + small)

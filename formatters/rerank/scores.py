@@ -1,0 +1,65 @@
+"""Scores of pairs as vLLM's server gives them: one with one, one with each of several, several with as many.
+
+{"text_1" or "queries" or "data_1", "text_2" or "documents" or "items" or "data_2"}
+-> {"object": "list", "data": [{"index", "object": "score", "score"}], "usage"}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...model.errors import ParameterError, PayloadError
+from ...model.options import Settings
+from ..base import ParsedRequest, Payload, Request, encode
+from ..common.embedding_reply import EmbeddingEncoder
+from ..openai.reply import Identity, error_response
+from .bodies import Score, ScoreBody, Usage
+from .parameters import SCORE_TABLE, read_values
+from .texts import Pairs, read_texts
+
+__all__ = ["FIELDS", "fields_of", "parse"]
+
+FIELDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), ("data_1", "data_2"))
+"""What the two sides may be called."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scores(EmbeddingEncoder):
+    """vLLM's list."""
+
+    identity: Identity
+    pairs: Pairs
+
+    def entry(self, vector: bytes, prompt: int) -> bytes:
+        """What `body` is made of."""
+        return vector
+
+    def body(self, entries: list[bytes]) -> bytes:
+        """The score of each pair, in their order."""
+        data = [Score(index, score) for index, score in enumerate(self.pairs.scores(entries))]
+        usage = Usage(self.prompt_tokens, self.prompt_tokens)
+        identity = self.identity
+        return encode(ScoreBody(identity.id, identity.created, identity.model, data, usage))
+
+
+def fields_of(payload: Payload) -> tuple[str, str] | None:
+    """What the body calls the two sides; None where it has neither of FIELDS."""
+    return next((names for names in FIELDS if all(name in payload for name in names)), None)
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+    """A generation for each pair; raises RequestError."""
+    names = fields_of(payload)
+    if names is None:
+        expected = ", ".join(f"{one} and {other}" for one, other in FIELDS)
+        raise PayloadError(f"expected two fields with the texts to compare: {expected}", FIELDS[0][0])
+    queries, documents = (read_texts(payload[name], name) for name in names)
+    if len(queries) not in (1, len(documents)):
+        expected = f"one of them, or as many as there are {names[1]} ({len(documents)})"
+        raise ParameterError(f"{names[0]}: expected {expected}, got {len(queries)}", names[0])
+    pairs = Pairs(queries, documents)
+    values = read_values(payload, SCORE_TABLE, settings)
+    generations = pairs.generations(values, request, settings, activation=values["activation"])
+    identity = Identity.new("score-", settings.model_name)
+    reply = Scores(count=len(generations), refuse=error_response, identity=identity, pairs=pairs)
+    return ParsedRequest(generations, reply)

@@ -1,0 +1,140 @@
+"""Queries and documents as the bodies have them, and the generations that score them.
+
+a model that scores     a generation for each pair
+a model that embeds     a generation for each text; a pair's score is the cosine of its two vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.generation import Embedding, Generation, Scoring
+from ...model.options import Settings
+from ..base import Request
+
+__all__ = ["MAX_TEXTS", "Pairs", "Text", "read_query", "read_texts"]
+
+MAX_TEXTS = 2048
+"""Texts in one body; as many as OpenAI's embeddings may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One, and what the client calls it."""
+
+    text: str
+    field: str
+
+
+def read_query(given: Any, field: str) -> Text:
+    """A text that is not empty, or an object with one; raises RequestError."""
+    text = _text(given, field)
+    if not text:
+        raise ParameterError.of(field, given, "a non-empty string")
+    return Text(text, field)
+
+
+def read_texts(given: Any, field: str) -> tuple[Text, ...]:
+    """At least one text, each a string or an object with a string `text`; a single one is a list of one. Raises
+    RequestError.
+    """
+    if isinstance(given, str | dict):
+        return (Text(_text(given, field), field),)
+    if not isinstance(given, list) or not given:
+        raise PayloadError.of(field, given, "a list of texts, each a string or an object with a field text")
+    if len(given) > MAX_TEXTS:
+        raise ParameterError(f"{field}: expected at most {MAX_TEXTS} texts, got {len(given)}", field)
+    return tuple(Text(_text(one, f"{field}[{index}]"), f"{field}[{index}]") for index, one in enumerate(given))
+
+
+def _text(given: Any, field: str) -> str:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, dict):
+        raise PayloadError.of(field, given, "a string, or an object with a field text")
+    members = cast("dict[str, Any]", given)
+    if "content" in members:
+        place = f"{field}.content"
+        raise UnsupportedError(f"{place}: expected a field text in its place: images are not ranked here", place)
+    text = members.get("text")
+    if not isinstance(text, str):
+        raise PayloadError.of(f"{field}.text", text, "a string")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What is to be scored together: each query with the document in its place, one query with every document."""
+
+    queries: tuple[Text, ...]
+    documents: tuple[Text, ...]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def generations(
+        self, values: Mapping[str, Any], request: Request, settings: Settings, *, activation: bool | None
+    ) -> tuple[Generation, ...]:
+        """Those that `scores` reads; `values` are those of a table (parameters.py). Raises UnsupportedError."""
+        if settings.embeds:
+            return self._embedded(values, request)
+        queries = self.queries if len(self.queries) > 1 else self.queries * len(self.documents)
+        return tuple(
+            Generation(
+                request_id=request.request_id,
+                prompt=query.text,
+                prompt_field=query.field,
+                scoring=Scoring(
+                    document=document.text, document_field=document.field, activation=activation, **_scoring(values)
+                ),
+            )
+            for query, document in zip(queries, self.documents, strict=True)
+        )
+
+    def scores(self, vectors: Sequence[bytes]) -> list[float]:
+        """Of each pair, from the generations' vectors in their order."""
+        # Here, as only such requests need it.
+        import numpy as np
+
+        if len(vectors) == len(self):
+            found: list[float] = np.frombuffer(b"".join(vector[:4] for vector in vectors), "<f4").tolist()
+            return found
+        each = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1)
+        count = len(self.queries)
+        return [float(score) for score in (each[:count] * each[count:]).sum(1)]
+
+    def _embedded(self, values: Mapping[str, Any], request: Request) -> tuple[Generation, ...]:
+        for key, field in ONLY_SCORING.items():
+            if values.get(key):
+                raise UnsupportedError(f"{field}: this model makes embeddings, which have none", field)
+        embedding = Embedding(normalize=True, truncate=values["truncate"], cut=values["cut"])
+        return tuple(
+            Generation(request_id=request.request_id, prompt=one.text, embedding=embedding, prompt_field=one.field)
+            for one in (*self.queries, *self.documents)
+        )
+
+
+ONLY_SCORING = {
+    "query_tokens": "max_tokens_per_query",
+    "document_tokens": "max_tokens_per_doc",
+    "instruction": "instruction",
+    "template_arguments": "chat_template_kwargs",
+}
+"""Keys of the tables, and fields, that mean nothing where texts are embedded."""
+
+
+def _scoring(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of Scoring that are the same for all pairs."""
+    arguments = dict(values.get("template_arguments") or {})
+    if values.get("instruction") is not None:
+        arguments.setdefault("instruction", values["instruction"])
+    return {
+        "truncate": values["truncate"],
+        "cut": values["cut"],
+        "query_tokens": values.get("query_tokens"),
+        "document_tokens": values.get("document_tokens"),
+        "template_arguments": arguments,
+    }

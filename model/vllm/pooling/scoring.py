@@ -1,0 +1,133 @@
+"""Models with a head for classes: one score for a pair of texts, or the probabilities of a text's classes.
+
+Whether these are what the head gives, or sigmoid or softmax of it, the model's config says (activation.py), and a
+request may ask for the logits.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import OptionError, ParameterError, RequestError, UnsupportedError, raised_by_us
+from ...generation import Conversation, Generation, Scoring
+from ...media.images import Image
+from ...options import Settings
+from ...text.chat_template import chat_template
+from ..request.chat import ChatRenderer
+from ..request.structured import template_errors
+from .activation import activation_of
+from .backend import PoolingBackend, Prepared
+from .pairs import PairTokenizer, Tokens
+from .rerankers import template_of
+
+__all__ = ["VllmScoring"]
+
+log = logging.getLogger(__name__)
+
+
+class VllmScoring(PoolingBackend):
+    """An AsyncBackend (model/engine.py) on vLLM's core."""
+
+    task = "classify"
+    makes = "scores"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        config: Any = self._model_config.hf_config
+        tokenizer = self._core.get_tokenizer()
+        self._ranks = settings.task == "rank"
+        names: dict[int, str] = getattr(config, "id2label", None) or {}
+        self._labels = tuple(str(names.get(index, f"LABEL_{index}")) for index in range(config.num_labels))
+        self._activation = activation_of(config.to_dict())
+        self._activated: bool = getattr(self._model_config.pooler_config, "use_activation", None) is not False
+        self._chat = ChatRenderer(self._core, settings)
+        own = getattr(tokenizer, "chat_template", None)
+        self._template = chat_template(settings) or template_of(
+            settings, config.to_dict(), own if isinstance(own, str) else None
+        )
+        self._texts = PairTokenizer(
+            tokenizer,
+            self._info.context,
+            None if self._template is None else self._rendered,
+            variables=self._template or "",
+            separates=self._model_config.use_sep_token,
+            lower_case=self._lower_case,
+        )
+        if self._ranks and self._texts.runs_together:
+            log.warning(
+                "this model's prompts are a query and a document with nothing between them: if it was trained with "
+                "another prompt, its scores are wrong, and option.chat_template is to give it"
+            )
+
+    async def begin(self) -> None:
+        """As `begin_with`; raises OptionError too for a model that ranks by several classes."""
+        count = len(self._labels)
+        if self._ranks and count != 1:
+            expected = "expected text-classification with this model"
+            raise OptionError(f"option.task: {expected}, which has {count} classes: text-ranking needs one", "task")
+        scoring = Scoring(document="a", truncate=True) if self._ranks else Scoring(classes=True)
+        await self.begin_with(Generation(request_id="start", prompt="a" if self._ranks else (0,), scoring=scoring))
+
+    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
+        """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
+        from vllm import PoolingParams
+
+        field, scoring = generation.prompt_field, generation.scoring
+        if scoring is None:
+            raise UnsupportedError("this model scores texts and generates none")
+        if not scoring.classes and len(self._labels) != 1:
+            raise UnsupportedError(f"this model has {len(self._labels)} classes: it classifies texts and ranks none")
+        lora = self.adapter_of(generation)
+        try:
+            tokens = self._tokens(generation, scoring)
+            self.check(tokens.ids, field)
+            params = PoolingParams(task=self.task, use_activation=True)
+            if tokens.second is not None:
+                params.extra_kwargs = {"compressed_token_type_ids": tokens.second}
+            request = self._core.request(self.render(tokens.ids), params, lora_request=lora)
+        except self._client_errors as error:
+            if raised_by_us(error) and not isinstance(error, RequestError):
+                raise
+            if isinstance(error, RequestError):
+                raise
+            raise ParameterError(f"{field}: {error}", field) from error
+        labels = self._labels if scoring.classes else ()
+        activated = self._activated if scoring.activation is None else scoring.activation
+        activation = self._activation if activated else None
+        return Prepared(number, request, len(tokens.ids), generation.request_id, labels, activation)
+
+    def _tokens(self, generation: Generation, scoring: Scoring) -> Tokens:
+        prompt, field = generation.prompt, generation.prompt_field
+        if isinstance(prompt, Conversation):
+            return self._texts.ids(self._conversation(prompt, field), scoring)
+        if not isinstance(prompt, str):
+            return self._texts.ids([*prompt], scoring)
+        if scoring.document is None:
+            return self._texts.single(prompt, scoring, field, generation.add_special_tokens)
+        return self._texts.pair(prompt, scoring.document, scoring, field)
+
+    def _conversation(self, conversation: Conversation, field: str) -> list[int]:
+        try:
+            return [*self._chat.render(self._chat.request(conversation))["prompt_token_ids"]]
+        except template_errors() as error:
+            if raised_by_us(error):
+                raise
+            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+
+    def _rendered(self, messages: list[dict[str, str]], variables: Mapping[str, Any]) -> str:
+        """The prompt of a pair."""
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        field = "chat_template_kwargs"
+        if taken := variables.keys() & inspect.signature(render_jinja_template).parameters.keys():
+            raise ParameterError(f"{field}: expected none that is named {min(taken)}", field)
+        try:
+            texts, _ = render_jinja_template([messages], chat_template=self._template, **variables)
+        except template_errors() as error:
+            if raised_by_us(error):
+                raise
+            raise ParameterError(f"{field}: the template of pairs refuses it: {error}", field) from error
+        return str(texts[0])
