@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..kit.api.dialects import CHAT_FORMS, CHAT_ROWS, DIALECTS, GUIDE_FORMS, LMI_ROWS, TEXT_ROWS
+from ..kit.api.dialects import CHAT_FORMS, CHAT_ROWS, DIALECTS, GUIDE_FORMS, LMI_ROWS, RERANK_NAMES, TEXT_ROWS
 from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
 from ..kit.api.types import Request, Settings
 from .samples import REFUSED, SAMPLES, Sample
@@ -31,6 +31,8 @@ VARIED: Sequence[Mapping[str, Any]] = (
     {"rolling_batch": "disable"},
     {"task": "embed"},
     {"task": "embed", "rolling_batch": "disable"},
+    {"task": "rank"},
+    {"task": "classify"},
     {"output_formatter": "sse"},
     {"output_formatter": "jsonlines", "parameter_schema": "trtllm"},
     {"tool_call_parser": "hermes", "reasoning_parser": "qwen3"},
@@ -51,7 +53,8 @@ LEAVES: Sequence[Any] = (
 )
 NAMES: Sequence[str] = tuple(dict.fromkeys((
     *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *LMI_ROWS["common"], "prompt", "input", "inputs", "parameters",
-    "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
+    "query", "documents", "texts",
+    "queries", "text_1", "text_2", *RERANK_NAMES, "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
 )))
 TYPES = (
     "application/json", "application/json", "", "text/plain", "application/octet-stream", "application/x+json", ";",

@@ -29,15 +29,21 @@ from lmi.formatters.openai.parameters import (
     TEXT_TABLE,
 )
 from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
+from lmi.formatters.rerank.parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
+from lmi.formatters.rerank.texts import MAX_TEXTS
 from lmi.model.options import Settings
 
 __all__ = [
     "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
-    "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
+    "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TEXTS", "MAX_TOOLS",
+    "RERANK_NAMES", "TEXT_FORMS",
     "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "decode_nothing", "forget_logged_names", "lmi",
     "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
     "refusal", "route_of", "tgi",
 ]  # fmt: skip
+
+RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE)))
+"""The plain fields of ranks, scores and classes."""
 
 
 def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:

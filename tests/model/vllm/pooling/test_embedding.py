@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ....kit.api.errors import ContextError, GenerationError, ParameterError, RequestError, UnsupportedError
+from ....kit.api.errors import ContextError, ParameterError, RequestError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Delta, Embedding, Event, Failed, Finish, Generation, Started
 from ....kit.engines.backends import NUMBERS
@@ -241,19 +241,6 @@ def test_abort_frees_the_engine(model: Model) -> None:
 def test_a_generation_is_refused(model: Model) -> None:
     with pytest.raises(UnsupportedError, match="this model makes embeddings and generates no text"):
         model.backend.prepare(1, Generation(request_id="", prompt="a"))
-
-
-@pytest.mark.parametrize(
-    ("numbers", "message"),
-    [([1.0, math.nan], "the vector is not finite"), ([math.inf], "not finite"), ([], "the engine failed")],
-)
-def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
-    import torch
-
-    from lmi.model.vllm.pooling.backend import vector_of
-
-    with pytest.raises(GenerationError, match=message):
-        vector_of(torch.tensor(numbers), "embeddings")
 
 
 def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
