@@ -53,8 +53,8 @@ LEAVES: Sequence[Any] = (
 )
 NAMES: Sequence[str] = tuple(dict.fromkeys((
     *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *LMI_ROWS["common"], "prompt", "input", "inputs", "parameters",
-    "query", "documents", "texts",
-    "queries", "text_1", "text_2", *RERANK_NAMES, "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
+    "query", "documents", "texts", "queries", "text_1", "text_2", *RERANK_NAMES, "requestType", "adapters", "adapter",
+    "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
 )))
 TYPES = (
     "application/json", "application/json", "", "text/plain", "application/octet-stream", "application/x+json", ";",
