@@ -17,8 +17,8 @@ from ..base import Request
 
 __all__ = ["MAX_TEXTS", "Pairs", "Text", "read_query", "read_texts"]
 
-MAX_TEXTS = 2048
-"""Texts in one body; as many as OpenAI's embeddings may be."""
+MAX_TEXTS = 1024
+"""Texts of one field: where texts are embedded, both of a pair are a generation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ..kit.api.dialects import (
     DIALECTS,
     GUIDE_FORMS,
     LMI_ROWS,
+    RERANK_NAMES,
     RESPONSE_FORMS,
     RESPONSE_ROWS,
     TEXT_ROWS,
@@ -40,6 +41,8 @@ VARIED: Sequence[Mapping[str, Any]] = (
     {"rolling_batch": "disable"},
     {"task": "embed"},
     {"task": "embed", "rolling_batch": "disable"},
+    {"task": "rank"},
+    {"task": "classify"},
     {"output_formatter": "sse"},
     {"output_formatter": "jsonlines", "parameter_schema": "trtllm"},
     {"tool_call_parser": "hermes", "reasoning_parser": "qwen3"},
@@ -60,8 +63,8 @@ LEAVES: Sequence[Any] = (
 )
 NAMES: Sequence[str] = tuple(dict.fromkeys((
     *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *RESPONSE_ROWS, *RESPONSE_FORMS, *LMI_ROWS["common"], "prompt",
-    "input", "inputs", "parameters", "requestType", "adapters", "adapter", "role", "content", "type", "url",
-    "extra_args", "", "\n", "é" * 99,
+    "input", "inputs", "parameters", "query", "documents", "texts", "queries", "text_1", "text_2", *RERANK_NAMES,
+    "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
 )))
 TYPES = (
     "application/json", "application/json", "", "text/plain", "application/octet-stream", "application/x+json", ";",

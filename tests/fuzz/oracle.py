@@ -28,6 +28,7 @@ FORMS = (
     {"error", "error_type"},
     {"error"},
     {"error", "done"},
+    {"error", "message"},
     {"message", "type", "code"},
     {"error", "message", "status"},
     {"code", "detail", "error", "message", "status"},

@@ -42,19 +42,26 @@ from lmi.formatters.openai.parameters import (
     TEXT_TABLE,
 )
 from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
+from lmi.formatters.rerank.parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
+from lmi.formatters.rerank.texts import MAX_TEXTS
 from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.model.options import Settings
 
 __all__ = [
     "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GENERATING", "GUIDE_FORMS", "LARGE",
-    "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS",
-    "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE", "WITHOUT_TEXT", "Integer", "Parameter",
-    "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi", "look_through_in_pieces", "minimal", "openai",
-    "parse", "read_image_part", "read_json", "receive", "refusal", "responses", "route_of", "tgi",
+    "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TEXTS",
+    "MAX_TOOLS", "RERANK_NAMES", "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE",
+    "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi",
+    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive", "refusal",
+    "responses", "route_of", "tgi",
 ]  # fmt: skip
 
+RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE)))
+"""The plain fields of ranks, scores and classes."""
+
 WITHOUT_TEXT = {
+    "rerank": "ranks, scores and classifies texts",
     "tokens": "tells the tokens of a prompt",
 }
 """The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut

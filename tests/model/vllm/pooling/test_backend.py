@@ -1,4 +1,4 @@
-"""What backends of pooling models share (model/vllm/pooling/backend.py)."""
+"""What backends of pooling models make of vLLM's outputs."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def test_a_vector_that_is_none(numbers: list[float], message: str) -> None:
 
     with pytest.raises(GenerationError, match=message):
         vector_of(torch.tensor(numbers), "embeddings")
+
+
+def test_an_activation_is_applied() -> None:
+    import torch
+
+    logits = torch.tensor([0.0, 1.0])
+    assert vector_of(logits, "scores", lambda given: given + 1) == vector_of(logits + 1, "scores")
