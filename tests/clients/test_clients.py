@@ -30,7 +30,14 @@ HERE = {
     "tgi_client.py",
 }
 """The scripts that tests of this file run."""
-ELSEWHERE = {"anthropic_client.py", "checks.py", "openapi_fuzz.py", "rerank_client.py", "responses_client.py"}
+ELSEWHERE = {
+    "anthropic_client.py",
+    "checks.py",
+    "openapi_fuzz.py",
+    "rerank_client.py",
+    "responses_client.py",
+    "tokens_client.py",
+}
 """test_hostile.py's, and what scripts share."""
 
 

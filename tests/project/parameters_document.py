@@ -35,6 +35,8 @@ from lmi.formatters.rerank import parameters as rerank_parameters
 from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
+from lmi.formatters.tokens.request import FORMS as TOKEN_FORMS
+from lmi.formatters.tokens.request import TOKENIZE_TABLE
 from lmi.model.backend import limits
 from lmi.model.generation import Embedding, Sampling, Scoring
 
@@ -266,6 +268,13 @@ def _sections() -> Iterator[Section]:
         "what fits beside `max_output_tokens`. What the response repeats and nothing else is *the dialect's*.",
         RESPONSE_TABLE,
         {"max_output_tokens": "the rest of the context"},
+    )
+    yield Section(
+        "Tokens",
+        f"Of `/tokenize`. Read by rules of their own: `prompt`, {_names(TOKEN_FORMS)}. The others are those of OpenAI\n"
+        "chat that have to do with its prompt. `/detokenize` has `model` and `tokens`.",
+        [row for row in TOKENIZE_TABLE if row not in CHAT_TABLE],
+        {},
     )
     rows = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
     forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 from ...engine import EngineInfo, EngineStats
 from ...errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
@@ -50,7 +50,7 @@ class Prepared:
 class PoolingBackend:
     """An AsyncBackend (model/engine.py) on vLLM's core, but for `prepare`."""
 
-    task: ClassVar[str]
+    task: ClassVar[Literal["embed", "classify"]]
     """vLLM's name of it."""
     makes: ClassVar[str]
     """What it makes, in words."""

@@ -7,7 +7,7 @@ the model's files as sentence-transformers wrote them, or `option.pooler_config`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, Literal, cast
 
 from ...errors import ParameterError, RequestError, UnsupportedError
 from ...generation import Embedding, Generation
@@ -22,7 +22,7 @@ __all__ = ["VllmEmbedding"]
 class VllmEmbedding(PoolingBackend):
     """An AsyncBackend (model/engine.py) on vLLM's core."""
 
-    task = "embed"
+    task: ClassVar[Literal["embed", "classify"]] = "embed"
     makes = "embeddings"
 
     def __init__(self, settings: Settings) -> None:

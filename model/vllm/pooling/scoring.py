@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from ...errors import OptionError, ParameterError, RequestError, UnsupportedError, raised_by_us
 from ...generation import Conversation, Generation, Scoring
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class VllmScoring(PoolingBackend):
     """An AsyncBackend (model/engine.py) on vLLM's core."""
 
-    task = "classify"
+    task: ClassVar[Literal["embed", "classify"]] = "classify"
     makes = "scores"
 
     def __init__(self, settings: Settings) -> None:

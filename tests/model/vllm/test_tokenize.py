@@ -53,7 +53,7 @@ def told(backend: Any, prompt: Prompt, **fields: Any) -> Started:
 
 def generated(backend: Any, name: str, prompt: Prompt) -> Started:
     """What a generation says of its prompt."""
-    kind = {"embedding": Embedding()} if name == "embedding" else {"sampling": Sampling(max_tokens=1)}
+    kind: dict[str, Any] = {"embedding": Embedding()} if name == "embedding" else {"sampling": Sampling(max_tokens=1)}
     ((started, *_),) = run(backend, Generation(request_id="t", prompt=prompt, **kind))
     assert isinstance(started, Started)
     return started
