@@ -63,8 +63,8 @@ CAUSAL = {
         "Qwen3",
         ("no", "yes"),
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web '
-        "search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}"
+        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a '
+        "web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}"
         "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
         'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: '
@@ -76,29 +76,30 @@ CAUSAL = {
         "Qwen2",
         ("0", "1"),
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\nquery: {query}\ndocument: {document}\nYou are a search relevance expert who evaluates how well "
-        "documents match search queries. For each query-document pair, carefully analyze the semantic relationship "
-        "between them, then provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+        "<|im_start|>user\nquery: {query}\ndocument: {document}\nYou are a search relevance expert who evaluates how "
+        "well documents match search queries. For each query-document pair, carefully analyze the semantic "
+        "relationship between them, then provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
         "<|im_end|>\n<|im_start|>assistant\n",
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\ninstruction: {instruction}\nquery: {query}\ndocument: {document}\nYou are a search relevance "
-        "expert who evaluates how well documents match search queries. For each query-document pair, carefully analyze "
-        "the semantic relationship between them, then provide your binary relevance judgment (0 for not relevant, 1 for "
-        "relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
+        "<|im_start|>user\ninstruction: {instruction}\nquery: {query}\ndocument: {document}\nYou are a search "
+        "relevance expert who evaluates how well documents match search queries. For each query-document pair, carefully "
+        "analyze the semantic relationship between them, then provide your binary relevance judgment (0 for not relevant, 1 "
+        "for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
     ),
     "gemma": Causal(
         "bge-reranker-v2-gemma",
         "Gemma",
         ("Yes",),
-        "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer to "
-        "the query by providing a prediction of either 'Yes' or 'No'.",
+        "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer "
+        "to the query by providing a prediction of either 'Yes' or 'No'.",
     ),
 }
 
 
 def build_causal(target: Path, family: str = "qwen3", *, card: bool = True) -> Path:
-    """One of CAUSAL, whose tokenizer knows bytes, a conversation's marks and the family's words. With a `card`, its name
-    is in README.md.
+    """One of CAUSAL, whose tokenizer knows bytes, a conversation's marks and the family's words.
+
+    With a `card`, its name is in README.md.
     """
     import torch
     import transformers
@@ -117,7 +118,8 @@ def build_causal(target: Path, family: str = "qwen3", *, card: bool = True) -> P
     config = getattr(transformers, f"{chosen.kind}Config")(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, head_dim=32, intermediate_size=128, max_position_embeddings=CAUSAL_CONTEXT,
-        tie_word_embeddings=True, eos_token_id=tokenizer.token_to_id("<|im_end|>"), bos_token_id=None, pad_token_id=None,
+        tie_word_embeddings=True, eos_token_id=tokenizer.token_to_id("<|im_end|>"),
+        bos_token_id=None, pad_token_id=None,
     )  # fmt: skip
     fast.save_pretrained(target)
     model: Any = getattr(transformers, f"{chosen.kind}ForCausalLM")(config).eval()
