@@ -57,42 +57,32 @@ class Causal:
     """The same with an instruction, or without one where there is a usual one."""
 
 
+_QWEN3 = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n<Query>: {{query}}\n'
+    "<Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+_MXBAI = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    "<|im_start|>user\n{}query: {{query}}\ndocument: {{document}}\nYou are a search relevance expert who evaluates how "
+    "well documents match search queries. For each query-document pair, carefully analyze the semantic relationship "
+    "between them, then provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
+_GEMMA = (
+    "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer to the "
+    "query by providing a prediction of either 'Yes' or 'No'."
+)
+_USUAL = "Given a web search query, retrieve relevant passages that answer the query"
+
 CAUSAL = {
     "qwen3": Causal(
-        "Qwen3-Reranker-tiny",
-        "Qwen3",
-        ("no", "yes"),
-        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a '
-        "web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}"
-        "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
-        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: '
-        "{instruction}\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>"
-        "\n\n",
+        "Qwen3-Reranker-tiny", "Qwen3", ("no", "yes"), _QWEN3.format(_USUAL), _QWEN3.format("{instruction}")
     ),
     "mxbai": Causal(
-        "mxbai-rerank-tiny-v2",
-        "Qwen2",
-        ("0", "1"),
-        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\nquery: {query}\ndocument: {document}\nYou are a search relevance expert who evaluates how "
-        "well documents match search queries. For each query-document pair, carefully analyze the semantic "
-        "relationship between them, then provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
-        "<|im_end|>\n<|im_start|>assistant\n",
-        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\ninstruction: {instruction}\nquery: {query}\ndocument: {document}\nYou are a search "
-        "relevance expert who evaluates how well documents match search queries. For each query-document pair, carefully "
-        "analyze the semantic relationship between them, then provide your binary relevance judgment (0 for not relevant, 1 "
-        "for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
+        "mxbai-rerank-tiny-v2", "Qwen2", ("0", "1"), _MXBAI.format(""), _MXBAI.format("instruction: {instruction}\n")
     ),
-    "gemma": Causal(
-        "bge-reranker-v2-gemma",
-        "Gemma",
-        ("Yes",),
-        "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer "
-        "to the query by providing a prediction of either 'Yes' or 'No'.",
-    ),
+    "gemma": Causal("bge-reranker-v2-gemma", "Gemma", ("Yes",), _GEMMA),
 }
 
 
