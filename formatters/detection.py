@@ -103,8 +103,11 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {one.BODY_FIELD: one.NAME for one in reversed(known) if one.BODY_FIELD} | {usual.BODY_FIELD: usual.NAME}
-    listed = ", ".join(f"{mark} ({name})" for mark, name in reversed(marks.items()))
+    marks = {usual.BODY_FIELD: usual.NAME}
+    for one in known:
+        if one.BODY_FIELD:
+            marks.setdefault(one.BODY_FIELD, one.NAME)
+    listed = ", ".join(f"{mark} ({name})" for mark, name in marks.items())
     raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
 
 
@@ -134,9 +137,11 @@ READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
 def _check_task(call: ParsedRequest, settings: Settings) -> None:
-    """A model either generates text, embeds it or scores it, in whatever dialect it is asked."""
+    """A model either generates text, embeds it or scores it, in whatever dialect it is asked; any tells tokens."""
     does = "embeds" if settings.embeds else "scores" if settings.scores else "generates"
     for generation in call.generations:
+        if generation.tokenize:
+            continue
         embeds, scores = generation.embedding is not None, generation.scoring is not None
         wanted = "embeds" if embeds else "scores" if scores else "generates"
         if wanted != does:

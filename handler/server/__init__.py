@@ -1,6 +1,7 @@
 """The local server: the same service as behind DJL, on HTTP.
 
 app.py             the application: routes, the key, requests to the service
+paths.py           the paths of dialects, as the application routes them
 access.py          who is served: the API key, and which web pages
 adapters.py        the management API of adapters
 adapter_messages.py what comes and goes in it

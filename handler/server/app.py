@@ -12,8 +12,9 @@
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
-With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY`). These two are for
-probes, which ask by whatever address they have, and tell nothing: access.py judges all others.
+With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY` or
+`x-api-key: KEY`). These two are for probes, which ask by whatever address they have, and tell nothing: access.py judges
+all others.
 
 It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
 when a client goes away, at which the engine's work for it ends.
@@ -51,6 +52,7 @@ from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_s
 from .cancel import cancel_route
 from .connection import connection_of, in_chunks
 from .openapi import document
+from .paths import dialect_routes
 from .wakeups import AsyncService, Stream
 
 __all__ = ["application"]
@@ -249,9 +251,10 @@ class LocalServer:
     async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
         """A response without the engine; a user dialect's page runs as user code."""
         settings, info = self._service.settings, self._service.info
-        if dialect in DIALECTS:
-            return page(request, settings, info)
+        request = replace(request, responses=self._service.responses)
         try:
+            if dialect in DIALECTS:
+                return page(request, settings, info)
             return await self._service.run_user_code(lambda: page(request, settings, info))
         except LmiError as error:
             return refusal(error, request, settings)
@@ -280,10 +283,6 @@ def _http_response(answer: Response) -> HttpResponse:
 def application(service: Service, access: Access | None = None) -> Starlette:
     """The ASGI application for a service that has been started, for those whom `access` lets in."""
     server = LocalServer(service, access := access or Access())
-    methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
-    for known in (*service.dialects, *DIALECTS):
-        for route in known.ROUTES:
-            methods.setdefault(route.path, set()).update(route.methods)
     routes = [
         HttpRoute("/ping", server.ping, methods=["GET"]),
         HttpRoute("/health", server.health, methods=["GET"]),
@@ -291,6 +290,6 @@ def application(service: Service, access: Access | None = None) -> Starlette:
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
         *AdapterRoutes(service, access, server.bodies).routes(),
         cancel_route(service, access, server.bodies),
-        *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
+        *dialect_routes(service.dialects, server.serve),
     ]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -74,7 +74,11 @@ def image_parts(conversation: Conversation) -> list[ImagePart]:
 
 
 def _part(part: dict[str, Any], place: str) -> ImagePart:
-    return ImagePart(part["image_url"]["url"], place, part.get("field") or f"{place}.image_url.url")
+    url, field = part["image_url"]["url"], part.get("field")
+    if field is None:
+        return ImagePart(url, place, f"{place}.image_url.url")
+    # The client may have the part in another place too.
+    return ImagePart(url, field[: field.rindex("]") + 1], field)
 
 
 def is_data_url(url: str) -> bool:

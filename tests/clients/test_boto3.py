@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from ..kit.answers.spoken import ASKED, JSON, SPOKEN, Body, Spoken, chat, records
-from ..kit.api.dialects import DIALECTS
+from ..kit.api.dialects import GENERATING
 from ..kit.clients.bridge import Bridge, runtime, serving
 from ..kit.hosts.host import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 
-NAMES = [known.NAME for known in DIALECTS]
+NAMES = [known.NAME for known in GENERATING]
 
 
 def test_every_dialect_is_spoken() -> None:

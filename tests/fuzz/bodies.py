@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..kit.api.dialects import CHAT_FORMS, CHAT_ROWS, DIALECTS, GUIDE_FORMS, LMI_ROWS, RERANK_NAMES, TEXT_ROWS
+from ..kit.api.dialects import (
+    CHAT_FORMS,
+    CHAT_ROWS,
+    DIALECTS,
+    GUIDE_FORMS,
+    LMI_ROWS,
+    RERANK_NAMES,
+    RESPONSE_FORMS,
+    RESPONSE_ROWS,
+    TEXT_ROWS,
+)
 from ..kit.api.handler import ATTRIBUTES_HEADER, attributes_of
 from ..kit.api.types import Request, Settings
 from .samples import REFUSED, SAMPLES, Sample
@@ -52,9 +62,9 @@ LEAVES: Sequence[Any] = (
     {"type": "json_schema", "json_schema": {"schema": {}}},
 )
 NAMES: Sequence[str] = tuple(dict.fromkeys((
-    *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *LMI_ROWS["common"], "prompt", "input", "inputs", "parameters",
-    "query", "documents", "texts", "queries", "text_1", "text_2", *RERANK_NAMES, "requestType", "adapters", "adapter",
-    "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
+    *CHAT_ROWS, *CHAT_FORMS, *GUIDE_FORMS, *TEXT_ROWS, *RESPONSE_ROWS, *RESPONSE_FORMS, *LMI_ROWS["common"], "prompt",
+    "input", "inputs", "parameters", "query", "documents", "texts", "queries", "text_1", "text_2", *RERANK_NAMES,
+    "requestType", "adapters", "adapter", "role", "content", "type", "url", "extra_args", "", "\n", "é" * 99,
 )))
 TYPES = (
     "application/json", "application/json", "", "text/plain", "application/octet-stream", "application/x+json", ";",

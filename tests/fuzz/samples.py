@@ -51,6 +51,36 @@ CONVERSATION: list[dict[str, Any]] = [
 ASK: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
+RESPONSES: dict[str, Any] = {
+    "model": "m",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "developer", "content": "Be kind."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Look"},
+                {"type": "input_image", "image_url": IMAGE, "detail": "low"},
+            ],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Rome"}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "Sunny"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is sunny."}]},
+        {"role": "user", "content": "Thanks"},
+    ],
+    "tools": [{"type": "function", **TOOL["function"]}],  # type: ignore[dict-item]
+    "tool_choice": {"type": "function", "name": "weather"},
+    "include": ["message.output_text.logprobs"],
+    "top_logprobs": 2,
+    "max_output_tokens": 10,
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"verbosity": "low"},
+    "truncation": "auto",
+    "metadata": {"a": "b"},
+    "store": False,
+}
+
 LMI: dict[str, Any] = {
     "inputs": "What is a model?",
     "parameters": {
@@ -87,6 +117,45 @@ CHAT: dict[str, Any] = {
     "seed": 3,
 }
 """Specs 000 and 001."""
+
+MESSAGES: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 50,
+    "system": [{"type": "text", "text": "Be brief", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "How is the weather here?"},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": IMAGE.partition(",")[2]},
+                },
+                {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "a"},
+                {"type": "redacted_thinking", "data": "a"},
+                {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "Sunny"}]},
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": "No such city", "is_error": True},
+            ],
+        },
+    ],
+    "tools": [{"name": "weather", "description": "It", "input_schema": SCHEMA}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "stream": True,
+}
+"""Anthropic's Messages."""
 
 SAMPLES: tuple[Sample, ...] = (
     Sample("lmi", "/invocations", LMI),
@@ -125,10 +194,26 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("text regex", "/invocations", {"prompt": "a", "guided_regex": "[a-z]+"}),
     Sample("text choice", "/v1/completions", {"prompt": "a", "guided_choice": ["yes", "no"]}),
     Sample("text grammar", "/v1/completions", {"prompt": "a", "structured_outputs": {"grammar": 'root ::= "a"'}}),
+    Sample("responses", "/v1/responses", RESPONSES),
+    Sample("responses by body", "/invocations", {"input": [{"role": "user", "content": "a"}], "stream": True}),
+    Sample("responses schema", "/v1/responses", {
+        "input": "a", "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
+    }),
     Sample("embeddings", "/v1/embeddings", {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 8},
            settings={"task": "embed"}),
     Sample("vectors", "/invocations", {"inputs": ["a", "b"], "normalize": True, "truncate": 5},
            settings={"task": "embed"}),
+    Sample("messages", "/v1/messages", MESSAGES),
+    Sample("messages by body", "/invocations", {**MESSAGES, "stream": False}),
+    Sample("messages, plain", "/v1/messages", {
+        "model": "m", "messages": ASK, "max_tokens": 5, "system": "Be brief", "temperature": 0.5, "top_k": 3,
+        "stop_sequences": ["x"], "metadata": {"user_id": "a"}, "output_config": {"effort": "low", "format": {
+            "type": "json_schema", "schema": SCHEMA,
+        }},
+    }),
+    Sample("tokens of messages", "/v1/messages/count_tokens", {
+        "model": "m", "messages": MESSAGES["messages"], "tools": MESSAGES["tools"],
+    }),
     Sample("rerank", "/rerank", {"model": "m", "query": "a", "documents": ["b", {"text": "c"}], "top_n": 1,
                                  "return_documents": True, "max_tokens_per_doc": 9}, settings={"task": "rank"}),
     Sample("rerank cohere", "/v2/rerank", {"model": "m", "query": "a", "documents": ["b"]}, settings={"task": "rank"}),
@@ -164,9 +249,24 @@ REFUSED: tuple[Sample, ...] = (
     Sample("chat role", "/v1/chat/completions", {"messages": [{"role": "king", "content": "a"}]}),
     Sample("chat bias", "/v1/chat/completions", {"messages": ASK, "logit_bias": {"x": 1}}),
     Sample("chat tools", "/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}),
+    Sample("responses role", "/v1/responses", {"input": [{"role": "king", "content": "a"}]}),
+    Sample("responses item", "/v1/responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+    Sample("responses tool", "/v1/responses", {"input": "a", "tools": [{"type": "web_search"}]}),
+    Sample("responses background", "/v1/responses", {"input": "a", "background": True}),
     Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
     Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),
     Sample("embeddings type", "/v1/embeddings", {"input": {}}, settings={"task": "embed"}),
+    Sample("messages limit", "/v1/messages", {"messages": ASK}),
+    Sample(
+        "messages block",
+        "/v1/messages",
+        {
+            "messages": [{"role": "user", "content": [{"type": "tool_use"}]}],
+            "max_tokens": 5,
+        },
+    ),
+    Sample("messages tool", "/v1/messages", {"messages": ASK, "max_tokens": 5, "tools": [{"name": "a"}]}),
+    Sample("tokens of no messages", "/v1/messages/count_tokens", {"messages": []}),
     Sample("rerank type", "/rerank", {"query": 5, "documents": ["a"]}, settings={"task": "rank"}),
     Sample("rerank value", "/v1/rerank", {"query": "a", "documents": ["a"], "top_n": -1}, settings={"task": "rank"}),
     Sample("score type", "/score", {"text_1": "a", "text_2": 5}, settings={"task": "rank"}),

@@ -17,6 +17,7 @@ from ..kit.api.types import Request
 from ..kit.djl import hosting
 from . import hosts
 from .path import TokenPath, ours
+from .replies import reply_cost
 
 pytestmark = [pytest.mark.engine, pytest.mark.timing]
 
@@ -61,6 +62,16 @@ def test_our_python_a_token(path: TokenPath, kind: str, limit: float) -> None:
     pytest.fail(
         f"{min(costs):.1f} µs a token, expected at most {limit} (this machine is {slowness():.1f} times as slow)"
     )
+
+
+@pytest.mark.parametrize("kind", ["Anthropic stream", "Responses stream"])
+def test_a_token_of_named_events_costs_little_more_than_one_of_a_chat(kind: str) -> None:
+    """They take turns, and of each the least counts: whatever else runs only adds to a cost."""
+    costs: dict[str, list[float]] = {kind: [], "chat stream": []}
+    for _ in range(5):
+        for name, found in costs.items():
+            found.append(reply_cost(name, rounds=5))
+    assert min(costs[kind]) <= 1.3 * min(costs["chat stream"]), costs
 
 
 def test_the_hosts_are_measured_to_the_end_of_their_answers(path: TokenPath) -> None:

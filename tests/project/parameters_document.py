@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from lmi.formatters import minimal
+from lmi.formatters.anthropic import request as anthropic
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.azure.request import FIELDS as AZURE_FIELDS
 from lmi.formatters.common.fields import Parameter
@@ -31,6 +32,8 @@ from lmi.formatters.openai.completions import MAX_TOKENS
 from lmi.formatters.openai.parameters import CHAT_FORMS, CHAT_TABLE, GUIDE_FORMS, TEXT_FORMS, TEXT_TABLE
 from lmi.formatters.openai.subset import other_fields
 from lmi.formatters.rerank import parameters as rerank_parameters
+from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
+from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
 from lmi.model.backend import limits
 from lmi.model.generation import Embedding, Sampling, Scoring
@@ -249,6 +252,20 @@ def _sections() -> Iterator[Section]:
         f"Read by rules of their own: {_names((*TEXT_FORMS, *GUIDE_FORMS))}.",
         TEXT_TABLE,
         {"max_tokens": str(MAX_TOKENS)},
+    )
+    yield Section(
+        "Anthropic messages",
+        f"Read by rules of their own: {_names(anthropic.FORMS)}. `max_tokens` is required, but for `count_tokens`,\n"
+        "where what is for the answer means nothing.",
+        anthropic.TABLE,
+        {"max_tokens": "required"},
+    )
+    yield Section(
+        "OpenAI responses",
+        f"Read by rules of their own: {_names(RESPONSE_FORMS)}. `truncation` auto cuts the prompt at its beginning to\n"
+        "what fits beside `max_output_tokens`. What the response repeats and nothing else is *the dialect's*.",
+        RESPONSE_TABLE,
+        {"max_output_tokens": "the rest of the context"},
     )
     rows = [row for row in CHAT_TABLE if row.name in AZURE_FIELDS]
     forms = [name for name in (*CHAT_FORMS, *GUIDE_FORMS) if name in AZURE_FIELDS]

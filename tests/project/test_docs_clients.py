@@ -29,7 +29,7 @@ EXAMPLES = [block for page in (README, DOCS / "clients.md") for block in blocks_
 
 
 def test_the_examples_are_found() -> None:
-    assert {library(block.text) for block in EXAMPLES} == {"azure", "boto3", "huggingface_hub", "openai"}
+    assert {library(block.text) for block in EXAMPLES} == {"anthropic", "azure", "boto3", "huggingface_hub", "openai"}
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
@@ -37,7 +37,7 @@ def test_an_example_prints_the_answer(block: Block, chat_server: Host) -> None:
     code = block.text
     assert (SERVER in code) == (library(code) != "boto3")
     (asked,) = [one for one in QUESTIONS if one.prompt in code]
-    python = theirs() if library(code) == "azure" else OURS
+    python = theirs() if library(code) in ("anthropic", "azure") else OURS
     with serving(Bridge(chat_server.url, seed=5).app) as url:
         variables = {
             "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": url,

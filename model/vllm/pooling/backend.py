@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from ...engine import EngineInfo, EngineStats
-from ...errors import ContextError, GenerationError, LmiError, OptionError, ParameterError
+from ...errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
 from ...events import Delta, Event, Failed, Finish, Started
-from ...generation import Generation
+from ...generation import Conversation, Generation
+from ...media.images import Image
 from ...options import Settings
-from ...text.prompt_limits import check_prompt
+from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens
+from ...text.prompt_tokens import told_tokens
+from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
 from ..core_outputs import told
 from ..internals import part, tokenize_params
@@ -60,6 +63,7 @@ class PoolingBackend:
         config = self._core.model_config
         self._model_config = config
         self._vocabulary: int = config.get_vocab_size()
+        self._tokenizer = Tokenizer(self._core.get_tokenizer())
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._most = settings.limits.max_prompt_tokens
@@ -88,6 +92,19 @@ class PoolingBackend:
     def busy(self) -> bool:
         """Whether anything runs."""
         return bool(self._running)
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        """The text's tokens; raises RequestError. Texts have no images."""
+        given, field = generation.prompt, generation.prompt_field
+        if isinstance(given, Conversation):
+            raise UnsupportedError(f"{field}: this model makes {self.makes} and takes no chat, expected a text", field)
+        if isinstance(given, str):
+            check_text(field, given, max_prompt_tokens(self._info.context, self._most), self.count)
+            ids = self.render(given, generation.add_special_tokens)["prompt_token_ids"]
+        else:
+            check_ids(field, given, self._vocabulary)
+            ids = given
+        return told_tokens(generation, [*ids], self._tokenizer, self._info.context)
 
     def tokens(self, prepared: Prepared) -> int:
         """The prompt's."""

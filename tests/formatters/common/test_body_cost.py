@@ -27,17 +27,19 @@ def _as_in_a_worker() -> None:
     freeze()
 
 
-def cost(body: bytes, expected: type[ParsedRequest | Response]) -> float:
-    """CPU seconds that it takes to read a body, the least of several."""
-    request = Request(body)
-    best = float("inf")
+def costs(bodies: dict[bytes, type[ParsedRequest | Response]]) -> list[float]:
+    """CPU seconds that it takes to read each body, the least of several rounds, in which they take turns: whatever else
+    the machine does falls on all of them."""
+    best = dict.fromkeys(bodies, float("inf"))
     for _ in range(ROUNDS):
-        begun = time.thread_time()
-        answer = receive(request, SETTINGS)
-        best = min(best, time.thread_time() - begun)
-        assert isinstance(answer, expected)
-        del answer
-    return best
+        for body, expected in bodies.items():
+            request = Request(body)
+            begun = time.thread_time()
+            answer = receive(request, SETTINGS)
+            best[body] = min(best[body], time.thread_time() - begun)
+            assert isinstance(answer, expected)
+            del answer
+    return list(best.values())
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,9 @@ def cost(body: bytes, expected: type[ParsedRequest | Response]) -> float:
 )
 def test_a_fault_costs_at_most_twice(kind: str, size: str) -> None:
     made, good = FAULTY[kind]
-    limit = 2 * cost(GOOD[good](SIZES[size]), ParsedRequest)
-    assert cost(made(SIZES[size]), Response) <= limit
+    bodies = {GOOD[good](SIZES[size]): ParsedRequest, made(SIZES[size]): Response}
+    whole, faulty = costs(bodies)
+    assert faulty <= 2 * whole
 
 
 def longest_wait(work: Callable[[], object]) -> float:

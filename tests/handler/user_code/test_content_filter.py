@@ -10,7 +10,7 @@ import pytest
 
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 
-from ...kit.api.dialects import DIALECTS
+from ...kit.api.dialects import GENERATING
 from ...kit.api.errors import ContentFilterError, LmiError, UserCodeError
 from ...kit.api.handler import Workers
 from ...kit.api.options import typed_settings
@@ -28,7 +28,7 @@ from ...kit.api.types import (
 )
 
 SETTINGS = typed_settings(tgi_compat=True)
-BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in DIALECTS}
+BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in GENERATING}
 
 REQUEST = Request(b"", query={"api-version": "2024-05-01-preview"})
 BODIES: dict[str, dict[str, Any]] = {
@@ -36,6 +36,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "tgi": {"inputs": "Hi", "parameters": {"details": True}},
     "dynamic": {"inputs": "Hi", "parameters": {"details": True}},
     "openai": {"messages": [{"role": "user", "content": "Hi"}]},
+    "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "minimal": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
 }

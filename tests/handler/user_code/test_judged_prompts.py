@@ -77,6 +77,19 @@ def test_a_prompt_that_is_accepted_starts(place: Place, stream: bytes) -> None:
     assert b"Hello" in exchange.take_all()
 
 
+@pytest.mark.parametrize("body", [b'{"prompt": "stop"}', CHAT % b"false"], ids=["text", "chat"])
+def test_a_prompt_that_only_its_tokens_are_wanted_of_is_not_judged(place: Place, body: bytes) -> None:
+    """The model never sees it."""
+    exchange = place.open(body, attributes={"dialect": "tokens"})
+    place.submitted(1)
+    assert place.engine.generations[0].tokenize
+    assert not place.engine.generations[0].held
+    place.engine.say(0, Started(3, context=8), Delta(0, "", finish=Finish("length")))
+    until(lambda: exchange.finished)
+    assert exchange.take_all() == b'{"count":3,"max_model_len":8,"tokens":[],"token_strs":null}'
+    assert place.guard.calls == []
+
+
 @pytest.mark.parametrize("stream", [b"false", b"true"])
 def test_a_prompt_that_is_flagged_never_starts(place: Place, stream: bytes) -> None:
     exchange = place.open(CHAT % stream)

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from starlette.testclient import TestClient
 
-from ...kit.api.dialects import DIALECTS
+from ...kit.api.dialects import GENERATING
 from ...kit.api.errors import StartError
 from ...kit.api.handler import Service, application
 from ...kit.api.handler import check_model_dir as check
@@ -58,7 +58,7 @@ def http(model_dir: Path) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("dialect", BODIES)
 def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None:
-    assert set(BODIES) == {"shout", *(known.NAME for known in DIALECTS)}
+    assert set(BODIES) == {"shout", *(known.NAME for known in GENERATING)}
     headers = {"x-amzn-sagemaker-custom-attributes": f"dialect={dialect}"}
     answer = http.post("/invocations", json=BODIES[dialect], headers=headers)
     assert answer.status_code == 200, answer.text
@@ -68,6 +68,9 @@ def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None
 def test_what_the_engine_refuses(http: TestClient) -> None:
     answer = http.post("/v1/completions", json={"prompt": "a" * 101})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "prompt: too long to be said again")
+    answer = http.post("/tokenize", json={"prompt": "a"})
+    message = "the engine echo does not tell how a prompt is tokenized"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
 
 
 def test_the_dialect_has_its_route_and_is_told_by_its_body(http: TestClient) -> None:

@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
+from lmi.formatters import (
+    DIALECTS,
+    LARGE,
+    anthropic,
+    azure,
+    lmi,
+    minimal,
+    openai,
+    receive,
+    refusal,
+    responses,
+    route_of,
+    tgi,
+)
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.common import body_size, fields, json_body
@@ -31,19 +44,31 @@ from lmi.formatters.openai.parameters import (
 from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
 from lmi.formatters.rerank.parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
 from lmi.formatters.rerank.texts import MAX_TEXTS
+from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
+from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.model.options import Settings
 
 __all__ = [
-    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
-    "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TEXTS", "MAX_TOOLS",
-    "RERANK_NAMES", "TEXT_FORMS",
-    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "decode_nothing", "forget_logged_names", "lmi",
-    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
-    "refusal", "route_of", "tgi",
+    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GENERATING", "GUIDE_FORMS", "LARGE",
+    "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TEXTS",
+    "MAX_TOOLS", "RERANK_NAMES", "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE",
+    "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi",
+    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive", "refusal",
+    "responses", "route_of", "tgi",
 ]  # fmt: skip
 
 RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE)))
 """The plain fields of ranks, scores and classes."""
+
+WITHOUT_TEXT = {
+    "rerank": "ranks, scores and classifies texts",
+    "tokens": "tells the tokens of a prompt",
+}
+"""The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut
+it off or show it leave these out; each has tests of its own for what it answers."""
+
+GENERATING = tuple(known for known in DIALECTS if known.NAME not in WITHOUT_TEXT)
+"""The others."""
 
 
 def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:

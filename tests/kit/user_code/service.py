@@ -25,8 +25,10 @@ class ScriptedService:
         self.engine = ScriptedEngine()
         self.service = started_service(self.engine, folder, **options)
 
-    def open(self, body: bytes = HI, headers: Mapping[str, str] | None = None) -> Exchange:
+    def open(
+        self, body: bytes = HI, headers: Mapping[str, str] | None = None, attributes: Mapping[str, str] | None = None
+    ) -> Exchange:
         """What a request has become, which must not have been refused at once."""
-        opened = self.service.open(Request(body, headers=headers or {}))
+        opened = self.service.open(Request(body, headers=headers or {}, attributes=attributes or {}))
         assert not isinstance(opened, Response)
         return opened

@@ -93,7 +93,10 @@ def test_images_are_found_in_their_order() -> None:
     made = Conversation(
         messages=(
             {"role": "system", "content": "s"},
-            {"role": "user", "content": [part("a"), {"type": "text", "text": "t"}, part("b", field="x.content")]},
+            {
+                "role": "user",
+                "content": [part("a"), {"type": "text", "text": "t"}, part("b", field="input[0].content[2].image_url")],
+            },
             {"role": "assistant", "tool_calls": []},
             {"role": "user", "content": [part("c")]},
         )
@@ -101,7 +104,7 @@ def test_images_are_found_in_their_order() -> None:
     found = [(one.url, one.place, one.field) for one in image_parts(made)]
     assert found == [
         ("a", "messages[1].content[0]", "messages[1].content[0].image_url.url"),
-        ("b", "messages[1].content[2]", "x.content"),
+        ("b", "input[0].content[2]", "input[0].content[2].image_url"),
         ("c", "messages[3].content[0]", "messages[3].content[0].image_url.url"),
     ]
 
@@ -250,7 +253,7 @@ class Desk:
         self.backend = Hand(images)
         self.out: list[tuple[int, Any]] = []
         self._news = threading.Condition()
-        self.intake = RequestPreparer(self.backend, ImageRules(**given), 0.0, self._take, self._take)
+        self.intake = RequestPreparer(self.backend, ImageRules(**given), 0.0, self._take, self._take, self._take)
 
     def _take(self, number: int, result: Any, prompt: str | None = None) -> None:
         with self._news:

@@ -1,0 +1,321 @@
+"""Anthropic's answers: events and the bytes that they become, whole and streamed, whatever the split."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmi.formatters.anthropic.reply import MessageEncoder
+
+from ...kit.answers.anthropic import events, joined, reply, whole
+from ...kit.answers.events import end, feed, same_shape
+from ...kit.api.errors import ContextError, GenerationError, OverloadedError
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
+
+# --- The documentation's examples ---
+
+USAGE = {
+    "input_tokens": 25,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 8,
+    "output_tokens": 15,
+    "output_tokens_details": {"thinking_tokens": 3},
+}
+WHOLE: dict[str, Any] = {
+    "id": "msg_013Zva2CMHLNnXjNJJKqJ2EF",
+    "type": "message",
+    "role": "assistant",
+    "model": "served",
+    "content": [{"type": "text", "text": "Hi! My name is Claude."}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": USAGE,
+}
+
+
+def test_a_whole_answer() -> None:
+    body = whole(reply(), Started(33, 8), Delta(0, "Hi! My name is Claude.", finish=end(count=15, reasoning_tokens=3)))
+    same_shape(body, WHOLE)
+    assert re.fullmatch("msg_[0-9a-f]{32}", body["id"])
+    assert body == {**WHOLE, "id": body["id"]}
+
+
+def test_a_streamed_answer() -> None:
+    """The whole of it, byte by byte."""
+    answer = reply(stream=True)
+    assert isinstance(answer, MessageEncoder)
+    answer.key = "a"
+    sent = b"".join(feed(
+        answer, Started(33, 8), Delta(0, "", reasoning="So"), Delta(0, "Hello"), Delta(0, "!\n"),
+        Delta(0, "", calls=(CallDelta(0, "chatcmpl-tool-1", "look"),)),
+        Delta(0, "", calls=(CallDelta(0, arguments='{"a": '),)),
+        Delta(0, "", calls=(CallDelta(0, arguments="1}"),), finish=end(count=15, reasoning_tokens=3)),
+    ))  # fmt: skip
+    assert sent.decode() == EXAMPLE
+
+
+EXAMPLE = """\
+event: message_start
+data: {"type":"message_start","message":{"id":"msg_a","type":"message","role":"assistant","model":"served",\
+"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":0,\
+"cache_read_input_tokens":8,"output_tokens":0,"output_tokens_details":{"thinking_tokens":0}}}}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"So"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"a"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hello"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"!\\n"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use",\
+"id":"toolu_1","name":"look","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\\"a\\": "}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"1}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":25,\
+"cache_creation_input_tokens":0,"cache_read_input_tokens":8,"output_tokens":15,\
+"output_tokens_details":{"thinking_tokens":3}}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"""
+
+# --- How it ends ---
+
+CALL = (CallDelta(0, "call_1", "look", "{}"),)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("finish", "calls", "reason", "sequence"),
+    [
+        (Finish("eos"), (), "end_turn", None),
+        (Finish("eos"), CALL, "tool_use", None),
+        (Finish("stop", 7), (), "end_turn", None),
+        (Finish("stop", 7), CALL, "tool_use", None),
+        (Finish("stop", "END"), (), "stop_sequence", "END"),
+        (Finish("stop", "END"), CALL, "stop_sequence", "END"),
+        (Finish("length", generated_tokens=100), (), "max_tokens", None),
+        (Finish("length", generated_tokens=100), CALL, "max_tokens", None),
+        (Finish("length", generated_tokens=99), (), "model_context_window_exceeded", None),
+        (Finish("content_filter"), (), "refusal", None),
+        (Finish("content_filter"), CALL, "refusal", None),
+    ],
+)
+def test_the_end(stream: bool, finish: Finish, calls: tuple[CallDelta, ...], reason: str, sequence: str | None) -> None:
+    told = (Started(1), Delta(0, "a", calls=calls), Delta(0, "", finish=finish))
+    message = joined(events(reply(stream=True), *told)) if stream else whole(reply(), *told)
+    assert (message["stop_reason"], message["stop_sequence"]) == (reason, sequence)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["", "\n", " \n\t"])
+def test_an_answer_without_text_has_no_block(stream: bool, text: str) -> None:
+    told = (Started(1), Delta(0, text), Delta(0, "", finish=end()))
+    message = joined(events(reply(stream=True), *told)) if stream else whole(reply(), *told)
+    assert message["content"] == []
+
+
+# --- Blocks ---
+
+
+def test_white_space_before_a_text_belongs_to_it() -> None:
+    told = (Started(1), Delta(0, "", reasoning="So"), Delta(0, "\n"), Delta(0, "\n"), Delta(0, "Hi", finish=end()))
+    for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
+        assert [block["type"] for block in message["content"]] == ["thinking", "text"]
+        assert message["content"][1]["text"] == "\n\nHi"
+
+
+def test_white_space_between_calls_is_no_text() -> None:
+    told = (
+        Started(1), Delta(0, "", calls=CALL), Delta(0, "\n"), Delta(0, "\n", calls=(CallDelta(1, "b", "leap", "{"),)),
+        Delta(0, "\n", calls=(CallDelta(1, arguments="}"),)), Delta(0, "\n", finish=end()),
+    )  # fmt: skip
+    for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
+        assert [block["type"] for block in message["content"]] == ["tool_use", "tool_use"]
+        assert [block["input"] for block in message["content"]] == [{}, {}]
+
+
+def test_what_an_open_call_adds_comes_before_a_text() -> None:
+    told = (
+        Started(1), Delta(0, "", calls=(CallDelta(0, "a", "look", "{"),)),
+        Delta(0, "So.", calls=(CallDelta(0, arguments="}"), CallDelta(1, "b", "leap", "{}"))),
+        Delta(0, "", finish=end()),
+    )  # fmt: skip
+    message = joined(events(reply(stream=True), *told))
+    assert [block["type"] for block in message["content"]] == ["tool_use", "text", "tool_use"]
+
+
+@pytest.mark.parametrize(
+    ("given", "id"),
+    [("chatcmpl-tool-1f", "toolu_1f"), ("call_1", "toolu_call_1"), ("functions.look:0", "toolu_functions.look:0")],
+)
+def test_a_calls_id(given: str, id: str) -> None:
+    told = (Started(1), Delta(0, "", calls=(CallDelta(0, given, "look", "{}"),), finish=end()))
+    for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
+        assert message["content"][0]["id"] == id
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    message = whole(reply(), Started(1), Delta(0, "", calls=(CallDelta(0, None, "look", "{}"),), finish=end()))
+    assert re.fullmatch("toolu_[0-9a-f]{32}", message["content"][0]["id"])
+
+
+@pytest.mark.parametrize("text", ["", '{"a": ', "[1]", "5", "[" * 5000])
+def test_an_input_that_is_no_object_is_empty(text: str) -> None:
+    calls = (CallDelta(0, "a", "look", text),)
+    message = whole(reply(), Started(1), Delta(0, "", calls=calls, finish=end("length", 100)))
+    assert message["content"] == [{"type": "tool_use", "id": "toolu_a", "name": "look", "input": {}}]
+
+
+# --- Errors ---
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("before", [(), (Started(1),)])
+def test_an_error_before_the_first_event(stream: bool, before: tuple[Event, ...]) -> None:
+    answer = reply(stream=stream)
+    (body,) = feed(answer, *before, Failed.of(ContextError("messages: too long", "messages")))
+    assert (answer.status, answer.content_type, answer.finished) == (400, "application/json", True)
+    assert json.loads(body)["error"] == {"type": "invalid_request_error", "message": "messages: too long"}
+    assert dict(answer.headers) == {"request-id": "req-7"}
+
+
+def test_an_error_in_a_stream_is_its_last_event() -> None:
+    answer = reply(stream=True)
+    made = events(answer, Started(1), Delta(0, "Hi"), Failed.of(OverloadedError("too much")))
+    assert made[-1] == {
+        "type": "error",
+        "error": {"type": "rate_limit_error", "message": "too much"},
+        "request_id": "req-7",
+    }
+    assert [event["type"] for event in made[2:-1]] == ["content_block_start", "content_block_delta"]
+    assert isinstance(answer.failure, OverloadedError)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_was_cut_off_is_an_error(stream: bool) -> None:
+    answer = reply(stream=stream)
+    records = feed(answer, Started(1), Delta(0, "Hi", finish=Finish("abort")))
+    assert b'"api_error"' in records[-1]
+    assert isinstance(answer.failure, GenerationError)
+    assert b"Hi" in b"".join(records) or not stream
+
+
+# --- Any split ---
+
+letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+pieces = st.lists(letters, max_size=5)
+
+
+def _calls(texts: Sequence[str]) -> list[Delta]:
+    """A call in two deltas for each text."""
+    made: list[Delta] = []
+    for index, text in enumerate(texts):
+        quoted = json.dumps({"a": text})
+        made.append(Delta(0, "", calls=(CallDelta(index, f"call_{index}", "look", quoted[:4]),)))
+        made.append(Delta(0, "", calls=(CallDelta(index, arguments=quoted[4:]),)))
+    return made
+
+
+def _merged(deltas: Sequence[Delta]) -> Delta:
+    return Delta(
+        0,
+        "".join(delta.text for delta in deltas),
+        (),
+        deltas[-1].finish,
+        "".join(delta.reasoning for delta in deltas),
+        tuple(part for delta in deltas for part in delta.calls),
+    )
+
+
+@given(
+    pieces, pieces, pieces, st.lists(st.booleans(), min_size=21, max_size=21),
+    st.sampled_from(["eos", "stop", "length", "content_filter"]),
+)  # fmt: skip
+def test_any_split_gives_the_same_message(
+    reasoning: list[str], texts: list[str], calls: list[str], cuts: list[bool], reason: FinishReason
+) -> None:
+    steps = [Delta(0, "", reasoning=text) for text in reasoning] + [Delta(0, text) for text in texts] + _calls(calls)
+    steps.append(Delta(0, "", (), end(reason, len(steps), reasoning_tokens=len(reasoning))))
+    groups: list[list[Delta]] = [[]]
+    for step, cut in zip(steps, cuts, strict=False):
+        groups[-1].append(step)
+        if cut:
+            groups.append([])
+    groups.append(steps[len(cuts) :])
+    told: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
+    expected = whole(reply(), Started(7, 2), _merged(steps))
+    streamed = joined(events(reply(stream=True), *told))
+    for message in (whole(reply(), *told), streamed):
+        key, expected_key = message["id"].removeprefix("msg_"), expected["id"].removeprefix("msg_")
+        assert json.loads(json.dumps(message).replace(key, expected_key)) == expected
+
+
+@given(st.lists(letters, max_size=8))
+def test_a_text_has_one_event_a_delta(texts: list[str]) -> None:
+    told = [Delta(0, text) for text in ["Hi", *texts]]
+    made = events(reply(stream=True), Started(1), *told, Delta(0, "", finish=end()))
+    assert [event["delta"]["text"] for event in made if event["type"] == "content_block_delta"] == [
+        text for text in ["Hi", *texts] if text
+    ]
+
+
+# --- Others' types ---
+
+
+@pytest.mark.engine
+def test_anthropics_client_and_vllm_know_the_types() -> None:
+    from anthropic.types import Message, RawMessageStreamEvent
+    from pydantic import TypeAdapter
+    from vllm.entrypoints.anthropic.protocol import AnthropicMessagesResponse, AnthropicStreamEvent
+
+    told = (
+        Started(9, 4), Delta(0, "", reasoning="So"), Delta(0, "Hi"),
+        Delta(0, "", calls=(CallDelta(0, "a", "look", '{"a": 1}'),)), Delta(0, "", finish=end(count=5)),
+    )  # fmt: skip
+    body = whole(reply(), *told)
+    message = Message.model_validate(body, strict=True)
+    assert message.model_dump(exclude_unset=True) == body
+    assert AnthropicMessagesResponse.model_validate(body).model_dump(exclude_unset=True)["content"] == body["content"]
+    adapter: Any = TypeAdapter(RawMessageStreamEvent)
+    for event in events(reply(stream=True), *told):
+        AnthropicStreamEvent.model_validate(event)
+        if event["type"] != "ping":
+            assert adapter.validate_python(event, strict=True).model_dump(exclude_unset=True) == event

@@ -1,0 +1,211 @@
+"""Anthropic's requests: what the engine is asked for, and what is refused by name."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from lmi.formatters.anthropic.request import FORMS, TABLE, parse_messages
+
+from ...kit.answers.anthropic import ASKED, REASONING, SETTINGS, STRICT, TOOL, USER, call
+from ...kit.api.dialects import forget_logged_names
+from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.types import Conversation, Generation, Request, Sampling, Settings, StructuredOutput
+
+
+def generation(settings: Settings = SETTINGS, **fields: Any) -> Generation:
+    (made,) = call(settings, **fields).generations
+    return made
+
+
+def conversation(settings: Settings = SETTINGS, **fields: Any) -> Conversation:
+    prompt = generation(settings, **fields).prompt
+    assert isinstance(prompt, Conversation)
+    return prompt
+
+
+def refused(**fields: Any) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        parse_messages({**ASKED, **fields}, Request(b""), STRICT)
+    error = caught.value
+    assert error.param
+    assert error.message.startswith(error.param)
+    return error
+
+
+# --- What is asked for ---
+
+
+def test_a_plain_request() -> None:
+    made = generation()
+    assert made == Generation(
+        request_id="req-7",
+        prompt=Conversation(messages=(USER,)),
+        sampling=Sampling(max_tokens=100),
+        prompt_field="messages",
+    )
+    # The answer ends at the context, as Anthropic's do.
+    assert made.overflow == "clip"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampling"),
+    [
+        ({"temperature": 0.5, "top_p": 0.9, "top_k": 5}, Sampling(temperature=0.5, top_p=0.9, top_k=5)),
+        ({"temperature": 2, "top_k": -1}, Sampling(temperature=2.0, top_k=0)),
+        ({"stop_sequences": ["a", "b"]}, Sampling(stop=("a", "b"))),
+        ({"stop_sequences": None, "temperature": None, "top_p": None}, Sampling()),
+        ({"max_tokens": 5}, Sampling(max_tokens=5)),
+    ],
+)
+def test_sampling(fields: dict[str, Any], sampling: Sampling) -> None:
+    given = generation(**fields).sampling
+    assert given == Sampling(**{
+        name: getattr(sampling, name) for name in Sampling.__struct_fields__ if name != "max_tokens"
+    }, max_tokens=fields.get("max_tokens", 100))  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False, None])
+def test_a_stream(stream: bool | None) -> None:
+    assert generation(stream=stream).stream is bool(stream)
+
+
+@pytest.mark.parametrize(
+    ("thinking", "arguments", "shown"),
+    [
+        (None, {}, True),
+        ({"type": "enabled", "budget_tokens": 1024}, {"enable_thinking": True}, True),
+        ({"type": "adaptive", "display": "summarized"}, {"enable_thinking": True}, True),
+        ({"type": "adaptive", "display": "omitted"}, {"enable_thinking": True}, False),
+        ({"type": "disabled"}, {"enable_thinking": False}, False),
+    ],
+)
+def test_thinking(thinking: Any, arguments: dict[str, Any], shown: bool) -> None:
+    made = conversation(REASONING, thinking=thinking)
+    assert (made.template_arguments, made.include_reasoning) == (arguments, shown)
+    # Without a reasoning parser there is nothing that its template could be told of.
+    assert conversation(thinking=thinking).template_arguments == {}
+
+
+def test_the_templates_own_variables_go_first() -> None:
+    given = {"enable_thinking": True, "reasoning_effort": "odd", "x": 1}
+    made = conversation(
+        REASONING, chat_template_kwargs=given, thinking={"type": "disabled"}, output_config={"effort": "low"}
+    )
+    assert made.template_arguments == given
+
+
+def test_output() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    made = generation(output_config={"effort": "high", "format": {"type": "json_schema", "schema": schema}})
+    assert made.sampling.structured_output == StructuredOutput(
+        json_schema='{"type":"object","properties":{"a":{"type":"integer"}}}', field="output_config.format.schema"
+    )
+    assert isinstance(made.prompt, Conversation)
+    assert made.prompt.template_arguments == {"reasoning_effort": "high"}
+    assert conversation(output_config={"effort": None, "format": None}).template_arguments == {}
+
+
+def test_an_answer_that_goes_on() -> None:
+    made = conversation(messages=[USER, {"role": "assistant", "content": "The"}])
+    assert (made.continue_final_message, made.add_generation_prompt) == (True, False)
+
+
+def test_tools_are_in_the_conversation() -> None:
+    made = conversation(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+    assert (len(made.tools), made.tool_choice, made.parallel_tool_calls) == (1, "auto", False)
+
+
+IDLE: dict[str, Any] = {
+    "model": "any", "metadata": {"user_id": "a"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"},
+    "inference_geo": "us", "speed": "fast", "context_management": {"edits": []}, "anthropic_version": "a",
+    "container": None, "mcp_servers": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_what_changes_nothing(name: str) -> None:
+    assert generation(STRICT, **{name: IDLE[name]}) == generation()
+
+
+def test_an_unknown_field(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_logged_names(monkeypatch)
+    with caplog.at_level(logging.WARNING):
+        assert generation(top_n=5) == generation()
+    assert "unknown request field ignored: top_n" in caplog.text
+    assert refused(top_n=5).message == "top_n: unknown field; did you mean top_p?"
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, "5", 5.5, True])
+def test_max_tokens_is_needed(value: Any) -> None:
+    assert refused(max_tokens=value).param == "max_tokens"
+
+
+WRONG: list[tuple[str, list[Any]]] = [
+    ("stream", [0, "true", []]),
+    ("temperature", ["many", True, [], -0.1, 2.1]),
+    ("top_p", ["many", 0, 1.1]),
+    ("top_k", ["many", 5.5, -2]),
+    ("stop_sequences", [5, {}, [""], [5], ["a"] * 65]),
+    ("model", [5, {}]),
+    ("chat_template_kwargs", [5, []]),
+    ("container", ["a"]),
+    ("mcp_servers", [[{"url": "a"}]]),
+    ("thinking", [5, "enabled"]),
+    ("output_config", [5, "low"]),
+    ("tools", [5, {}]),
+    ("tool_choice", [5, "auto"]),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG for value in values])
+def test_a_wrong_value(name: str, value: Any) -> None:
+    error = refused(**{name: value})
+    assert error.param
+    assert error.param.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "place"),
+    [
+        ({"thinking": {}}, PayloadError, "thinking.type"),
+        ({"thinking": {"type": "often"}}, ParameterError, "thinking.type"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 0}}, ParameterError, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "display": "all"}}, ParameterError, "thinking.display"),
+        ({"thinking": {"type": "enabled", "budget": 5}}, UnsupportedError, "thinking.budget"),
+        ({"output_config": {"effort": "some"}}, ParameterError, "output_config.effort"),
+        ({"output_config": {"format": 5}}, PayloadError, "output_config.format"),
+        ({"output_config": {"format": {"type": "regex"}}}, UnsupportedError, "output_config.format.type"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, PayloadError, "output_config.format.schema"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, ParameterError,
+         "output_config.format.schema"),
+        ({"output_config": {"task": 5}}, UnsupportedError, "output_config.task"),
+        ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
+        ({"chat_template_kwargs": {"chat_template": "a"}}, UnsupportedError, "chat_template_kwargs.chat_template"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_refused(fields: dict[str, Any], kind: type[RequestError], place: str) -> None:
+    error = refused(**fields)
+    assert (type(error), error.param) == (kind, place)
+
+
+# --- Others' descriptions of it ---
+
+
+@pytest.mark.engine
+def test_every_field_of_others_is_known() -> None:
+    """Those of vLLM's server, but for what connectors of KV caches have to do with, and of Anthropic's client."""
+    from anthropic.types.message_count_tokens_params import MessageCountTokensParams
+    from anthropic.types.message_create_params import MessageCreateParamsBase
+    from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
+
+    known = {row.name for row in TABLE} | {*FORMS}
+    theirs = {*AnthropicMessagesRequest.model_fields} - {"kv_transfer_params"}
+    assert theirs <= known
+    for params in (MessageCreateParamsBase, MessageCountTokensParams):
+        assert {*params.__annotations__} <= known

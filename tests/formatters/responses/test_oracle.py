@@ -1,0 +1,99 @@
+"""The types that OpenAI's client and vLLM's server read by, as oracles of what is sent and of what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ...kit.answers.events import end
+from ...kit.answers.responses import TOOL, conversation, events_of, reply, whole
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Started, Token, TopToken
+
+pytestmark = pytest.mark.engine
+
+TOKEN = Token(5, "so", -1.5, top=(TopToken(5, "so", -1.5, b"so"),), raw=b"so")
+CALLS = (CallDelta(0, "call_1", "f", "{}"), CallDelta(1, "call_2", "g", '{"a": 1}'))
+ALL = Delta(0, "so", (TOKEN,), end(count=9, reasoning_tokens=4), reasoning="hm", calls=CALLS)
+ENDS: dict[str, Event] = {
+    "all": ALL,
+    "text": Delta(0, "a", finish=end()),
+    "length": Delta(0, "a", finish=end("length")),
+    "filtered": Delta(0, "", finish=end("content_filter")),
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "tools": {"tools": [TOOL], "tool_choice": {"type": "function", "name": "get_weather"}},
+    "required": {"tools": [TOOL, {"type": "function", "name": "g"}], "tool_choice": "required"},
+    "schema": {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}}},
+    "logprobs": {"include": ["message.output_text.logprobs"], "top_logprobs": 1},
+    "all": {
+        "instructions": "Be brief.", "max_output_tokens": 5, "max_tool_calls": 3, "parallel_tool_calls": False,
+        "temperature": 0.5, "top_p": 0.5, "truncation": "auto", "user": "u", "safety_identifier": "s",
+        "prompt_cache_key": "k", "metadata": {"a": "b"}, "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"}, "service_tier": "auto",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("name", ENDS)
+def test_a_response_is_one(asked: str, name: str) -> None:
+    from openai.types.responses import Response
+
+    body = whole(reply(**ASKED[asked]), Started(3), ENDS[name])
+    read = Response.model_validate(body)
+    # Of its examples, if not of its types.
+    assert {*body} - {"store"} <= {*Response.model_fields}
+    plain = [name for name, value in body.items() if not isinstance(value, dict | list)]
+    assert {name: getattr(read, name) for name in plain} == {name: body[name] for name in plain}
+    assert [type(item).__name__ for item in read.output] == [TYPES[item["type"]] for item in body["output"]]
+
+
+TYPES = {
+    "message": "ResponseOutputMessage",
+    "reasoning": "ResponseReasoningItem",
+    "function_call": "ResponseFunctionToolCall",
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("name", ["failed", *ENDS])
+def test_each_event_is_one(asked: str, name: str) -> None:
+    from openai.types.responses import ResponseStreamEvent
+    from pydantic import TypeAdapter
+
+    reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    last = ENDS[name] if name != "failed" else Failed("GenerationError", "no")
+    begun = (Started(3), Delta(0, "", (), reasoning="h"), Delta(0, "x", (TOKEN,)))
+    events = events_of(reply(stream=True, **ASKED[asked]), *begun, last)
+    for event in events:
+        read = reader.validate_python(event)
+        assert read.type == event["type"]
+        # The name of a function that is done: newer ones have it.
+        assert {*event} <= {*type(read).model_fields, "name"}
+
+
+def test_what_a_response_gave_is_read_as_vllm_reads_it() -> None:
+    from openai.types.responses import Response
+    from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with_tool_call
+
+    body = whole(reply(), Started(3), ALL)
+    outputs = [
+        {"type": "function_call_output", "call_id": item["call_id"], "output": "5"}
+        for item in body["output"]
+        if item["type"] == "function_call"
+    ]
+    items: list[Any] = [*Response.model_validate(body).output, *outputs]
+    theirs = [dict(message) for message in construct_chat_messages_with_tool_call(items)]
+    ours = [dict(message) for message in conversation([*body["output"], *outputs]).messages]
+    assert ours[0].pop("reasoning_content") == ours[0]["reasoning"]
+    ours[0]["content"] = "".join(part["text"] for part in ours[0]["content"])
+    assert ours == theirs
+
+
+def test_what_is_taken_vllm_takes() -> None:
+    from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
+
+    for fields in ASKED.values():
+        assert ResponsesRequest.model_validate({"input": "hi", **fields}).input == "hi"
