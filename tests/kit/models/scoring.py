@@ -58,8 +58,8 @@ class Causal:
 
 
 _QWEN3 = (
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
-    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n<Query>: {{query}}\n'
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n<Query>: {{query}}\n'
     "<Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
 _MXBAI = (
@@ -70,8 +70,8 @@ _MXBAI = (
     "<|im_end|>\n<|im_start|>assistant\n"
 )
 _GEMMA = (
-    "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer to the "
-    "query by providing a prediction of either 'Yes' or 'No'."
+    "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer to "
+    "the query by providing a prediction of either 'Yes' or 'No'."
 )
 _USUAL = "Given a web search query, retrieve relevant passages that answer the query"
 
