@@ -59,8 +59,8 @@ class Causal:
 
 _QWEN3 = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n<Query>: {{query}}\n'
-    "<Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n'
+    "<Query>: {{query}}\n<Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
 _MXBAI = (
     "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
