@@ -33,8 +33,8 @@ def test_ranks() -> None:
     from vllm.entrypoints.pooling.scoring.protocol import RerankRequest, RerankResponse
 
     body = {
-        "model": "m", "query": "a", "documents": ["b", "c"], "top_n": 1, "max_tokens_per_doc": 9, "use_activation": True,
-        "truncate_prompt_tokens": -1,
+        "model": "m", "query": "a", "documents": ["b", "c"], "top_n": 1, "max_tokens_per_doc": 9,
+        "use_activation": True, "truncate_prompt_tokens": -1,
     }  # fmt: skip
     assert RerankRequest.model_validate(body).top_n == 1
     read = RerankResponse.model_validate(answered(body, "/rerank", RANKS, 0.5))
