@@ -235,6 +235,7 @@ def usual(message: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.engine
+@pytest.mark.once
 @pytest.mark.parametrize(
     "fields",
     [

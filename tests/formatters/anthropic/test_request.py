@@ -198,6 +198,7 @@ def test_a_part_that_is_refused(fields: dict[str, Any], kind: type[RequestError]
 
 
 @pytest.mark.engine
+@pytest.mark.once
 def test_every_field_of_others_is_known() -> None:
     """Those of vLLM's server, but for what connectors of KV caches have to do with, and of Anthropic's client."""
     from anthropic.types.message_count_tokens_params import MessageCountTokensParams

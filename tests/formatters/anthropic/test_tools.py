@@ -89,6 +89,7 @@ def test_what_is_refused(tools: Any, choice: Any, kind: type[RequestError], plac
 
 
 @pytest.mark.engine
+@pytest.mark.once
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "look"}])
 def test_it_is_what_vllms_server_makes_of_it(choice: Any) -> None:
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
