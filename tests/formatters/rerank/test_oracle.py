@@ -12,7 +12,7 @@ from ...kit.api.dialects import receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Delta, Finish, ParsedRequest, Request, Settings, Started
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.once, pytest.mark.engine]
 
 RANKS = typed_settings(task="rank")
 CLASSIFIES = typed_settings(task="classify")
