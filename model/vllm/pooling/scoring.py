@@ -84,7 +84,7 @@ class VllmScoring(PoolingBackend):
         try:
             tokens = self._tokens(generation, scoring)
             self.check(tokens.ids, field)
-            params = PoolingParams(task=self.task, use_activation=True)
+            params = PoolingParams(task="classify", use_activation=True)
             if tokens.second is not None:
                 params.extra_kwargs = {"compressed_token_type_ids": tokens.second}
             request = self._core.request(self.render(tokens.ids), params, lora_request=lora)

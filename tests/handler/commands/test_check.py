@@ -7,6 +7,7 @@ import json
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,17 @@ def test_an_encoder_generates_nothing(model_dir: Path, architecture: str) -> Non
         f"option.task: expected text-embedding with {architecture}, which generates no text, got 'auto'"
     )
     assert check(model_dir, {"task": "text-embedding"})
+
+
+@pytest.mark.parametrize(("labels", "task"), [(1, "text-ranking"), (3, "text-classification"), (0, "text-classifi")])
+def test_a_head_for_classes_generates_nothing(model_dir: Path, labels: int, task: str) -> None:
+    """Without labels transformers has two."""
+    config: dict[str, Any] = {"architectures": ["BertForSequenceClassification"]}
+    if labels:
+        config["id2label"] = {str(index): str(index) for index in range(labels)}
+    model_dir.joinpath("config.json").write_text(json.dumps(config))
+    assert refused(model_dir).startswith(f"option.task: expected {task}")
+    assert "vllm-scoring" in "\n".join(check(model_dir, {"task": "text-ranking"}))
 
 
 def test_misspelt_option(model_dir: Path) -> None:

@@ -166,6 +166,16 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
          '# refused: set option.pooler_config={"pooling_type"', "#pooling=cls\n"],
     ),
     (
+        "engine=Rust\noption.model_id=BAAI/bge-reranker-base\nreranking=true\n",
+        {**PLAIN, "option.model_id": "BAAI/bge-reranker-base", "option.task": "text-ranking"},
+        ["# engine=Rust: vLLM makes the vectors, not DJL's Rust\n", "# reranking=true: the task says it\n"],
+    ),
+    (
+        "option.model_id=a/b\noption.task=text-embedding\noption.reranking=false\n",
+        {**PLAIN, "option.model_id": "a/b", "option.task": "text-embedding"},
+        ["# dropped: option.reranking=false: it is the default\n"],
+    ),
+    (
         "option.load_format=sagemaker_fast_model_loader\noption.max_new_tokens=100\noption.dtype=int4\nmine=1\n",
         {**PLAIN, "mine": "1"},
         ["# refused: vLLM has no such format: option.load_format=runai_streamer",

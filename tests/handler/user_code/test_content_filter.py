@@ -10,7 +10,7 @@ import pytest
 
 from lmi.handler.user_code.content_filter import ContentFilter, FilteredEncoder
 
-from ...kit.api.dialects import GENERATING
+from ...kit.api.dialects import GENERATING, parse
 from ...kit.api.errors import ContentFilterError, LmiError, UserCodeError
 from ...kit.api.handler import Workers
 from ...kit.api.options import typed_settings
@@ -266,6 +266,26 @@ def test_of_several_prompts_none_starts_before_all_are_accepted() -> None:
         assert not encoder.to_release
     assert encoder.judge_prompt("good", 1) is None
     assert encoder.to_release == [0, 1, 2]
+
+
+def test_a_document_that_is_scored_is_judged_too() -> None:
+    ranks = typed_settings(task="rank")
+    judged: list[str] = []
+
+    def notes(text: str, stage: str) -> str | None:
+        judged.append(text)
+        return judge(text, stage)
+
+    notebook = ContentFilter(notes, "guard:notes", Workers(1))
+    call, _ = notebook.around(parse("rerank", {"query": "a", "documents": ["b", "c"]}, ranks))
+    assert judged == ["a", "b", "c"]
+    for prompt in (0, 1):
+        delta = Delta(0, "", finish=Finish("eos"), vector=b"\0\0\0\0")
+        records = [record for event in (Started(3), delta) for record in call.reply.feed(event, prompt)]
+    assert [one["index"] for one in json.loads(records[0])["results"]] == [0, 1]
+    with pytest.raises(ContentFilterError) as caught:
+        FILTER.around(parse("rerank", {"query": "a", "documents": ["b", "bad"]}, ranks))
+    assert caught.value.param == "documents[1]"
 
 
 def test_text_is_not_held_back() -> None:

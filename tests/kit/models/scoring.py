@@ -1,15 +1,16 @@
-"""Small models that score, made on the spot with random weights: a BERT with a head, a Qwen3 that says yes or no."""
+"""Small models that score, made on the spot with random weights: a BERT with a head, causal rerankers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .embedding import build_bert
 
-__all__ = ["CAUSAL_CONTEXT", "CausalReference", "ScoreReference", "build_cross_encoder", "build_qwen3_reranker"]
+__all__ = ["CAUSAL_CONTEXT", "CausalReference", "ScoreReference", "build_causal", "build_cross_encoder"]
 
 CAUSAL_CONTEXT = 1024
 
@@ -42,34 +43,85 @@ def build_cross_encoder(target: Path, labels: Sequence[str] = ("LABEL_0",), **co
     return target
 
 
-def build_qwen3_reranker(target: Path) -> Path:
-    """A causal Qwen3 whose tokenizer knows bytes, the words yes and no, and a conversation's marks."""
-    import torch
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+@dataclass(frozen=True)
+class Causal:
+    """A family of causal rerankers, as its model card has it."""
 
+    name: str
+    kind: str
+    """Of transformers' classes, what they begin with."""
+    words: tuple[str, ...]
+    """One, whose logit is the score; or two, for no and for yes."""
+    prompt: str
+    instructed: str = ""
+    """The same with an instruction, or without one where there is a usual one."""
+
+
+_QWEN3 = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n'
+    "<Query>: {{query}}\n<Document>: {{document}}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+_MXBAI = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    "<|im_start|>user\n{}query: {{query}}\ndocument: {{document}}\nYou are a search relevance expert who evaluates how "
+    "well documents match search queries. For each query-document pair, carefully analyze the semantic relationship "
+    "between them, then provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
+_GEMMA = (
+    "A: {query}\nB: {document}\nGiven a query A and a passage B, determine whether the passage contains an answer to "
+    "the query by providing a prediction of either 'Yes' or 'No'."
+)
+_USUAL = "Given a web search query, retrieve relevant passages that answer the query"
+
+CAUSAL = {
+    "qwen3": Causal(
+        "Qwen3-Reranker-tiny", "Qwen3", ("no", "yes"), _QWEN3.format(_USUAL), _QWEN3.format("{instruction}")
+    ),
+    "mxbai": Causal(
+        "mxbai-rerank-tiny-v2", "Qwen2", ("0", "1"), _MXBAI.format(""), _MXBAI.format("instruction: {instruction}\n")
+    ),
+    "gemma": Causal("bge-reranker-v2-gemma", "Gemma", ("Yes",), _GEMMA),
+}
+
+
+def build_causal(target: Path, family: str = "qwen3", *, card: bool = True) -> Path:
+    """One of CAUSAL, whose tokenizer knows bytes, a conversation's marks and the family's words.
+
+    With a `card`, its name is in README.md.
+    """
+    import torch
+    import transformers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    chosen = CAUSAL[family]
     alphabet = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = Tokenizer(models.BPE(alphabet, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
-    tokenizer.add_tokens(["<think>", "</think>", "no", "yes"])
+    tokenizer.add_tokens(["<think>", "</think>", *(word for word in chosen.words if word not in alphabet)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     torch.manual_seed(5)
-    config = Qwen3Config(
+    config = getattr(transformers, f"{chosen.kind}Config")(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, head_dim=32, intermediate_size=128, max_position_embeddings=CAUSAL_CONTEXT,
         tie_word_embeddings=True, eos_token_id=tokenizer.token_to_id("<|im_end|>"),
+        bos_token_id=None, pad_token_id=None,
     )  # fmt: skip
     fast.save_pretrained(target)
-    model: Any = Qwen3ForCausalLM(config).eval()
+    model: Any = getattr(transformers, f"{chosen.kind}ForCausalLM")(config).eval()
+    # Scores that differ.
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "proj" in name:
                 parameter.mul_(5)
-        model.model.embed_tokens.weight.mul_(10)
+        model.model.embed_tokens.weight.mul_(10 if chosen.kind != "Gemma" else 2)
     model.save_pretrained(target)
-    (target / "README.md").write_text("# Qwen3-Reranker-tiny\n")
+    if card:
+        (target / "README.md").write_text(f"---\nlicense: x\n---\n# {chosen.name}\n")
     return target
 
 
@@ -111,32 +163,40 @@ class ScoreReference:
 
 
 class CausalReference:
-    """A causal reranker, as its model card has it: the probability of yes beside no, after its prompt."""
+    """One of CAUSAL, by transformers alone."""
 
-    PROMPT = (
-        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {}\n'
-        "<Query>: {}\n<Document>: {}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    )
-    INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
-
-    def __init__(self, model_dir: Path) -> None:
+    def __init__(self, model_dir: Path, family: str = "qwen3") -> None:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        self._family = CAUSAL[family]
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model_dir)
         self._model: Any = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
 
-    def tokens(self, query: str, document: str, instruction: str = INSTRUCTION) -> int:
-        """Of the prompt."""
-        return len(self._tokenizer(self.PROMPT.format(instruction, query, document))["input_ids"])
+    def prompt(self, query: str, document: str, instruction: str | None = None) -> str:
+        """As the model card has it."""
+        prompt = self._family.prompt if instruction is None else self._family.instructed
+        return prompt.format(query=query, document=document, instruction=instruction)
 
-    def score(self, query: str, document: str, instruction: str = INSTRUCTION) -> float:
+    def tokens(self, query: str, document: str) -> int:
+        """Of the prompt."""
+        return len(self._tokenizer(self.prompt(query, document))["input_ids"])
+
+    def score(self, query: str, document: str, instruction: str | None = None) -> float:
         """From 0 to 1."""
+        return self.score_of(self.prompt(query, document, instruction))
+
+    @property
+    def instructed(self) -> bool:
+        """Whether its prompt has a place for an instruction."""
+        return bool(self._family.instructed)
+
+    def score_of(self, prompt: str) -> float:
+        """After a prompt of its own."""
         import torch
 
-        given = self._tokenizer(self.PROMPT.format(instruction, query, document), return_tensors="pt")
+        given = self._tokenizer(prompt, return_tensors="pt")
         with torch.no_grad():
             logits = self._model(**given).logits[0, -1]
-        no, yes = (self._tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes"))
-        return float(torch.stack([logits[no], logits[yes]]).softmax(0)[1])
+        found = logits[self._tokenizer.convert_tokens_to_ids([*self._family.words])]
+        return float(found.softmax(0)[1] if len(found) == 2 else found.sigmoid()[0])

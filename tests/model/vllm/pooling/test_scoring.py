@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ....kit.engines.backends import NUMBERS
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 from ....kit.models.embedding import CONTEXT, build_bert
-from ....kit.models.scoring import CausalReference, ScoreReference, build_cross_encoder, build_qwen3_reranker
+from ....kit.models.scoring import CausalReference, ScoreReference, build_causal, build_cross_encoder
 
 pytestmark = pytest.mark.engine
 
@@ -59,12 +60,12 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     backend.close()
 
 
-@pytest.fixture(scope="module")
-def causal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+@pytest.fixture(scope="module", params=["qwen3", "mxbai", "gemma"])
+def causal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     folder = tmp_path_factory.mktemp("causal")
-    source = build_qwen3_reranker(folder / "qwen")
+    source = build_causal(folder / "source", request.param)
     backend = started(source, folder / "model", task="text-ranking")
-    yield Model(backend, CausalReference(source))
+    yield Model(backend, CausalReference(source, request.param))
     backend.close()
 
 
@@ -206,15 +207,20 @@ def test_a_causal_reranker_scores_as_its_card_says(causal: Model) -> None:
     expected = [causal.reference.score(QUERY, document) for document in DOCUMENTS]
     assert found == near(expected)
     assert order(found) == order(expected)
-    assert max(expected) - min(expected) > 0.01
+    assert max(expected) - min(expected) > 0.005
     ((begun, _),) = run(causal.backend, asked(QUERY, "hi"))
     assert isinstance(begun, Started)
     assert begun.prompt_tokens == causal.reference.tokens(QUERY, "hi")
 
 
 def test_its_instruction(causal: Model) -> None:
-    (score,) = scores(causal.backend, QUERY, ["hi"], template_arguments={"instruction": "Find bears"})
-    assert score == near(causal.reference.score(QUERY, "hi", "Find bears"))
+    asks = {"template_arguments": {"instruction": "Find bears"}}
+    if not causal.reference.instructed:
+        with pytest.raises(UnsupportedError, match=r"^instruction: this model's template has none"):
+            causal.backend.prepare(1, asked(QUERY, "hi", **asks))
+    else:
+        (score,) = scores(causal.backend, QUERY, ["hi"], **asks)
+        assert score == near(causal.reference.score(QUERY, "hi", "Find bears"))
     with pytest.raises(ParameterError, match="chat_template_kwargs: expected none that is named chat_template"):
         causal.backend.prepare(1, asked(QUERY, "hi", template_arguments={"chat_template": "x"}))
 
@@ -225,6 +231,29 @@ def test_of_its_prompt_the_document_is_cut(causal: Model) -> None:
     assert score == near(causal.reference.score(QUERY, "abcdefg"))
     with pytest.raises(ContextError, match="expected a query that leaves room for a document"):
         causal.backend.prepare(1, asked(QUERY, "abc", truncate=whole))
+
+
+def test_a_causal_model_that_the_options_make_a_reranker(tmp_path: Path) -> None:
+    """What no family's name tells."""
+    source = build_causal(tmp_path / "source", card=False)
+    heads = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": ["no", "yes"]}
+    template = "{% for message in messages %}{{ message.role }}: {{ message.content }}, {% endfor %}yes?"
+    with pytest.raises(OptionError, match="Qwen3ForCausalLM generates text, and which of its tokens are its verdict"):
+        started(source, tmp_path / "refused", task="text-ranking")
+    backend = started(
+        source,
+        tmp_path / "model",
+        task="text-ranking",
+        hf_overrides=json.dumps({**heads, "method": "from_2_way_softmax"}),
+        chat_template=template,
+    )
+    try:
+        (found,) = scores(backend, QUERY, ["hi"])
+    finally:
+        backend.close()
+    reference = CausalReference(source)
+    prompt = f"query: {QUERY}, document: hi, yes?"
+    assert found == near(reference.score_of(prompt))
 
 
 def test_an_instruction_that_a_model_cannot_take(ranker: Model) -> None:
