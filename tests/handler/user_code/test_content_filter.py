@@ -37,6 +37,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "dynamic": {"inputs": "Hi", "parameters": {"details": True}},
     "openai": {"messages": [{"role": "user", "content": "Hi"}]},
     "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
+    "responses": {"input": "Hi"},
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "minimal": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
 }
@@ -156,7 +157,7 @@ def test_a_filter_that_fails_while_tokens_are_judged_one_by_one_fails_the_reques
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_flagged_prompt_is_refused_with_the_prompts_field(name: str) -> None:
     body = json.loads(json.dumps(BODIES[name]).replace('"Hi"', '"bad"'))
-    field = "messages" if "messages" in body else "inputs"
+    (field,) = [one for one in ("messages", "inputs", "input") if one in body]
     said = f"{field}: flagged by the content filter: bad word"
     if field == "inputs":
         with pytest.raises(ContentFilterError, match=said) as caught:

@@ -27,6 +27,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "tgi": {"inputs": "Hello", "parameters": {"details": True}},
     "dynamic": {"inputs": ["Hello", "World"]},
     "lmi": {"inputs": "Hello", "parameters": {"details": True}},
+    "anthropic": {"messages": ASK, "max_tokens": 50},
+    "responses": {"input": "Hello"},
     "openai": {"messages": ASK, "n": 2},
     "minimal": {"model": "m", "messages": ASK},
 }
