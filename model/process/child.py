@@ -26,7 +26,7 @@ from ..options.settings import Settings
 from .channel import Channel
 from .ending.exit_report import describe_exit
 from .group import PROCESS_GROUP, end_group
-from .messages import Abort, FromEngine, Start
+from .messages import Abort, BadMessage, FromEngine, Start
 
 __all__ = ["SCRATCH", "EngineChild", "engine_environment", "lmcache_environment"]
 
@@ -85,6 +85,25 @@ class EngineChild:
     def process_id(self) -> int:
         """The engine's process."""
         return self._process.pid
+
+    def first_message(self, limit: float | None) -> FromEngine | BadMessage | None:
+        """What it says first, once it is ready or cannot start; None where it ends before, as after `limit` seconds."""
+        timer = None
+        if limit is not None:
+            late = UnavailableError(f"the engine was not ready after {limit:.0f} s")
+            timer = threading.Timer(limit, self.fail, [late])
+            timer.daemon = True
+            timer.start()
+        try:
+            return self.channel.receive()
+        except BaseException:
+            # A signal to this process.
+            self.fail(UnavailableError("the server is shutting down"))
+            self.end()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def abort(self, numbers: tuple[int, ...]) -> None:
         """Ends generations in the engine; those that have not been sent yet are not sent."""

@@ -140,16 +140,8 @@ class EngineClient:
         if self._closing.is_set():
             # It was not there yet when `close` looked.
             child.fail(UnavailableError("the server is shutting down"))
-        timer = self._start_timer(child)
-        try:
-            first = child.channel.receive()
-        except BaseException:
-            # A signal to this process.
-            child.fail(UnavailableError("the server is shutting down"))
-            child.end()
-            raise
-        finally:
-            timer.cancel()
+        # The first start is the host's to watch.
+        first = child.first_message(self._rebuild_timeout)
         if not isinstance(first, Ready) or self._closing.is_set():
             child.end()
             if isinstance(first, EngineFailed):
@@ -165,15 +157,6 @@ class EngineClient:
         threading.Thread(target=self._receive, args=(child,), name="lmi-engine", daemon=True).start()
         log.info("engine %s %s is ready, context %d tokens", first.info.engine, first.info.version, first.info.context)
         return first.info
-
-    def _start_timer(self, child: EngineChild) -> threading.Timer:
-        """Ends a rebuild that takes too long. The first start is the host's to watch."""
-        limit = self._rebuild_timeout or threading.TIMEOUT_MAX
-        timer = threading.Timer(limit, child.fail, [UnavailableError(f"the engine was not ready after {limit:.0f} s")])
-        timer.daemon = True
-        if self._rebuild_timeout:
-            timer.start()
-        return timer
 
     def submit(self, generation: Generation, sink: Sink) -> int:
         """Starts a generation; raises UnavailableError while there is no engine."""
