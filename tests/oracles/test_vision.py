@@ -136,6 +136,27 @@ def test_the_answer_depends_on_the_image(ours: httpx.Client) -> None:
     assert {tokens for _, tokens, _ in both} == {plain[1] + TOKENS[RED] + TOKENS[BLUE]}
 
 
+@pytest.mark.parametrize("by_url", [False, True])
+def test_every_api_shows_the_model_the_same(ours: httpx.Client, served: tuple[Site, str], by_url: bool) -> None:
+    """Anthropic's messages, OpenAI's responses, and both of what counts tokens."""
+    url = f"{served[1]}/blue.png" if by_url else data_url(BLUE)
+    text, tokens, _ = answer(ours, body(image(url), words("What is it?")))
+    source = {"type": "base64", "media_type": "image/png", "data": data_url(BLUE).partition(",")[2]}
+    block = {"type": "image", "source": {"type": "url", "url": url} if by_url else source}
+    messages = [{"role": "user", "content": [block, words("What is it?")]}]
+    told = ours.post("/v1/messages", json={"messages": messages, "temperature": 0, "max_tokens": 12}).json()
+    assert [one["text"] for one in told["content"]] == [text]
+    assert told["usage"]["input_tokens"] + told["usage"]["cache_read_input_tokens"] == tokens
+    assert ours.post("/v1/messages/count_tokens", json={"messages": messages}).json() == {"input_tokens": tokens}
+    parts = [{"type": "input_image", "image_url": url}, {"type": "input_text", "text": "What is it?"}]
+    asked = {"input": [{"role": "user", "content": parts}], "temperature": 0, "max_output_tokens": 12}
+    told = ours.post("/v1/responses", json=asked).json()
+    assert told["output"][0]["content"][0]["text"] == text
+    assert told["usage"]["input_tokens"] == tokens
+    chat = {"messages": [{"role": "user", "content": [image(url), words("What is it?")]}]}
+    assert ours.post("/tokenize", json=chat).json()["count"] == tokens
+
+
 def test_an_image_is_the_same_by_each_way(ours: httpx.Client, theirs: httpx.Client, served: tuple[Site, str]) -> None:
     _, url = served
     asked = words("What is it?")
