@@ -195,6 +195,12 @@ class UnsupportedError(RequestError):
     code = "unsupported"
 
 
+class PreviousResponseError(ParameterError):
+    """There is no response that the request is to go on after; by this code OpenAI's clients send all items again."""
+
+    code = "previous_response_not_found"
+
+
 class ContentFilterError(RequestError):
     """`option.content_filter` flagged the prompt (specs 004: ContentFilterError); `param` is the prompt's field."""
 

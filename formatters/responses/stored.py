@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ...model.engine import EngineInfo
-from ...model.errors import NotFoundError, ParameterError, UnsupportedError
+from ...model.errors import NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
 from ...model.options import Settings
 from ..base import Request, Response, encode, variable_part
 from ..response_store import ResponseStore
@@ -84,7 +84,11 @@ def previous_items(response_id: str | None, store: ResponseStore | None) -> list
             f"previous_response_id: not supported, responses are not kept here ({OPTION} is not set)",
             "previous_response_id",
         )
-    stored = _found(store, response_id, "previous_response_id")
+    kept = store.get(response_id)
+    if kept is None:
+        message = f"previous_response_id: Previous response with id {response_id[:128]!r} not found."
+        raise PreviousResponseError(message, "previous_response_id")
+    stored = _decode(kept)
     return [*_items(stored), *msgspec.json.decode(stored.response)["output"]]
 
 
@@ -92,16 +96,16 @@ def _items(stored: Stored) -> list[dict[str, Any]]:
     return msgspec.json.decode(stored.input, type=list[dict[str, Any]])
 
 
-def _found(store: ResponseStore | None, response_id: str, place: str) -> Stored:
+def _found(store: ResponseStore | None, response_id: str) -> Stored:
     kept = None if store is None else store.get(response_id)
     if kept is None:
-        raise _unknown(store, response_id, place)
+        raise _unknown(store, response_id)
     return _decode(kept)
 
 
-def _unknown(store: ResponseStore | None, response_id: str, place: str) -> NotFoundError:
+def _unknown(store: ResponseStore | None, response_id: str) -> NotFoundError:
     why = f" (responses are not kept here: {OPTION} is not set)" if store is None else ""
-    return NotFoundError(f"{place}: no response with the id {response_id[:128]!r} is there{why}", place)
+    return NotFoundError(f"response_id: no response with the id {response_id[:128]!r} is there{why}", "response_id")
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -125,7 +129,7 @@ class ItemList(msgspec.Struct, frozen=True):
 def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """A response that is kept, or what it answered; raises RequestError."""
     response_id, slash, what = variable_part(STORED_PATH, request.path).partition("/")
-    stored = _found(request.responses, response_id, "response_id")
+    stored = _found(request.responses, response_id)
     if slash:
         return _input_items(stored, what, request)
     if request.query.get("stream") == "true":
@@ -137,7 +141,7 @@ def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """Forgets a response; raises NotFoundError."""
     response_id, store = variable_part(STORED_PATH, request.path), request.responses
     if store is None or not store.remove(response_id):
-        raise _unknown(store, response_id, "response_id")
+        raise _unknown(store, response_id)
     return Response(encode(Deleted(response_id)))
 
 

@@ -12,7 +12,14 @@ from ...kit.answers.events import end, feed
 from ...kit.answers.openai import SETTINGS
 from ...kit.answers.responses import asked, conversation
 from ...kit.api.dialects import route_of
-from ...kit.api.errors import GenerationError, NotFoundError, ParameterError, RequestError, UnsupportedError
+from ...kit.api.errors import (
+    GenerationError,
+    NotFoundError,
+    ParameterError,
+    PreviousResponseError,
+    RequestError,
+    UnsupportedError,
+)
 from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request
 
 
@@ -105,7 +112,7 @@ def test_one_that_is_not_to_be_kept(store: Store) -> None:
 @pytest.mark.parametrize(
     ("kept", "fields", "kind", "param"),
     [
-        (True, {"previous_response_id": "resp_1"}, NotFoundError, "previous_response_id"),
+        (True, {"previous_response_id": "resp_1"}, PreviousResponseError, "previous_response_id"),
         (True, {"given": "a" * 10_001}, ParameterError, "store"),
         (False, {"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
         (False, {"store": True}, UnsupportedError, "store"),
@@ -117,7 +124,7 @@ def test_what_is_refused(
     with pytest.raises(kind) as caught:
         asked(store_=store if kept else None, **fields)
     assert caught.value.param == param
-    assert "option.response_store" in caught.value.message or kind is NotFoundError
+    assert "option.response_store" in caught.value.message or kind is PreviousResponseError
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from lmi.model.errors import (
     OverloadedError,
     ParameterError,
     PayloadError,
+    PreviousResponseError,
     RequestCancelledError,
     RequestError,
     SessionError,
@@ -34,7 +35,8 @@ from lmi.model.errors import (
 __all__ = [
     "AdapterError", "ContentFilterError", "ContextError", "EngineError", "ForbiddenError", "GenerationError",
     "LmiError", "MediaTypeError", "MemoryShortError", "ModelNotFoundError", "NoSlotError", "NotFoundError",
-    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "RequestCancelledError", "RequestError",
+    "OptionError", "OverloadedError", "ParameterError", "PayloadError", "PreviousResponseError",
+    "RequestCancelledError", "RequestError",
     "SessionError", "StartError", "TimeLimitError", "TooLargeError", "UnauthorizedError", "UnavailableError",
     "UnsupportedError", "UserCodeError",
 ]  # fmt: skip
