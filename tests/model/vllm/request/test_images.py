@@ -107,6 +107,15 @@ def test_of_a_prompt_with_images_the_text_is_the_templates(backend: Any) -> None
     assert text.count("<image>") == 1
 
 
+def test_images_count_as_the_tokens_that_they_become(backend: Any) -> None:
+    asked, pictures = generation("a", "", "b", ""), images(png(20, 10), png(10, 20))
+    told = backend.tokenize(msgspec.structs.replace(asked, tokenize=True, tokens=True), pictures)
+    assert [token.id for token in told.prefill] == list(backend.prepare(1, asked, pictures).prompt_ids)
+    assert told.prompt_tokens > 2 * vision_model.TOKENS
+    # What was only counted has left nothing behind: the same images can still be asked about.
+    assert run(backend, backend.prepare(2, asked, pictures))
+
+
 def test_a_prompt_with_images_is_not_cut(backend: Any) -> None:
     """By vLLM 0.23 it would be before the images are tokens; what would be cut is refused by name."""
     picture = images(png())
