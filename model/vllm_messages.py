@@ -123,7 +123,6 @@ _SHARE = r"\d+%.*?\b(?P<done>\d+)/(?P<total>\d+)"
 START_STEPS = (
     (re.compile(r"Resolved architecture: "), "reading the model's configuration"),
     (re.compile(rf"Loading [^:|]*(?:shards|weights|loader|Streamer)[^:|]*:\s*{_SHARE}"), "loading weights"),
-    (re.compile(r"Model loading took "), "preparing the KV cache"),
     (re.compile(rf"Capturing [^:|]*CUDA graphs[^:|]*(?:\([^)]*\))?:\s*{_SHARE}"), "capturing CUDA graphs"),
 )
 """What a line tells the beginning of, or, where it is a bar, the progress of."""

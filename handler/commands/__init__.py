@@ -2,8 +2,8 @@
 
 serve.py        a model directory on this machine
 chat/           a conversation in the terminal
-check.py        what start-up would say (check_adapters.py: of adapters, check_workers.py: of workers); findings.py: how it
-                is told
+check.py        what start-up would say (check_adapters.py: of adapters, check_workers.py: of workers)
+findings.py     how that is told
 follow.py       this host's part of a model on several
 package.py      model.tar.gz
 migrate.py      other containers' configurations (migrate_source.py: what it reads, migrate_rules.py: what differs)

@@ -192,13 +192,24 @@ def _add_chat(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=chat)
 
 
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    root = parser()
+    parsed, left = root.parse_known_args(given)
+    # argparse gives an argument that may be left out no place behind options (mended in Python 3.13).
+    if len(left) == 1 and not left[0].startswith("-") and vars(parsed).get("question", "") is None:
+        parsed.question = left.pop()
+    if left:
+        root.error(f"unrecognized arguments: {' '.join(left)}")
+    return parsed
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command; an error of ours is one line on standard error and exit status 1."""
     configure(own_process=True)
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] in MOVED:
         raise SystemExit(f"lmi: {given[0]} is not in the package: in a clone of the repository, {MOVED[given[0]]}")
-    parsed = parser().parse_args(given)
+    parsed = _parsed(given)
     try:
         parsed.run(parsed)
     except (LmiError, OSError) as error:

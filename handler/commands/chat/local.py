@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["local_server"]
 
 HOST = "127.0.0.1"
+GRACE_S = 1.0
+"""Seconds that an answer may go on that nobody reads any more."""
 POLL_S = 0.1
 """Seconds after which it is looked whether the server's thread has failed."""
 
@@ -73,7 +75,7 @@ def _served(settings: Settings, service: Service, sockets: Sequence[socket.socke
 
     up = threading.Event()
     access = Access(key, allowed_names([HOST], []))
-    server = http_server(service, sockets, access=access, grace=0.0, on_ready=up.set)
+    server = http_server(service, sockets, access=access, grace=GRACE_S, on_ready=up.set)
     thread = threading.Thread(target=server.run, name="lmi-server", daemon=True)
     thread.start()
     while not up.wait(POLL_S):

@@ -43,14 +43,18 @@ class Screen:
         """What is new of an answer."""
         if piece.kind == "reasoning" and not self.terminal:
             return
-        now = (piece.kind, piece.call)
+        now, text = (piece.kind, piece.call), piece.text
         if now != self._before:
+            # Line breaks that templates put between the parts.
+            text = text.lstrip("\n") if self.terminal else text
+            if not text:
+                return
             self._begin(now)
         elif piece.kind == "call" and not self._called:
             # The name came before; these are the arguments.
             self._called = True
             self._write("(", "call")
-        self._write(piece.text, piece.kind)
+        self._write(text, piece.kind)
 
     def end(self, answer: Answer, first: float, seconds: float) -> None:
         """The answer is whole: `first` seconds to its beginning, `seconds` from there to its end."""

@@ -62,12 +62,16 @@ class Talk:
         for line in _lines("> ", person):
             if not line.strip():
                 continue
+            before = len(self._messages)
             good = self._take_turn({"role": "user", "content": line})
             while good and (calls := self._open_calls()):
                 results = [self._result(call, person) for call in calls]
                 if None in results:
                     return status
                 good = self._take_turn(*(one for one in results if one is not None))
+            if not good:
+                # What the server refuses once it would refuse in each question that follows.
+                del self._messages[before:]
             status = status if good or person else 1
         if person:
             print()
@@ -76,8 +80,7 @@ class Talk:
     _interrupted = False
 
     def _take_turn(self, *messages: Message) -> bool:
-        """Asks, and shows the answer; whether there was one. Where not, nothing of it is part of the conversation."""
-        before = len(self._messages)
+        """Asks, and shows the answer; whether there was one."""
         self._messages += messages
         answer = Answer()
         self._interrupted = False
@@ -86,7 +89,6 @@ class Talk:
         except ChatError as error:
             self._screen.cut()
             print(f"lmi: {harmless(error.message)}", file=sys.stderr, flush=True)
-            del self._messages[before:]
             return False
         except KeyboardInterrupt:
             self._screen.cut()

@@ -25,6 +25,16 @@ __all__ = ["StartView", "showing", "showing_apart"]
 
 KEPT_LINES = 40
 """Of the engine's, for the case that it does not start."""
+FACTS = (
+    "model",
+    "engine",
+    "context",
+    "KV cache",
+    "memory of the weights",
+    "memory of the KV cache",
+    "memory of its processes",
+)
+"""What is told of a model that is up, in this order."""
 REFRESHES = 8
 """A second."""
 GIB = 1 << 30
@@ -88,9 +98,9 @@ class _Drawn:
     def ready(self, process: int | None, said: Sequence[str]) -> None:
         self._is_up = True
         self.close()
-        memory = _memory(process)
-        facts = {"model": self._model, **self._start.facts, **({"memory of its processes": memory} if memory else {})}
-        print(_table(facts), *said, sep="\n", flush=True, file=sys.stderr if self._apart else sys.stdout)
+        found = {"model": self._model, **self._start.facts, "memory of its processes": _memory(process)}
+        facts = {name: found[name] for name in FACTS if found.get(name)}
+        print("", _table(facts), "", *said, sep="\n", flush=True, file=sys.stderr if self._apart else sys.stdout)
 
     def close(self) -> None:
         """Gives the terminal back; says what was kept back where the engine is not up."""

@@ -20,7 +20,9 @@ OURS = (
     (re.compile(r"engine \S+ \S+ is ready, context (?P<value>\d+ tokens)"), "context"),
 )
 """Lines of ours (model/vllm/setup/cache_room.py, model/process/client.py), and what they tell."""
-NUMBER = re.compile(r"\d{5,}")
+LAST = "preparing the engine"
+"""The step after one that is done: it may be the last."""
+NUMBER = re.compile(r"(?<![\w=.])\d{4,}")
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Step:
 
 @dataclass
 class Start:
-    """The steps so far and the facts. `take` and `end` are called on one thread at a time."""
+    """The steps so far and the facts."""
 
     clock: Callable[[], float] = time.monotonic
     steps: list[Step] = field(default_factory=list[Step])
@@ -59,6 +61,8 @@ class Start:
                 given = found.groupdict()
                 if given.get("total"):
                     step.done, step.total = int(given["done"]), int(given["total"])
+                    if step.done == step.total and step is self.steps[-1]:
+                        self._begin(LAST)
 
     def end(self) -> None:
         """Nothing more comes."""
