@@ -10,9 +10,10 @@ import json
 import socket
 import ssl
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ....model.errors import LmiError, OptionError
 
@@ -63,8 +64,8 @@ class ChatClient:
 
     def __init__(self, url: str, key: str | None = None, model: str | None = None) -> None:
         """Raises OptionError for what is no URL."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = _split(url)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise OptionError(f"{url}: expected a URL as http://127.0.0.1:8080")
         self._url = parts
         path = parts.path.rstrip("/")
@@ -76,8 +77,7 @@ class ChatClient:
     def model(self) -> str:
         """The one that is asked: the first that the server names, where none was given. Raises ChatError."""
         if self._model is None:
-            connection, response = self._request("GET", "/models")
-            with _closed(connection):
+            with self._open("GET", "/models") as response:
                 listed = _object(response.read()).get("data") or [{}]
             self._model = str(listed[0].get("id", ""))
         return self._model
@@ -94,49 +94,39 @@ class ChatClient:
             "stream_options": {"include_usage": True},
             **({"tools": list(tools)} if tools else {}),
         }
-        connection, response = self._request("POST", "/chat/completions", body)
-        with _closed(connection):
+        with self._open("POST", "/chat/completions", body) as response:
             for event in _events(response):
                 yield from _taken(event, answer)
         if answer.finish_reason is None:
             raise ChatError("the answer ended before its end")
 
-    def _request(
-        self, method: str, path: str, body: object = None
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    @contextmanager
+    def _open(self, method: str, path: str, body: object = None) -> Generator[http.client.HTTPResponse]:
+        """The answer to a request; what goes wrong with it, until it is closed, is a ChatError."""
         url = self._url
-        secure = url.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         connection = kind(str(url.hostname), url.port, timeout=CONNECT_TIMEOUT_S)
-        try:
-            connection.connect()
-            connection.sock.settimeout(TIMEOUT_S)
-            connection.request(
-                method, self._base + path, None if body is None else json.dumps(body).encode(), self._headers
-            )
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                raise ChatError(_refusal(response))
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, OSError | http.client.HTTPException):
+        data = None if body is None else json.dumps(body).encode()
+        with closing(connection):
+            try:
+                connection.connect()
+                connection.sock.settimeout(TIMEOUT_S)
+                connection.request(method, self._base + path, data, self._headers)
+                with connection.getresponse() as response:
+                    if response.status != http.client.OK:
+                        raise ChatError(_refusal(response))
+                    yield response
+            except (OSError, http.client.HTTPException) as error:
                 raise ChatError(f"{url.scheme}://{url.netloc}: {_reason(error)}") from error
-            raise
-        return connection, response
 
 
-class _closed:  # noqa: N801 - a context manager, as contextlib's
-    """Closes a connection, and raises what it raises as ChatError."""
-
-    def __init__(self, connection: http.client.HTTPConnection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._connection.close()
-        if isinstance(error, OSError | http.client.HTTPException):
-            raise ChatError(f"the answer broke off: {_reason(error)}") from error
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        # A port that is none shows only now.
+        return parts if parts.port is None or parts.port else None
+    except ValueError:
+        return None
 
 
 def _reason(error: Exception) -> str:
