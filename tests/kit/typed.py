@@ -12,6 +12,10 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # in typing from Python 3.11
 
 __all__ = ["CTRL_C", "CTRL_D", "ENTER", "Typed"]
 
@@ -38,7 +42,7 @@ class Typed:
                 os._exit(127)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
-    def __enter__(self) -> Typed:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -23,6 +23,7 @@ SHARED = [
     ),
     "sessions: the workers share them, in one folder (option.sessions_path)",
 ]
+FOR_ALL = "sizes its caches for the whole machine"
 ONE = "load_on_devices=0 and maxWorkers=1"
 ONLY = "DJL Serving starts one worker only, on the first devices"
 
@@ -127,8 +128,7 @@ def test_max_in_the_environment_leaves_room_for_stages() -> None:
         ({"enable_stateful_sessions": "True"}, f"note: option.enable_stateful_sessions=true: {ONLY}"),
         (
             {"tensor_parallel_degree": "4", "lmcache_auto_config": "true"},
-            "warning: option.lmcache_auto_config: each worker sizes its caches for the whole machine: "
-            f"for one set {ONE}",
+            f"warning: option.lmcache_auto_config: each worker {FOR_ALL}: for one set {ONE}",
         ),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""What `lmi completion` prints makes a shell complete the command: bash is asked; others read theirs without an error."""
+"""What `lmi completion` prints makes a shell complete the command: bash is asked, others read theirs."""
 
 from __future__ import annotations
 

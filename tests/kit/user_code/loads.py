@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from echo import Echo  # pyright: ignore[reportMissingImports]
+from echo import Echo  # type: ignore[import-not-found]
 
 LINES = """\
 INFO 11-25 01:50:46 [model.py:611] Resolved architecture: LlamaForCausalLM

@@ -134,7 +134,7 @@ def test_ctrl_c_ends_the_one_answer(url: str) -> None:
 
 @pytest.mark.engine
 def test_reasoning_and_calls_of_a_model(demo_model: Path, tmp_path: Path) -> None:
-    """A model directory, served by itself: what is thought and called is shown; a person says what a function returns."""
+    """A model directory: what is thought and called is shown; a person says what a function returns."""
     weather, thinks = question("tool_call"), question("reasoning")
     tools = tmp_path / "tools.json"
     assert weather.tools is not None
