@@ -357,6 +357,11 @@ class OptionError(StartError):
 
     code = "invalid_option"
 
+    def __init__(self, message: str, param: str | None = None, faults: Iterable[tuple[str | None, str]] = ()) -> None:
+        """`faults`: where it tells of several options, each one's name with what is wrong with it."""
+        super().__init__(message, param)
+        self.faults = tuple(faults) or ((param, self.message),)
+
 
 class MemoryShortError(StartError):
     """There is not enough memory; hosts report it as 507 (DJL's out-of-memory code)."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from .log import FORM, JsonFormatter, content_is_shown, text_of, trace
-from .vllm_messages import START_FAILED
+from .vllm_messages import START_FAILED, START_MEMORY
 
 __all__ = ["Tidy", "Withheld", "configure", "tidy", "withhold", "withhold_in_children"]
 
@@ -92,14 +92,15 @@ class Withheld(logging.Filter):
 
 
 class WithheldInChildren(Withheld):
-    """The same in processes that are forked from this one, except that the reason why one did not start is logged."""
+    """The same in processes that are forked from this one, except that the reason why one did not start is logged, and
+    what memory it took."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parent = os.getpid()
 
     def _passes(self, record: logging.LogRecord) -> bool:
-        return os.getpid() == self._parent or record.msg in START_FAILED
+        return os.getpid() == self._parent or record.msg in START_FAILED | START_MEMORY
 
 
 def _numbers_only(form: object, arguments: tuple[object, ...] | Mapping[str, object]) -> str:

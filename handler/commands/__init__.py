@@ -1,3 +1,12 @@
-"""The command `lmi`: cli.py reads its arguments; check.py (check_adapters.py: of adapters, check_workers.py: of
-workers), follow.py, package.py and migrate.py (migrate_source.py: what it reads, migrate_rules.py: what differs) are
-commands of several steps."""
+"""The command `lmi`: cli.py reads its arguments (arguments.py: what those of several commands mean). A file each:
+
+serve.py        a model directory on this machine
+chat/           a conversation in the terminal
+check.py        what start-up would say (check_adapters.py: of adapters, check_workers.py: of workers)
+findings.py     how that is told
+follow.py       this host's part of a model on several
+package.py      model.tar.gz
+migrate.py      other containers' configurations (migrate_source.py: what it reads, migrate_rules.py: what differs)
+completion.py   the shell's
+terminal/       what is shown on a terminal meanwhile
+"""

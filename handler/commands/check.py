@@ -4,7 +4,9 @@
             --> adapters --> parsers of the user's, engine's arguments
 
 A model that DJL Serving downloads before it starts the handler (`s3://`) is let pass, and its files are not checked.
-Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line.
+Everything that would keep the model from being served is an OptionError; what is only worth knowing is a line. One
+that begins with `warning: ` tells of what is not as it was probably meant, one with `note: ` of what may surprise; what
+to write instead it tells as `set NAME=VALUE` (findings.py).
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ ENTRY_POINT = "lmi.handler"
 HEAD = "ForSequenceClassification"
 EMBEDDERS = re.compile(r"\w*(?:Bert|BERT|Roberta|MPNet)\w*(?:Model|ForMaskedLM)|(?:Gte|GTE)\w*Model")
 """Architectures of encoders, by which vLLM generates nothing."""
+IGNORED = re.compile(r"\b(has|have) no effect\b")
+"""In a note of the options: somebody wrote it for nothing."""
 DOWNLOADED = ("s3://", "djl://")
 """How a `model_id` begins that DJL Serving downloads; the handler gets the folder (ModelInfo.downloadS3)."""
 
@@ -90,7 +94,7 @@ def _lines(
         mode = "async mode" if settings.async_mode else "dynamic batches"
     return [
         f"options: good; {settings.engine}, {mode}",
-        *(f"note: {note}" for note in settings.notes),
+        *(f"{'warning' if IGNORED.search(note) else 'note'}: {note}" for note in settings.notes),
         *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
         _entry_point(settings, environment),
         *own,
@@ -147,7 +151,8 @@ def _entry_point(settings: Settings, environment: Mapping[str, str]) -> str:
     if not entry and (directory / "model.py").is_file():
         return "entry point: model.py, as option.entryPoint is not set; it serves through this handler if it imports it"
     if not entry:
-        return f"entry point: none, so that DJL Serving would run its own handler: set option.entryPoint={ENTRY_POINT}"
+        own = "none, so that DJL Serving would run its own handler"
+        return f"warning: entry point: {own}: set option.entryPoint={ENTRY_POINT}"
     if entry.lower().startswith("http"):
         return f"entry point: {entry}, not checked"
     if entry.endswith(".py"):
@@ -160,7 +165,8 @@ def _entry_point(settings: Settings, environment: Mapping[str, str]) -> str:
         except (ImportError, ValueError):
             found = False
     if entry.startswith("djl_python"):
-        return f"entry point: {entry}, which is DJL Serving's own handler and not this one ({ENTRY_POINT})"
+        own = f"{entry}, which is DJL Serving's own handler and not this one"
+        return f"warning: entry point: {own}: set option.entryPoint={ENTRY_POINT}"
     if not found:
         raise OptionError(f"{named}: no module {entry} in {directory} or on Python's path", "entryPoint")
     return f"entry point: {entry}"
@@ -214,10 +220,10 @@ def _of_vllm(settings: Settings) -> list[str]:
     lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     lines += [f"parsers of your own: {path}" for path in plugins]
     if option := is_missing(settings):
-        lines.append(f"note: option.{option} requires the package lmcache, which is not installed here")
+        lines.append(f"warning: option.{option} requires the package lmcache, which is not installed here")
     ignored = sorted(set(settings.unprefixed) - arguments.keys())
     if ignored:
-        lines.append(f"note: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")
+        lines.append(f"warning: unknown, and without `option.`, therefore ignored: {', '.join(ignored)}")
     return lines
 
 

@@ -32,7 +32,7 @@ def adapter_lines(settings: Settings) -> list[str]:
     if not options.enable_lora:
         folder = Path(settings.model_dir, FOLDER)
         lies = folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
-        return [f"note: what is in {folder} is not served, as option.enable_lora is not set"] if lies else []
+        return [f"warning: what is in {folder} is not served: set option.enable_lora=true"] if lies else []
     paths, base = found(settings), base_config(settings)
     good, broken = read_all(paths, base=base, max_rank=options.max_lora_rank)
     if broken and options.adapters_on_error == "fail":
@@ -43,7 +43,7 @@ def adapter_lines(settings: Settings) -> list[str]:
     kept = chosen_memory(settings, len(paths))
     return [
         f"adapters: {len(good)} found; {options.max_loras} slots for rank {rank}{takes}; {kept} kept in memory",
-        *(f"note: {place_of(name, paths)} will not be served: {error.message}" for name, error in broken.items()),
+        *(f"warning: {place_of(name, paths)} will not be served: {error.message}" for name, error in broken.items()),
         *(line for name, files in good.items() for line in _of_one(name, files, _names(settings, base))),
     ]
 
@@ -59,7 +59,7 @@ def forbidden_lines(settings: Settings, secure: SecureMode) -> list[str]:
             faults[name] = error
     if faults and settings.adapters.adapters_on_error == "fail":
         raise refusal(faults, paths, settings.adapters.max_lora_rank)
-    return [f"note: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
+    return [f"warning: {FOLDER}/{name} will not be served: {error.message}" for name, error in faults.items()]
 
 
 def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:
     targets = ", ".join(files.targets)
     yield f"adapter {name}: rank {files.rank}, {_megabytes(files.weights_bytes)}{trained}; changes {targets}"
     if files.base_model and names and _last_part(files.base_model) not in names:
-        yield f"note: adapter {name} was trained on {files.base_model}, by its name another model than this one"
+        yield f"warning: adapter {name} was trained on {files.base_model}, by its name another model than this one"
     if files.own_scales:
         yield (
             f"note: adapter {name} has modules with scales of their own (rank_pattern, alpha_pattern): "

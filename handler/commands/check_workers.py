@@ -71,7 +71,8 @@ def _on_devices(
 ) -> tuple[list[str], int]:
     """The lines, and how many workers there will be at most; 0 where DJL Serving does not start."""
     lines = [
-        f"note: option.{name}: DJL Serving does not know it, and counts devices by option.{known} alone"
+        f"warning: option.{name}: DJL Serving does not know it, and counts devices by option.{known} alone: "
+        f"set option.{known}={given[name]}"
         for known, name in DEGREES.items()
         # Stages over several nodes are nothing of its own devices.
         if name in given and known not in given and not (nodes and known == "pipeline_parallel_degree")
@@ -82,7 +83,7 @@ def _on_devices(
         wanted = f"one worker takes {size}, there are {len(devices)}"
         return [
             *lines,
-            f'note: DJL Serving will not start: "GPU devices are not enough to run {size} partitions", {wanted}',
+            f'warning: DJL Serving will not start: "GPU devices are not enough to run {size} partitions", {wanted}',
         ], 0
     each, most = _numbers(given, "gpu", 1, single)
     groups = " and ".join(",".join(devices[start : start + size]) for start in starts)
@@ -91,8 +92,8 @@ def _on_devices(
         lines.append(f"note: no worker uses {left} of the {len(devices)} devices")
     if most > 1:
         lines.append(
-            f"note: maxWorkers={most}: up to {most} workers use the same devices, each with its own copy of the model; "
-            "option.gpu_memory_utilization of all of them together has to stay below 1"
+            f"warning: maxWorkers={most}: up to {most} workers use the same devices, each with its own copy of the "
+            "model; option.gpu_memory_utilization of all of them together has to stay below 1"
         )
     return lines, len(starts) * most
 
@@ -162,7 +163,8 @@ def _shared(settings: Settings, one: str) -> Iterator[str]:
     if settings.sessions.enable_stateful_sessions:
         yield "sessions: the workers share them, in one folder (option.sessions_path)"
     if settings.lmcache_auto_config:
-        yield f"note: option.lmcache_auto_config: each worker sizes its caches for the whole machine: for one set {one}"
+        alone = "each worker sizes its caches for the whole machine"
+        yield f"warning: option.lmcache_auto_config: {alone}: for one set {one}"
 
 
 def _clashes(settings: Settings, environment: Mapping[str, str], one: str) -> Iterator[str]:
@@ -171,7 +173,8 @@ def _clashes(settings: Settings, environment: Mapping[str, str], one: str) -> It
     A second worker that wants one does not start: "Address already in use".
     """
     for what, port in _fixed_ports(settings, environment):
-        yield f"note: {what}: every worker wants port {port}, and only the first one gets it: for one worker set {one}"
+        first = f"every worker wants port {port}, and only the first one gets it"
+        yield f"warning: {what}: {first}: for one worker set {one}"
 
 
 def _fixed_ports(settings: Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,121 +1,39 @@
-"""The command `lmi`: serve, follow, check, package, migrate."""
+"""The command `lmi`: reads its arguments, and hands them to the command that is meant."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing, redirect_stdout
-from importlib import import_module
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib import metadata
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING
 
-from ...model.errors import LmiError, OptionError, one_line
+from ...model.errors import LmiError, one_line
 from ...model.log_filters import configure
+from .arguments import assignment, assignments, seconds
 
-if TYPE_CHECKING:
-    import socket
+__all__ = ["assignments", "main", "parser"]
 
-    from ...model.options import Settings
-    from ..server.access import Access
-
-__all__ = ["assignments", "main"]
-
-KEY_VARIABLE = "LMI_API_KEY"
 MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model DIRECTORY=..."}
 """By the name of a former command, what does it now."""
-
-
-def assignments(pairs: Sequence[str]) -> dict[str, str]:
-    """`--set NAME=VALUE`, with or without `option.` before the name."""
-    options: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise SystemExit(f"lmi: --set {pair}: expected NAME=VALUE")
-        options[name.strip().removeprefix("option.")] = value.strip()
-    return options
-
-
-def seconds(text: str) -> float:
-    """A length of time, for argparse."""
-    length = float(text)
-    if not 0 <= length <= 86400:
-        raise ValueError
-    return length
+FAILED, INTERRUPTED = 1, 130
+"""Exit statuses, beside 0 and argparse's 2 (docs/cli.md)."""
 
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serves a model directory on this machine."""
-    from ...model.options import load_settings
-    from ..preflight import require_directory
-    from ..secure_mode import secure_mode
-    from ..server.access import Access, allowed_names
-    from ..server.sockets import bound_sockets
+    from .serve import serve as serve_directory
 
-    require_directory(arguments.model_dir)
-    api_key = required_key(arguments.api_key, os.environ)
-    with bound_sockets(arguments.host, arguments.port) as sockets:
-        names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
-        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
-        if secure := secure_mode(os.environ):
-            secure.check_model(settings, os.environ)
-        _serve(settings, sockets, Access(api_key, names), arguments)
+    serve_directory(arguments)
 
 
-def _given(arguments: argparse.Namespace) -> dict[str, str]:
-    """The options as they were given, for user code."""
-    from ...model.options.properties import gather
+def chat(arguments: argparse.Namespace) -> None:
+    """Talks with a model."""
+    from .chat.command import chat as chat_with
 
-    over = {name.removeprefix("option."): text for name, text in assignments(arguments.set).items()}
-    return gather(arguments.model_dir, os.environ) | over
-
-
-def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access, arguments: argparse.Namespace) -> None:
-    from ...model.heap import freeze
-    from ...model.process.client import EngineClient
-    from ..preflight import has_code
-    from ..server.shutdown import Shutdown
-    from ..server.sockets import url_of
-
-    engine = EngineClient(settings)
-    ending = Shutdown(engine)
-    print(f"lmi: starting the engine for {settings.model_name}", flush=True)
-    with closing(engine):
-        if not has_code(settings) and not settings.adapters.enable_lora:
-            # The rest is imported beside its start, which takes far longer. User code comes first: it may set
-            # the environment that the engine starts with; and so do adapters, with which it starts.
-            engine.launch()
-        from ..service import Service
-
-        service = Service(settings, engine, given=_given(arguments))
-        Thread(target=import_module, args=("..server.run", __package__), daemon=True).start()
-        try:
-            service.start()
-            from ..server.run import http_server
-
-            ready = f"lmi: serving on {url_of(arguments.host, sockets)}"
-            server = http_server(
-                service, sockets, access=access, grace=arguments.grace, on_ready=lambda: print(ready, flush=True)
-            )
-            freeze()
-            ending.run(server, service.stop)
-        except LmiError:
-            # User code that was loading when a signal came is said to have failed.
-            if not ending.asked:
-                raise
-        finally:
-            service.close()
-
-
-def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The API key that clients need, None for none. Raises OptionError for an empty one, which protects nothing."""
-    name, key = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
-    if key is not None and not key.strip():
-        raise OptionError(f"{name}: expected a key, got an empty one")
-    return key
+    raise SystemExit(chat_with(arguments))
 
 
 def follow(arguments: argparse.Namespace) -> None:
@@ -126,22 +44,31 @@ def follow(arguments: argparse.Namespace) -> None:
     settings = follower_settings(arguments.model_dir, assignments(arguments.set), os.environ)
     cause = follow_leader(settings, once=arguments.once)
     if cause is not None:
-        raise SystemExit(1)
+        raise SystemExit(FAILED)
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Says what start-up would say of a model directory, without starting an engine."""
-    from .check import check as check_directory
+    from .findings import as_json, findings, report
 
-    for line in check_directory(arguments.model_dir, assignments(arguments.set)):
-        print(line)
+    # vLLM writes to standard output while it is imported, where the findings are to stand alone.
+    with redirect_stdout(sys.stderr):
+        found = findings(arguments.model_dir, assignments(arguments.set))
+    if arguments.json:
+        print(as_json(arguments.model_dir, found))
+    else:
+        report(found)
+    if any(finding.level == "error" for finding in found):
+        raise SystemExit(FAILED)
 
 
 def package(arguments: argparse.Namespace) -> None:
     """Writes a model directory with this handler inside."""
     from .package import package as package_directory
+    from .terminal.packing import showing_progress
 
-    package_directory(arguments.model_dir, arguments.output)
+    with showing_progress() as progress:
+        package_directory(arguments.model_dir, arguments.output, progress=progress)
 
 
 def migrate(arguments: argparse.Namespace) -> None:
@@ -160,18 +87,76 @@ def migrate(arguments: argparse.Namespace) -> None:
         print(f"lmi: {line}", file=sys.stderr)
 
 
+def completion(arguments: argparse.Namespace) -> None:
+    """Prints what a shell completes this command by."""
+    from .completion import script
+
+    print(script(parser(), arguments.shell))
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(
         prog="lmi", description="A model handler for DJL Serving and SageMaker's LMI container."
     )
+    root.add_argument("--version", action="version", version=f"lmi {_version()}")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="serve a model directory on this machine"))
+    _add_chat(commands.add_parser("chat", help="talk with a model, of a directory or on a server"))
 
-    command = commands.add_parser("serve", help="serve a model directory on this machine")
+    command = commands.add_parser("follow", help="take part in serving a model on several hosts, beside the leader")
+    _add_model_dir(command)
+    command.add_argument(
+        "--once", action="store_true", help="end with status 1 when the leader ends, instead of waiting for it again"
+    )
+    command.set_defaults(run=follow)
+
+    command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")
+    _add_model_dir(command)
+    command.add_argument("--json", action="store_true", help="print the findings as JSON, for programs")
+    command.set_defaults(run=check)
+
+    command = commands.add_parser("package", help="write a model directory with this handler inside, for the container")
     command.add_argument("model_dir", type=Path)
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
+    command.set_defaults(run=package)
+
+    command = commands.add_parser(
+        "migrate", help="make serving.properties of a configuration of LMI, TGI or vLLM's image"
+    )
+    command.add_argument("source", type=Path, metavar="DIR|ENV-FILE")
+    command.add_argument("-o", "--output", type=Path, metavar="FILE|DIR", help="where to write it (default: print it)")
+    command.add_argument("--force", action="store_true", help="write over a file that is there")
+    command.set_defaults(run=migrate)
+
+    command = commands.add_parser("completion", help="print what a shell completes this command by")
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+    command.set_defaults(run=completion)
+    return root
+
+
+def _version() -> str:
+    try:
+        return metadata.version("lmi-handler")
+    except metadata.PackageNotFoundError:
+        return "(of a model directory)"
+
+
+def _add_model_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model_dir", type=Path)
+    _add_set(command)
+
+
+def _add_set(command: argparse.ArgumentParser, of: str = "") -> None:
+    command.add_argument(
+        "--set", action="append", default=[], type=assignment, metavar="NAME=VALUE", help=f"override an option.*{of}"
+    )
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    _add_model_dir(command)
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8080)
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
     command.add_argument(
         "--grace",
         type=seconds,
@@ -190,35 +175,32 @@ def parser() -> argparse.ArgumentParser:
         help="answer requests to this name (header Host) and of its pages (header Origin); * for any. On a loopback "
         "address, loopback's own names are allowed without it, and on others any name is where none is given",
     )
+    command.add_argument(
+        "--verbose", action="store_true", help="show all that the engine logs, on a terminal too, while it starts"
+    )
     command.set_defaults(run=serve)
 
-    command = commands.add_parser("follow", help="take part in serving a model on several hosts, beside the leader")
-    command.add_argument("model_dir", type=Path)
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
-    command.add_argument(
-        "--once", action="store_true", help="end with status 1 when the leader ends, instead of waiting for it again"
-    )
-    command.set_defaults(run=follow)
 
-    command = commands.add_parser("check", help="check a model directory's configuration without starting an engine")
-    command.add_argument("model_dir", type=Path)
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an option.*")
-    command.set_defaults(run=check)
+def _add_chat(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL_DIR|URL", help="a model directory, or a server as http://HOST:PORT")
+    command.add_argument("question", nargs="?", help="ask this, print the answer and end")
+    command.add_argument("--system", metavar="TEXT", help="the system message")
+    command.add_argument("--tools", type=Path, metavar="FILE", help="functions to call: a JSON list, a request's tools")
+    command.add_argument("--model", dest="name", metavar="NAME", help="the model, or adapter, of the server")
+    command.add_argument("--api-key", help="the server's (or set LMI_API_KEY)")
+    _add_set(command, " of MODEL_DIR")
+    command.set_defaults(run=chat)
 
-    command = commands.add_parser("package", help="write a model directory with this handler inside, for the container")
-    command.add_argument("model_dir", type=Path)
-    command.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.tar.gz")
-    command.set_defaults(run=package)
 
-    command = commands.add_parser(
-        "migrate", help="make serving.properties of a configuration of LMI, TGI or vLLM's image"
-    )
-    command.add_argument("source", type=Path, metavar="DIR|ENV-FILE")
-    command.add_argument("-o", "--output", type=Path, metavar="FILE|DIR", help="where to write it (default: print it)")
-    command.add_argument("--force", action="store_true", help="write over a file that is there")
-    command.set_defaults(run=migrate)
-
-    return root
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    root = parser()
+    parsed, left = root.parse_known_args(given)
+    # argparse gives an argument that may be left out no place behind options (mended in Python 3.13).
+    if len(left) == 1 and not left[0].startswith("-") and vars(parsed).get("question", "") is None:
+        parsed.question = left.pop()
+    if left:
+        root.error(f"unrecognized arguments: {' '.join(left)}")
+    return parsed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -227,12 +209,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] in MOVED:
         raise SystemExit(f"lmi: {given[0]} is not in the package: in a clone of the repository, {MOVED[given[0]]}")
-    parsed = parser().parse_args(given)
+    parsed = _parsed(given)
     try:
         parsed.run(parsed)
     except (LmiError, OSError) as error:
         print(f"lmi: {one_line(str(error))}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(FAILED) from None
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
 
 
 if __name__ == "__main__":

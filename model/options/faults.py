@@ -16,7 +16,7 @@ def refuse(faults: Iterable[tuple[str, str]]) -> None:
         raise OptionError(found[0][1], found[0][0])
     if found:
         listed = "; ".join(f"({number}) {message}" for number, (_, message) in enumerate(found, 1))
-        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0])
+        raise OptionError(f"{len(found)} options are wrong: {listed}", found[0][0], found)
 
 
 def shown(text: str) -> str:

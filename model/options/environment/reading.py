@@ -156,7 +156,8 @@ def naming(sources: Mapping[str, str]) -> Iterator[None]:
         message = named(error.message, sources)
         if message == error.message:
             raise
-        raise OptionError(message, error.param) from error.__cause__
+        faults = [(name, named(text, sources)) for name, text in error.faults]
+        raise OptionError(message, error.param, faults) from error.__cause__
 
 
 def named(message: str, sources: Mapping[str, str]) -> str:

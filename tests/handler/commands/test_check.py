@@ -307,7 +307,7 @@ def test_what_vllm_is_told_of_embeddings(model_dir: Path) -> None:
 def test_bare_keys_are_told(model_dir: Path) -> None:
     with model_dir.joinpath("serving.properties").open("a") as file:
         file.write("mine=1\n")
-    assert "note: unknown, and without `option.`, therefore ignored: mine" in check(model_dir, {})
+    assert "warning: unknown, and without `option.`, therefore ignored: mine" in check(model_dir, {})
 
 
 def test_code_of_the_users_is_loaded(model_dir: Path) -> None:
@@ -372,7 +372,7 @@ def test_lmcache_may_be_in_the_container_alone(model_dir: Path, monkeypatch: pyt
         importlib.util, "find_spec", lambda name, package=None: None if name == "lmcache" else find(name, package)
     )
     lines = check(model_dir, {"lmcache_auto_config": "true"})
-    assert "note: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines
+    assert "warning: option.lmcache_auto_config requires the package lmcache, which is not installed here" in lines
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_broken_adapters_are_only_told_of(model_dir: Path) -> None:
     write_adapter(model_dir / "adapters" / "good", LLAMA)
     first, broken, good = lines(model_dir, adapters_on_error="warn")
     assert first.startswith("adapters: 1 found; ")
-    assert broken == "note: adapters/dora will not be served: adapter_config.json: use_dora: vLLM does not have DoRA"
+    assert broken == "warning: adapters/dora will not be served: adapter_config.json: use_dora: vLLM does not have DoRA"
     assert good.startswith("adapter good: ")
 
 
@@ -103,7 +103,7 @@ def test_a_rank_that_is_too_low(model_dir: Path) -> None:
     )
 
 
-OTHER = "note: adapter a was trained on owner/tiny-llama, by its name another model than this one"
+OTHER = "warning: adapter a was trained on owner/tiny-llama, by its name another model than this one"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_adapters_that_nobody_serves_are_noted(model_dir: Path) -> None:
     model_dir.joinpath("adapters", ".keep").mkdir(parents=True)
     assert lines(model_dir, enable_lora="false") == []
     write_adapter(model_dir / "adapters" / "a", LLAMA, use_dora=True)
-    note = f"note: what is in {model_dir / 'adapters'} is not served, as option.enable_lora is not set"
+    note = f"warning: what is in {model_dir / 'adapters'} is not served: set option.enable_lora=true"
     assert lines(model_dir, enable_lora="false") == [note]
 
 
@@ -173,5 +173,5 @@ def test_what_secure_mode_forbids_of_adapters(model_dir: Path) -> None:
         forbidden_lines(make_settings(model_dir, enable_lora="true"), secure)
     assert caught.value.message == said
     (line,) = forbidden_lines(make_settings(model_dir, enable_lora="true", adapters_on_error="warn"), secure)
-    assert line == f"note: {said.replace(': ', ' will not be served: ', 1)}"
+    assert line == f"warning: {said.replace(': ', ' will not be served: ', 1)}"
     assert forbidden_lines(make_settings(model_dir), secure) == []

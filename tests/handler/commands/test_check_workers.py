@@ -23,6 +23,7 @@ SHARED = [
     ),
     "sessions: the workers share them, in one folder (option.sessions_path)",
 ]
+FOR_ALL = "sizes its caches for the whole machine"
 ONE = "load_on_devices=0 and maxWorkers=1"
 ONLY = "DJL Serving starts one worker only, on the first devices"
 
@@ -93,7 +94,7 @@ def test_devices_have_the_containers_names() -> None:
 def test_too_few_devices(options: dict[str, str], devices: tuple[str, ...], size: int) -> None:
     assert lines(options, devices) == [
         (
-            f'note: DJL Serving will not start: "GPU devices are not enough to run {size} partitions", '
+            f'warning: DJL Serving will not start: "GPU devices are not enough to run {size} partitions", '
             f"one worker takes {size}, there are {len(devices)}"
         )
     ]
@@ -106,35 +107,35 @@ def test_max_in_the_environment_leaves_room_for_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "note"),
+    ("options", "said"),
     [
-        ({"tensor_parallel_degree": "3"}, "no worker uses 2 of the 8 devices"),
+        ({"tensor_parallel_degree": "3"}, "note: no worker uses 2 of the 8 devices"),
         (
             {"tensor_parallel_degree": "4", "maxWorkers": "2"},
             (
-                "maxWorkers=2: up to 2 workers use the same devices, each with its own copy of the model; "
+                "warning: maxWorkers=2: up to 2 workers use the same devices, each with its own copy of the model; "
                 "option.gpu_memory_utilization of all of them together has to stay below 1"
             ),
         ),
         (
             {"tensor_parallel_size": "2"},
             (
-                "option.tensor_parallel_size: DJL Serving does not know it, and counts devices by "
-                "option.tensor_parallel_degree alone"
+                "warning: option.tensor_parallel_size: DJL Serving does not know it, and counts devices by "
+                "option.tensor_parallel_degree alone: set option.tensor_parallel_degree=2"
             ),
         ),
-        ({"tensor_parallel_degree": "4", "enable_lora": "true"}, f"option.enable_lora=true: {ONLY}"),
-        ({"enable_stateful_sessions": "True"}, f"option.enable_stateful_sessions=true: {ONLY}"),
+        ({"tensor_parallel_degree": "4", "enable_lora": "true"}, f"note: option.enable_lora=true: {ONLY}"),
+        ({"enable_stateful_sessions": "True"}, f"note: option.enable_stateful_sessions=true: {ONLY}"),
         (
             {"tensor_parallel_degree": "4", "lmcache_auto_config": "true"},
-            f"option.lmcache_auto_config: each worker sizes its caches for the whole machine: for one set {ONE}",
+            f"warning: option.lmcache_auto_config: each worker {FOR_ALL}: for one set {ONE}",
         ),
     ],
     ids=str,
 )
-def test_notes(options: dict[str, str], note: str) -> None:
-    assert f"note: {note}" in lines(options, EIGHT)
-    assert f"note: {note}" not in lines({"tensor_parallel_degree": "4"}, EIGHT)
+def test_notes(options: dict[str, str], said: str) -> None:
+    assert said in lines(options, EIGHT)
+    assert said not in lines({"tensor_parallel_degree": "4"}, EIGHT)
 
 
 def test_one_device_of_vllms_own_name_is_one_worker_of_all_devices() -> None:
@@ -187,7 +188,7 @@ def test_memory_on_a_cpu(options: dict[str, str], variables: dict[str, str], sai
 def test_stages_over_several_nodes_are_not_of_the_hosts_devices() -> None:
     over_nodes = {"pipeline_parallel_size": "2", "nnodes": "2", "master_addr": "a"}
     assert lines(over_nodes, EIGHT) == ["workers: 1 worker, on devices 0,1,2,3,4,5,6,7"]
-    assert lines({"pipeline_parallel_size": "2"}, EIGHT)[0].startswith("note: option.pipeline_parallel_size: ")
+    assert lines({"pipeline_parallel_size": "2"}, EIGHT)[0].startswith("warning: option.pipeline_parallel_size: ")
 
 
 def test_what_several_workers_share() -> None:
@@ -219,7 +220,7 @@ def test_ports_that_are_not_chosen_free(
     settings = load_settings(Path("/nowhere"), environment={}, overrides=two)
     told = worker_lines(settings, two, variables, Machine(EIGHT, 2))
     gets = f"and only the first one gets it: for one worker set {ONE}"
-    note = f"note: {what}: every worker wants port {port}, {gets}"
+    note = f"warning: {what}: every worker wants port {port}, {gets}"
     assert told[1:] == [*SHARED, note]
     one = {**two, "tensor_parallel_degree": "8"}
     settings = load_settings(Path("/nowhere"), environment={}, overrides=one)
@@ -230,10 +231,8 @@ def test_ports_of_several_hosts() -> None:
     hosts = {"tensor_parallel_degree": "4", "nnodes": "2", "master_addr": "a", "master_port": "30000"}
     told = lines(hosts, EIGHT)
     for port in ("29600 (option.node_port)", "30000 (option.master_port)"):
-        note = (
-            f"note: several hosts: every worker wants port {port}, and only the first one gets it: for one worker set"
-        )
-        assert f"{note} {ONE}" in told
+        note = f"warning: several hosts: every worker wants port {port}, and only the first one gets it"
+        assert f"{note}: for one worker set {ONE}" in told
 
 
 def test_visible_devices_stand_for_a_machine_with_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,64 @@ def test_a_command_that_there_never_was(capsys: pytest.CaptureFixture[str]) -> N
         main(["sing"])
     assert ended.value.code == 2
     assert "invalid choice: 'sing'" in capsys.readouterr().err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"lmi {metadata.version('lmi-handler')}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["check"], ["check", "a", "b"], ["check", "a", "--set", "novalue"], ["serve", "a", "--grace", "-1"],
+        ["chat", "a", "b", "c"], ["chat", "a", "--system"], ["completion", "dos"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: lmi")
+
+
+def test_ctrl_c_is_status_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lmi.handler.commands.package.package", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["package", str(tmp_path), "-o", "model.tar.gz"])
+    assert ended.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "question"),
+    [
+        (["chat", "url", "Hi"], "Hi"),
+        (["chat", "url", "Hi", "--system", "S"], "Hi"),
+        (["chat", "url", "--system", "S", "Hi"], "Hi"),
+        (["chat", "--system", "S", "url", "Hi"], "Hi"),
+        (["chat", "url", "--system", "S"], None),
+    ],
+)
+def test_a_question_wherever_it_stands(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], question: str | None
+) -> None:
+    asked: list[tuple[str, str | None, str | None]] = []
+
+    def chat(given: argparse.Namespace) -> int:
+        asked.append((given.model, given.question, given.system))
+        return 7
+
+    monkeypatch.setattr("lmi.handler.commands.chat.command.chat", chat)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 7
+    assert asked == [("url", question, "S" if "S" in arguments else None)]
 
 
 @pytest.mark.parametrize(

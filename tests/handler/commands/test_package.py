@@ -54,6 +54,14 @@ def packaged(model_dir: Path, tmp_path: Path) -> tuple[Path, list[tarfile.TarInf
         return unpacked, tar.getmembers()
 
 
+def test_the_archive_has_no_other_library(tmp_path: Path) -> None:
+    """What the commands show on a terminal by is not in it: the handler is its own sources and nothing else."""
+    _, members = packaged(directory(tmp_path / "model", {}), tmp_path)
+    files = {member.name for member in members if member.isfile()}
+    assert files == {"serving.properties", *ours()}
+    assert not any(name in file for file in files for name in ("rich", "shtab"))
+
+
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with everything that this one has except lmi, however that is installed here."""

@@ -174,7 +174,7 @@ async def test_what_runs_beyond_the_limit_gets_an_error(start: Start, monkeypatc
 @pytest.mark.anyio
 async def test_ctrl_c_reaches_the_server_and_not_its_engine(start: Start) -> None:
     """Both have the terminal: what runs goes on to its end, and what the engine logs there does not stop it."""
-    server = start("--grace", "120", within=[sys.executable, "-m", "tests.kit.terminal"], real=True)
+    server = start("--grace", "120", "--verbose", within=[sys.executable, "-m", "tests.kit.terminal"], real=True)
     serving = psutil.Process(server.worker_pid)
     family = [serving, *family_of(server)]
     assert serving.terminal() is not None

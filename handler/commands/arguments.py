@@ -1,0 +1,52 @@
+"""What arguments of the command line mean, of more than one command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...model.errors import OptionError
+
+__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds"]
+
+KEY_VARIABLE = "LMI_API_KEY"
+
+
+def assignment(text: str) -> str:
+    """`NAME=VALUE`, for argparse."""
+    if "=" not in text:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return text
+
+
+def assignments(pairs: Sequence[str]) -> dict[str, str]:
+    """By name, the values of `NAME=VALUE`, with or without `option.` before the name."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        options[name.strip().removeprefix("option.")] = value.strip()
+    return options
+
+
+def given_options(model_dir: Path, pairs: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The options as they were given, for user code."""
+    from ...model.options.properties import gather
+
+    return gather(model_dir, environment) | assignments(pairs)
+
+
+def seconds(text: str) -> float:
+    """A length of time, for argparse."""
+    length = float(text)
+    if not 0 <= length <= 86400:
+        raise ValueError
+    return length
+
+
+def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
+    """The API key that clients need, None for none. Raises OptionError for an empty one, which protects nothing."""
+    name, key = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
+    if key is not None and not key.strip():
+        raise OptionError(f"{name}: expected a key, got an empty one")
+    return key

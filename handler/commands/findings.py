@@ -1,0 +1,145 @@
+"""What `lmi check` finds, in groups for a person, or as JSON for programs.
+
+check.py's lines, `warning: ...`, `note: ...` or facts --+--> Finding, each with what to write instead,
+an OptionError, of one fault or of several --------------+    where that can be told
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ...model.errors import OptionError, did_you_mean
+from ...model.options.option import Option
+from ...model.options.properties import gather
+from ...model.options.table import option_named
+from .check import check
+from .terminal.console import can_draw, console_on
+
+__all__ = ["Finding", "as_json", "findings", "report"]
+
+Level = Literal["error", "warning", "note", "fact"]
+HEADINGS: dict[Level, tuple[str, str]] = {
+    "error": ("errors: it cannot be served as it is", "bold red"),
+    "warning": ("warnings: it is served, but not as it is written", "bold yellow"),
+    "note": ("notes", "bold cyan"),
+    "fact": ("checked", "bold green"),
+}
+"""By level, in the order in which they are told, a heading and how it looks."""
+FORM = 1
+"""Of the JSON; one that programs of before could not read has a higher one."""
+
+_HINT = re.compile(r"; did you mean (?P<name>[\w.]+)\?$")
+_SET = re.compile(r"\bset (?P<what>[\w.]+=\S+?(?: and [\w.]+=\S+?)*)(?=[;,:]?(?:\s|$))")
+"""What a line of check.py says is to be set."""
+_NAMED = re.compile(r"\boption\.(?P<name>\w+)")
+_TRUE = {"1": "true", "yes": "true", "on": "true", "0": "false", "no": "false", "off": "false"}
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of them; docs/cli.md has its fields, which are those of the JSON."""
+
+    level: Level
+    message: str
+    option: str | None = None
+    """The name of the option that it is about, without `option.`."""
+    instead: str | None = None
+    """What to write: `NAME=VALUE`, or several with ` and ` between them."""
+
+    @classmethod
+    def of(cls, line: str) -> Finding:
+        """That of a line of check.py."""
+        for level in ("warning", "note"):
+            if line.startswith(f"{level}: "):
+                message = line.removeprefix(f"{level}: ")
+                named, told = _NAMED.search(message), _SET.search(message)
+                return cls(level, message, named and named["name"], told and told["what"])
+        return cls("fact", line)
+
+
+class _Findings(msgspec.Struct, frozen=True):
+    """The JSON."""
+
+    version: int
+    model_dir: str
+    ok: bool
+    """Whether nothing of it is an error."""
+    findings: Sequence[Finding]
+
+
+def findings(model_dir: Path, overrides: Mapping[str, str]) -> list[Finding]:
+    """All that `check` has to say; what it refuses are errors, after which it has nothing else to say."""
+    try:
+        return [Finding.of(line) for line in check(model_dir, overrides)]
+    except OptionError as error:
+        given = _given(model_dir, overrides)
+        return [Finding("error", message, name, _instead(name, message, given)) for name, message in error.faults]
+
+
+def _given(model_dir: Path, overrides: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return gather(model_dir, os.environ) | dict(overrides)
+    except (OptionError, OSError):
+        # serving.properties cannot be read, which is what there is to say.
+        return dict(overrides)
+
+
+def _instead(name: str | None, message: str, given: Mapping[str, str]) -> str | None:
+    """What to write where `message` says what is wrong with the option `name`; None where nobody can tell."""
+    text = given.get(name or "", "")
+    if hint := _HINT.search(message):
+        return f"{hint['name']}={text}" if text else None
+    option = option_named(name) if name else None
+    if option is None or ": expected " not in message:
+        return None
+    if option.kind == "bool":
+        value = _TRUE.get(text.lower(), "")
+    elif option.choices:
+        near = did_you_mean(text.lower(), option.choices)
+        value = near.removeprefix("; did you mean ").removesuffix("?") or option.default
+    else:
+        value = option.default
+    return f"option.{option.name}={value}" if value != text and _is_good(option, value) else None
+
+
+def _is_good(option: Option, value: str) -> bool:
+    """Whether it is a value, and no words of the documentation."""
+    try:
+        option.value(value)
+    except ValueError:
+        return False
+    return bool(value)
+
+
+def as_json(model_dir: Path, found: Sequence[Finding]) -> str:
+    """For programs (docs/cli.md)."""
+    document = _Findings(FORM, str(model_dir), not any(one.level == "error" for one in found), found)
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def report(found: Sequence[Finding]) -> None:
+    """Prints them for a person."""
+    console = console_on(1) if can_draw(1) else None
+    for text, style in _lines(found):
+        if console is None:
+            print(text)
+        else:
+            console.print(text, style=style, soft_wrap=True)
+            console.file.flush()
+
+
+def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """Lines, each with how it looks."""
+    for level, (heading, style) in HEADINGS.items():
+        group = [finding for finding in found if finding.level == level]
+        if group:
+            yield heading, style
+        for finding in group:
+            yield f"  {finding.message}", ""
+            if finding.instead:
+                yield f"    write {finding.instead}", "bold"

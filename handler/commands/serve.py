@@ -1,0 +1,133 @@
+"""`lmi serve`: a model directory on this machine, from the port to the link."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from ...model.errors import LmiError
+from .arguments import KEY_VARIABLE, assignments, given_options, required_key
+from .terminal.loading import StartView, showing
+
+if TYPE_CHECKING:
+    import socket
+
+    from ...model.options import Settings
+    from ...model.process.client import EngineClient
+    from ..server.access import Access
+    from ..service import Service
+
+__all__ = ["next_steps", "serve", "service_for"]
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Serves a model directory on this machine."""
+    from ...model.options import load_settings
+    from ..preflight import require_directory
+    from ..secure_mode import secure_mode
+    from ..server.access import Access, allowed_names
+    from ..server.sockets import bound_sockets
+
+    require_directory(arguments.model_dir)
+    api_key = required_key(arguments.api_key, os.environ)
+    with bound_sockets(arguments.host, arguments.port) as sockets:
+        names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
+        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
+        if secure := secure_mode(os.environ):
+            secure.check_model(settings, os.environ)
+        with showing(settings.model_name, verbose=arguments.verbose) as view:
+            _serve(settings, sockets, Access(api_key, names), arguments, view)
+
+
+def _serve(
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    access: Access,
+    arguments: argparse.Namespace,
+    view: StartView,
+) -> None:
+    from ...model.heap import freeze
+    from ...model.process.client import EngineClient
+    from ..server.shutdown import Shutdown
+    from ..server.sockets import url_of
+
+    engine = EngineClient(settings)
+    ending = Shutdown(engine)
+    with closing(engine):
+        service = service_for(settings, engine, given_options(arguments.model_dir, arguments.set, os.environ))
+        try:
+            service.start()
+            from ..server.run import http_server
+
+            url = url_of(arguments.host, sockets)
+            said = [f"lmi: serving on {url}", *next_steps(url, settings, key=access.needs_key)]
+            server = http_server(
+                service,
+                sockets,
+                access=access,
+                grace=arguments.grace,
+                on_ready=lambda: view.ready(engine.process_id, said),
+            )
+            freeze()
+            ending.run(server, service.stop)
+        except LmiError:
+            # User code that was loading when a signal came is said to have failed.
+            if not ending.asked:
+                raise
+        finally:
+            service.close()
+
+
+def service_for(settings: Settings, engine: EngineClient, given: Mapping[str, str]) -> Service:
+    """The service, whose engine is being started where nothing has to come before; `given` as Service has it.
+
+    The rest is imported beside its start, which takes far longer. User code comes first: it may set the environment
+    that the engine starts with; and so do adapters, with which it starts.
+    """
+    from ..preflight import has_code
+
+    if not has_code(settings) and not settings.adapters.enable_lora:
+        engine.launch()
+    from ..service import Service
+
+    Thread(target=import_module, args=("..server.run", __package__), daemon=True).start()
+    return Service(settings, engine, given=given)
+
+
+def next_steps(url: str, settings: Settings, *, key: bool) -> list[str]:
+    """Lines that say what may be done now with the server at `url`; `key`: it needs one."""
+    header = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if key else ""
+    curl = f"curl {url}/v1/{{}}{header} -H 'Content-Type: application/json' -d '{{}}'"
+    if settings.embeds:
+        steps = {"with curl": curl.format("embeddings", '{"input": "Hello"}')}
+    else:
+        body = '{"messages": [{"role": "user", "content": "Hello"}], "stream": true}'
+        steps = {"in a terminal": f"{_command()} chat {url}", "with curl": curl.format("chat/completions", body)}
+    if key:
+        steps = {f"set {KEY_VARIABLE} to the key": "", **steps}
+    width = max(map(len, steps))
+    return [f"  {name:{width}}  {how}".rstrip() for name, how in {**steps, "Ctrl-C ends it": ""}.items()]
+
+
+def _command() -> str:
+    """This command, as it can be typed."""
+    name = sys.argv[0]
+    if Path(name).name != "lmi":
+        return f"{shlex.quote(sys.executable)} -m {__package__}.cli"
+    found = shutil.which("lmi")
+    return "lmi" if found is not None and Path(found).samefile(name) else shlex.quote(_short(name))
+
+
+def _short(name: str) -> str:
+    """A path as it is from here, where that is shorter."""
+    near = os.path.relpath(name)
+    return near if len(near) < len(name) else name

@@ -1,0 +1,145 @@
+"""What `lmi check` finds: in groups, with what to write instead, and as JSON in a form that stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lmi.handler.commands.findings import Finding, as_json, findings, report
+
+from ...kit.api.handler import lmi_command
+from ...kit.typed import Typed
+from .test_serve import LMI
+
+
+@pytest.fixture
+def model_dir(tmp_path: Path) -> Path:
+    """What is found of it without a library."""
+    (tmp_path / "serving.properties").write_text("option.backend=mine:Engine\noption.model_id=a-hub/id\n")
+    return tmp_path
+
+
+def errors(model_dir: Path, **options: str) -> dict[str | None, str | None]:
+    """By option, what to write instead."""
+    found = findings(model_dir, options)
+    assert {finding.level for finding in found} == {"error"}
+    return {finding.option: finding.instead for finding in found}
+
+
+def test_each_error_by_itself(model_dir: Path) -> None:
+    """All that is wrong, each with its option; check.py tells them as one."""
+    found = errors(
+        model_dir,
+        tensor_paralel_degree="2",
+        rolling_batch="vlm",
+        async_mode="yes",
+        max_rolling_batch_size="many",
+        response_prefix_tokens="x",
+    )
+    assert found == {
+        "tensor_paralel_degree": "option.tensor_parallel_degree=2",
+        "rolling_batch": "option.rolling_batch=vllm",
+        "async_mode": "option.async_mode=true",
+        "max_rolling_batch_size": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "instead"),
+    [
+        ("async_mode", "off", "option.async_mode=false"),
+        ("async_mode", "perhaps", None),
+        ("tensor_parallel_degree", "two", "option.tensor_parallel_degree=max"),
+        ("engine_stall_timeout", "long", "option.engine_stall_timeout=300"),
+    ],
+)
+def test_instead(model_dir: Path, name: str, text: str, instead: str | None) -> None:
+    """What was probably meant, else the default, where it is a value."""
+    assert errors(model_dir, **{name: text}) == {name: instead}
+
+
+def test_an_option_of_the_environment_is_told_by_its_variable(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPTION_ASYNC_MODE", "1")
+    monkeypatch.setenv("OPTION_ROLLING_BATCH", "vlm")
+    messages = [finding.message for finding in findings(model_dir, {})]
+    assert sorted(message.partition(":")[0] for message in messages) == ["OPTION_ASYNC_MODE", "OPTION_ROLLING_BATCH"]
+
+
+def test_a_file_that_cannot_be_read(model_dir: Path) -> None:
+    (model_dir / "serving.properties").write_text("option.x=\\u12\n")
+    (found,) = findings(model_dir, {})
+    assert (found.level, found.option, found.instead) == ("error", None, None)
+    assert found.message.startswith("serving.properties: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("options: good; vllm", Finding("fact", "options: good; vllm")),
+        ("note: no worker uses 2 of the 8 devices", Finding("note", "no worker uses 2 of the 8 devices")),
+        (
+            "warning: entry point: none: set option.entryPoint=lmi.handler",
+            Finding("warning", "entry point: none: set option.entryPoint=lmi.handler", "entryPoint",
+                    "option.entryPoint=lmi.handler"),
+        ),
+        (
+            "warning: X: for one worker set load_on_devices=0 and maxWorkers=1",
+            Finding("warning", "X: for one worker set load_on_devices=0 and maxWorkers=1", None,
+                    "load_on_devices=0 and maxWorkers=1"),
+        ),
+    ],
+)  # fmt: skip
+def test_lines(line: str, finding: Finding) -> None:
+    assert Finding.of(line) == finding
+
+
+def test_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors first; a group that is empty is left out."""
+    report([Finding("fact", "F"), Finding("note", "N"), Finding("error", "E", "x", "option.x=1"), Finding("note", "M")])
+    assert capsys.readouterr().out.splitlines() == [
+        "errors: it cannot be served as it is",
+        "  E",
+        "    write option.x=1",
+        "notes",
+        "  N",
+        "  M",
+        "checked",
+        "  F",
+    ]
+
+
+def test_the_json_for_programs() -> None:
+    """What is not there is left out."""
+    document = json.loads(as_json(Path("folder"), [Finding("warning", "W", "x", "option.x=1"), Finding("fact", "F")]))
+    assert document == {
+        "version": 1,
+        "model_dir": "folder",
+        "ok": True,
+        "findings": [
+            {"level": "warning", "message": "W", "option": "x", "instead": "option.x=1"},
+            {"level": "fact", "message": "F"},
+        ],
+    }
+
+
+def test_the_command(model_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Warnings fail nothing; an error is exit status 1, in either form, on standard output."""
+    lmi_command(["check", str(model_dir)])
+    assert "warnings: " in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        lmi_command(["check", str(model_dir), "--json", "--set", "async_mode=1"])
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["ok"] is False
+    assert "lmi:" not in said.err
+
+
+def test_on_a_terminal(model_dir: Path) -> None:
+    """The same lines, in colours unless NO_COLOR is set."""
+    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        with Typed([LMI, "check", str(model_dir), "--set", "async_mode=1"], environment) as command:
+            assert command.end() == 1
+            assert "    write option.async_mode=true\n" in command.text
+            assert ("\x1b[1;31m" in command.raw) is coloured

@@ -1,0 +1,165 @@
+"""What `lmi serve` shows: the start while it goes on, on a terminal; lines elsewhere; what to do next."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from lmi.handler.commands.serve import next_steps
+
+from ...kit.api.options import typed_settings
+from ...kit.paths import USER_CODE
+from ...kit.typed import CTRL_C, Typed
+
+LMI = str(Path(sys.executable).parent / "lmi")
+STEPS = [
+    "starting the engine",
+    "reading the model's configuration",
+    "loading weights",
+    "preparing the engine",
+    "capturing CUDA graphs",
+]
+LINK = "lmi: serving on http://127.0.0.1:"
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Path:
+    """The model directory of an engine that loads until there is a file `go`."""
+    for name in ("echo.py", "loads.py"):
+        shutil.copy(USER_CODE / name, tmp_path)
+    (tmp_path / "serving.properties").write_text("option.backend=loads:Loads\n")
+    return tmp_path
+
+
+Begin = Callable[..., Typed]
+
+
+@pytest.fixture
+def begin(loading: Path) -> Iterator[Begin]:
+    with ExitStack() as stack:
+        yield lambda *arguments, **environment: stack.enter_context(
+            Typed([LMI, "serve", str(loading), "--port", "0", *arguments], environment)
+        )
+
+
+def test_a_start_on_a_terminal(begin: Begin, loading: Path) -> None:
+    """Its steps with their seconds and a bar, then what is up, the link, and what to do next; the engine's own lines
+    are kept back."""
+    server = begin()
+    server.expect("loading weights")
+    server.expect("3/4")
+    (loading / "go").touch()
+    server.expect(LINK)
+    server.expect("Ctrl-C ends it")
+    whole = server.text
+    last = whole[whole.rindex("+ starting the engine") :]
+    assert re.findall(r"^\+ (.*?) +[\d.]+ s ", last, re.MULTILINE) == STEPS
+    facts = dict(re.findall(r"^  (\S.*?)  +(\S.*)$", last, re.MULTILINE))
+    assert facts["engine"] == "echo 1"
+    assert facts["KV cache"] == "430,080 tokens: 105.0 requests of max_model_len=4096"
+    assert facts["memory of the weights"] == "14.99 GiB"
+    assert facts["memory of the KV cache"] == "52.5 GiB"
+    assert facts["memory of its processes"].endswith(" GiB")
+    assert "Resolved architecture" not in whole
+    assert "standard output" not in whole
+    port = whole.rpartition(LINK)[2].split()[0]
+    assert f"chat http://127.0.0.1:{port}" in whole
+    assert httpx.get(f"http://127.0.0.1:{port}/ping").status_code == 200
+    # What is logged from here on is shown.
+    server.keys(CTRL_C)
+    server.expect("shutting down")
+    assert server.end() == 0
+
+
+def test_a_start_that_fails_on_a_terminal(begin: Begin, loading: Path) -> None:
+    """The step that failed, the engine's last lines, and why."""
+    server = begin()
+    server.expect("3/4")
+    (loading / "go").write_text("what went before")
+    assert server.end() == 1
+    assert "x loading weights" in server.text
+    shown = server.text[server.text.rindex("x loading weights") :]
+    assert "what went before" in shown
+    assert shown.strip().splitlines()[-1].startswith("lmi: ")
+    assert "the weights do not fit" in shown.strip().splitlines()[-1]
+    assert server.raw.count("\x1b[?25h") >= server.raw.count("\x1b[?25l"), "the cursor is shown again"
+
+
+def test_ctrl_c_while_it_starts(begin: Begin) -> None:
+    server = begin()
+    server.expect("3/4")
+    server.keys(CTRL_C)
+    assert server.end() == 0
+    assert LINK not in server.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"), [(["--verbose"], {}), ([], {"TERM": "dumb"}), ([], {"TERM": ""})], ids=str
+)
+def test_plain_lines_on_a_terminal(
+    begin: Begin, loading: Path, arguments: list[str], environment: dict[str, str]
+) -> None:
+    """Where they are asked for, or it cannot be drawn on."""
+    server = begin(*arguments, **environment)
+    (loading / "go").touch()
+    server.expect("Ctrl-C ends it")
+    assert "\x1b" not in server.raw
+    assert "Resolved architecture" in server.text
+    assert "lmi: starting the engine for" in server.text
+
+
+def test_without_the_library(begin: Begin, loading: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Plain lines, and it serves."""
+    hidden = tmp_path_factory.mktemp("hidden")
+    (hidden / "sitecustomize.py").write_text(
+        "import importlib.util, sys\nsys.modules['rich'] = None\nfind = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, package=None: None if name == 'rich' else find(name, package)\n"
+    )
+    server = begin(PYTHONPATH=str(hidden))
+    (loading / "go").touch()
+    server.expect(LINK)
+    assert "\x1b" not in server.raw
+
+
+def test_plain_lines_elsewhere(loading: Path) -> None:
+    """As before there was anything else; the last ones say what to do next."""
+    (loading / "go").touch()
+    command = [LMI, "serve", str(loading), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        said = [server.stdout.readline().rstrip()]
+        while said[-1] != "  Ctrl-C ends it":
+            said.append(server.stdout.readline().rstrip())
+        server.terminate()
+        assert server.wait(30) == 0
+    ours = [line for line in said if line.startswith("lmi: ")]
+    assert ours[0].startswith("lmi: starting the engine for ")
+    assert ours[1].startswith(LINK)
+    assert len(ours) == 2
+    assert [line.split("  ")[1] for line in said[said.index(ours[1]) + 1 :]] == [
+        "in a terminal",
+        "with curl",
+        "Ctrl-C ends it",
+    ]
+
+
+def test_next_steps() -> None:
+    """A request that can be sent as it is written; the key by its variable, as process lists show arguments."""
+    url = "http://127.0.0.1:8080"
+    chat, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=False)
+    assert chat.endswith(f"chat {url}")
+    assert json.loads(curl.rpartition(" -d ")[2].strip("'"))["stream"] is True
+    key, _, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=True)
+    assert key == "  set LMI_API_KEY to the key"
+    assert '"Authorization: Bearer $LMI_API_KEY"' in curl
+    curl, _ = next_steps(url, typed_settings(model_id="a-hub/id", task="embed"), key=False)
+    assert f"{url}/v1/embeddings" in curl
