@@ -211,7 +211,7 @@ async def test_a_prompts_tokens_are_told_without_the_engine(ends: Ends) -> None:
     backend = Adapted()
     running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 1).run())
     ends.host.send(SetAdapter(B))
-    assert ends.host.receive() == AdapterOutcome(B.key)
+    assert await asyncio.to_thread(ends.host.receive) == AdapterOutcome(B.key)
     ends.host.send(Add(7, Generation(request_id="r", prompt="more than the context", tokenize=True, adapter=B.key)))
     told = await asyncio.to_thread(ends.host.receive)
     assert told == Step([(7, Started(21, context=8)), (7, Delta(0, "", finish=Finish("length")))])
