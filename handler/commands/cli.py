@@ -96,9 +96,13 @@ def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access,
             service.start()
             from ..server.run import http_server
 
-            ready = f"lmi: serving on {url_of(arguments.host, sockets)}"
             server = http_server(
-                service, sockets, access=access, grace=arguments.grace, on_ready=lambda: print(ready, flush=True)
+                service,
+                sockets,
+                access=access,
+                grace=arguments.grace,
+                on_ready=lambda: _ready(url_of(arguments.host, sockets), arguments),
+                playground=arguments.playground,
             )
             freeze()
             ending.run(server, service.stop)
@@ -108,6 +112,18 @@ def _serve(settings: Settings, sockets: Sequence[socket.socket], access: Access,
                 raise
         finally:
             service.close()
+
+
+def _ready(url: str, arguments: argparse.Namespace) -> None:
+    print(f"lmi: serving on {url}", flush=True)
+    if not arguments.playground:
+        return
+    print(f"lmi: to try it, open {url}/ in a browser", flush=True)
+    if arguments.open:
+        import webbrowser
+
+        # A browser that runs in the terminal ends when its user ends it.
+        Thread(target=webbrowser.open, args=(f"{url}/",), daemon=True).start()
 
 
 def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
@@ -189,6 +205,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="answer requests to this name (header Host) and of its pages (header Origin); * for any. On a loopback "
         "address, loopback's own names are allowed without it, and on others any name is where none is given",
+    )
+    page = command.add_mutually_exclusive_group()
+    page.add_argument("--open", action="store_true", help="open the playground in a browser once it serves")
+    page.add_argument(
+        "--no-playground", dest="playground", action="store_false", help="serve no page to try requests with at GET /"
     )
     command.set_defaults(run=serve)
 
