@@ -1,8 +1,8 @@
 """/playground/setup.json: what the page must know of the model, and the requests that it offers.
 
     model       name, context, engine, images (how many a prompt may have), adapters, sessions, tools, reasoning
-    requests    one for each route of a dialect that makes something of a body: an Example with what is sent, and how
-                an endpoint's /invocations is told that it is this one
+    requests    one for each route of a dialect that makes something of a body: an Example with what is sent, and by
+                which custom attributes this server (`here`) and an endpoint's /invocations know it
 
 It needs the key, as everything that tells of the model does.
 """
@@ -76,13 +76,18 @@ def _request(
 ) -> dict[str, Any]:
     body = example.body(settings.model_name)
     by_body = example.by_body and _detected(body, settings, user_dialects) is dialect
+    attributes = "" if by_body else _attributes(example, example.path)
+    # option.dialect goes before the path.
+    other = settings.dialect not in (None, example.dialect)
+    here = attributes if example.path == INVOCATIONS else f"dialect={example.dialect}" if other else ""
     return {
         "dialect": example.dialect,
         "title": example.title,
         "path": example.path,
         "query": example.query,
         "headers": dict(example.headers),
-        "attributes": "" if by_body else _attributes(example, example.path),
+        "here": here,
+        "attributes": attributes,
         "body": body,
         "texts": example.texts,
         "numbers": example.numbers,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, tgi
+from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, routed, tgi
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.common import body_size, fields, json_body
@@ -36,7 +36,7 @@ __all__ = [
     "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
     "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "decode_nothing", "forget_logged_names", "lmi",
     "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
-    "refusal", "route_of", "tgi",
+    "refusal", "route_of", "routed", "tgi",
 ]  # fmt: skip
 
 

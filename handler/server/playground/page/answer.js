@@ -9,6 +9,7 @@ import { Wire } from "./wire.js";
 const PER_STEP = 20;
 const SHOWN_AS_JSON = 50;
 const LONG_LIST = 8;
+const GIST = 40;
 
 export class Answer {
   constructor() {
@@ -43,9 +44,11 @@ export class Answer {
     byId("nothing").hidden = true;
     byId("failure").hidden = true;
     byId("response").hidden = false;
+    byId("figures").hidden = false;
     byId("tab-tokens").hidden = true;
     this.show("tab-text");
     this.tell("Sending …", "busy");
+    inSight(byId("title-answer"));
     this.figures();
   }
 
@@ -82,14 +85,17 @@ export class Answer {
     return this.pending.length > 0 || drawing;
   }
 
-  take({ text, at }) {
+  take(record) {
+    const { text, at } = record;
     if (this.head.status !== 200) {
       this.body += text;
+      record.says = "error";
       const said = read(contentOf(text, this.head.form).value);
       this.error = said.error ?? this.error;
       return;
     }
     const found = read(contentOf(text, this.head.form).value);
+    record.says = gist(found);
     if (found.error !== null) {
       this.error = found.error;
       this.body = text;
@@ -98,7 +104,7 @@ export class Answer {
       this.block(index).fresh += piece;
       if (index === 0) this.text += piece;
     }
-    for (const [, piece] of found.reasoning) this.folded().fresh += piece;
+    for (const [, piece] of found.reasoning) this.reason(piece);
     for (const call of found.calls) this.call(call);
     for (const token of found.tokens) this.tokens.tokens.push(token);
     if (found.shown !== undefined && this.shown < SHOWN_AS_JSON) {
@@ -131,10 +137,17 @@ export class Answer {
     if (this.reasoning === null) {
       const body = element("div", { class: "said" });
       byId("folded").append(element("details", { class: "fold" }, element("summary", {}, "Reasoning"), body));
-      this.reasoning = { body, fresh: "" };
+      this.reasoning = { body, fresh: "", begun: false };
     }
-    this.fresh.add(this.reasoning);
     return this.reasoning;
+  }
+
+  reason(piece) {
+    const folded = this.folded();
+    // Models begin it with empty lines.
+    folded.fresh += folded.begun ? piece : piece.trimStart();
+    folded.begun ||= folded.fresh !== "";
+    this.fresh.add(folded);
   }
 
   call({ key, id, name, text }) {
@@ -203,7 +216,9 @@ export class Answer {
     byId("failure-body").hidden = this.body === "";
     byId("failure").hidden = false;
     this.tell(`Failed: ${title}`, "bad");
-    if (this.head !== null && this.head.status !== 200) this.show("tab-head");
+    if (this.said > 0) return;
+    byId("figures").hidden = true;
+    if (this.head !== null) this.show("tab-head");
   }
 
   tell(text, kind) {
@@ -213,11 +228,26 @@ export class Answer {
   }
 }
 
+/** What is new in a record, in a few characters. */
+function gist({ texts, reasoning, calls, tokens, finish, error }) {
+  if (error !== null) return "error";
+  const said = [...texts, ...reasoning].map(([, piece]) => piece).join("") || calls.map((call) => call.name + call.text).join("");
+  const text = said || tokens.map((token) => token.text).join("");
+  return text ? JSON.stringify(text.slice(0, GIST)).slice(1, -1) : finish ? `(${finish})` : "";
+}
+
 const statusOf = ({ status, reason }) => `HTTP ${status} ${reason}`.trim();
 
 function put(id, text) {
   const place = byId(id);
   if (place.textContent !== text) place.textContent = text;
+}
+
+/** On narrow screens the response is below what is seen. */
+function inSight(place) {
+  if (place.getBoundingClientRect().top < innerHeight - 80) return;
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  place.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
 }
 
 /** JSON with long lists of numbers cut short, as vectors are. */

@@ -36,10 +36,9 @@ export function curl(sent) {
 const urlOf = ({ base, path, entry }) => `${base}${path.slice(1)}${entry.query ? `?${entry.query}` : ""}`;
 
 /** The headers that the request needs beside its type and the key. */
-export function headersOf({ entry, path, attributes, session }) {
+export function headersOf({ entry, session }) {
   const headers = { ...entry.headers };
-  // Another path says what it is itself.
-  if (path === "/invocations" && attributes) headers[ATTRIBUTES] = attributes;
+  if (entry.here) headers[ATTRIBUTES] = entry.here;
   if (session) headers[SESSION] = session;
   return headers;
 }

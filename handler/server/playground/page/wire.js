@@ -1,8 +1,9 @@
-// The records as they arrived. Of thousands only those that are seen are in the document.
+// The records as they arrived, each with its time and what is new in it (`says`). Of thousands only those that are seen are in the document.
 
 import { element } from "./page.js";
 
 const ROW = 26;
+const SEEN = 10;
 const KEPT = 50000;
 const SHOWN = 160;
 
@@ -43,6 +44,7 @@ export class Wire {
     if (this.count.textContent !== count) this.count.textContent = count;
     list.hidden = this.seen === 0;
     this.space.style.height = `${records.length * ROW}px`;
+    list.style.height = `${Math.min(SEEN, records.length) * ROW}px`;
     if (this.follows) list.scrollTop = records.length * ROW;
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 2);
     const last = Math.min(records.length, first + Math.ceil(list.clientHeight / ROW) + 5);
@@ -55,7 +57,7 @@ export class Wire {
   }
 
   row(at) {
-    const { text, at: time } = this.records[at];
+    const { text, at: time, says } = this.records[at];
     const row = element(
       "div",
       {
@@ -67,6 +69,7 @@ export class Wire {
         "aria-posinset": at + 1,
       },
       element("span", { class: "time" }, seconds(time)),
+      element("span", { class: "says" }, says ?? ""),
       element("span", { class: "record" }, text.slice(0, SHOWN).trimEnd().replaceAll("\n", "⏎")),
     );
     row.dataset.at = at;
