@@ -56,7 +56,7 @@ function offer(requests, editor) {
   const groups = new Map();
   for (const [at, { dialect, title, path }] of requests.entries()) {
     if (!groups.has(dialect)) groups.set(dialect, element("optgroup", { label: dialect }));
-    groups.get(dialect).append(element("option", { value: at }, `${title}  ${path}`));
+    groups.get(dialect).append(element("option", { value: at }, `${title} · ${path}`));
   }
   select.replaceChildren(...groups.values());
   select.addEventListener("change", () => editor.choose(requests[Number(select.value)]));

@@ -26,7 +26,8 @@ export function read(value) {
 
 function errorOf(value) {
   const error = value?.error;
-  if (typeof error === "string") return error;
+  // Azure's has a word there, and what it means beside it.
+  if (typeof error === "string") return typeof value.message === "string" ? value.message : error;
   if (typeof error?.message === "string") return error.message;
   if (value?.type === "response.failed") return value.response?.error?.message ?? "the response failed";
   const plain = typeof value?.message === "string" && ("code" in value || value.object === "error");

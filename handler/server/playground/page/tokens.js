@@ -3,51 +3,48 @@
 import { element } from "./page.js";
 
 const STEPS = [0.9, 0.7, 0.5, 0.3, 0.1];
-const GROUP = 200;
-const PER_FRAME = 200;
+// A paragraph is laid out as a whole: beyond this many tokens another one begins, at the next blank or soon.
+const LONG = 250;
+const LONGEST = 300;
+const PER_STEP = 100;
 
 export class Tokens {
   constructor(place, detail) {
-    Object.assign(this, { place, detail, tokens: [], drawn: 0, chosen: -1, group: null });
+    Object.assign(this, { place, detail, tokens: [], drawn: [], chosen: -1 });
     place.addEventListener("click", (event) => this.choose(event.target.closest(".token")));
     place.addEventListener("keydown", (event) => {
-      const to = { ArrowRight: this.chosen + 1, ArrowLeft: this.chosen - 1, Home: 0, End: this.drawn - 1 }[event.key];
-      if (to === undefined || this.drawn === 0) return;
+      const to = { ArrowRight: this.chosen + 1, ArrowLeft: this.chosen - 1, Home: 0, End: this.drawn.length - 1 }[event.key];
+      if (to === undefined || this.drawn.length === 0) return;
       event.preventDefault();
-      this.choose(this.elementAt(Math.min(this.drawn - 1, Math.max(0, to))));
+      this.choose(this.drawn[Math.min(this.drawn.length - 1, Math.max(0, to))]);
     });
   }
 
   clear() {
-    Object.assign(this, { tokens: [], drawn: 0, chosen: -1, group: null });
+    Object.assign(this, { tokens: [], drawn: [], chosen: -1 });
     this.place.replaceChildren();
     this.detail.replaceChildren();
   }
 
   /** Draws some that are not drawn yet; whether there are more. */
   draw() {
-    const end = Math.min(this.tokens.length, this.drawn + PER_FRAME);
-    for (; this.drawn < end; this.drawn += 1) {
-      if (this.drawn % GROUP === 0) {
-        this.group = element("span");
-        this.place.append(this.group);
-      }
-      const { text, logprob } = this.tokens[this.drawn];
+    const { drawn, place, tokens } = this;
+    const end = Math.min(tokens.length, drawn.length + PER_STEP);
+    while (drawn.length < end) {
+      const { text, logprob } = tokens[drawn.length];
+      const long = place.lastChild?.childElementCount ?? LONGEST;
+      if (long >= LONGEST || (long >= LONG && /^\s/.test(text))) place.append(element("div"));
       const kind = logprob === null || logprob === undefined ? "" : ` p${stepOf(Math.exp(logprob))}`;
-      this.group.append(element("span", { class: `token${kind}` }, text));
+      drawn.push(element("span", { class: `token${kind}` }, text));
+      place.lastChild.append(drawn.at(-1));
     }
-    return this.drawn < this.tokens.length;
-  }
-
-  elementAt(at) {
-    return this.place.children[Math.floor(at / GROUP)].children[at % GROUP];
+    return drawn.length < tokens.length;
   }
 
   choose(token) {
     if (!token) return;
-    if (this.chosen >= 0) this.elementAt(this.chosen).classList.remove("chosen");
-    const group = token.parentElement;
-    this.chosen = [...this.place.children].indexOf(group) * GROUP + [...group.children].indexOf(token);
+    this.drawn[this.chosen]?.classList.remove("chosen");
+    this.chosen = this.drawn.indexOf(token);
     token.classList.add("chosen");
     token.scrollIntoView({ block: "nearest" });
     const { text, logprob, top } = this.tokens[this.chosen];
