@@ -10,6 +10,7 @@ const PER_STEP = 20;
 const SHOWN_AS_JSON = 50;
 const LONG_LIST = 8;
 const GIST = 40;
+const LONG_TEXT = 1500;
 
 export class Answer {
   constructor() {
@@ -123,10 +124,10 @@ export class Answer {
 
   block(index) {
     if (!this.blocks.has(index)) {
-      const body = element("div", { class: "said" });
+      const body = element("div", { class: "said" }, element("div"));
       if (index > 0) byId("text").append(element("h4", {}, `Choice ${index + 1}`));
       byId("text").append(body);
-      this.blocks.set(index, { body, fresh: "" });
+      this.blocks.set(index, { body, fresh: "", shown: 0 });
     }
     const block = this.blocks.get(index);
     this.fresh.add(block);
@@ -135,9 +136,9 @@ export class Answer {
 
   folded() {
     if (this.reasoning === null) {
-      const body = element("div", { class: "said" });
+      const body = element("div", { class: "said" }, element("div"));
       byId("folded").append(element("details", { class: "fold" }, element("summary", {}, "Reasoning"), body));
-      this.reasoning = { body, fresh: "", begun: false };
+      this.reasoning = { body, fresh: "", shown: 0, begun: false };
     }
     return this.reasoning;
   }
@@ -156,7 +157,7 @@ export class Answer {
       const title = element("code", {}, name);
       const summary = element("summary", {}, "Tool call ", title, id ? element("span", { class: "quiet" }, ` ${id}`) : null);
       byId("called").append(element("details", { class: "fold" }, summary, body));
-      this.calls.set(key, { body, title, fresh: "" });
+      this.calls.set(key, { body, title, fresh: "", shown: 0 });
     }
     const call = this.calls.get(key);
     if (name && !call.title.textContent) call.title.textContent = name;
@@ -165,10 +166,7 @@ export class Answer {
   }
 
   paint() {
-    for (const part of this.fresh) {
-      if (part.fresh !== "") part.body.append(part.fresh);
-      part.fresh = "";
-    }
+    for (const part of this.fresh) append(part);
     this.fresh.clear();
     this.wire.draw();
     this.figures();
@@ -226,6 +224,22 @@ export class Answer {
     if (status.textContent !== text) status.textContent = text;
     status.className = kind;
   }
+}
+
+/** Shows what is new of a text, in further paragraphs where it is long: each is laid out as a whole. */
+function append(part) {
+  const { body, fresh } = part;
+  part.fresh = "";
+  const cut = fresh.indexOf("\n") + 1;
+  if (body.tagName === "PRE" || cut === 0 || part.shown < LONG_TEXT) {
+    part.shown += fresh.length;
+    (body.lastElementChild ?? body).append(fresh);
+    return;
+  }
+  body.lastElementChild.append(fresh.slice(0, cut));
+  body.append(element("div"));
+  Object.assign(part, { shown: 0, fresh: fresh.slice(cut) });
+  append(part);
 }
 
 /** What is new in a record, in a few characters. */
