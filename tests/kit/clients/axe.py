@@ -1,4 +1,4 @@
-"""axe-core, which looks for what keeps people from using a page: from npm, in the version of axe/package-lock.json.
+"""axe-core, which looks for what keeps people from using a page: from npm, in the version of npm/package-lock.json.
 
 It is kept in .cache/axe. Where npm is missing, or nothing can be fetched, its tests are skipped; not where LMI_REQUIRE
 names `axe`.
@@ -20,7 +20,7 @@ from .browser import Browser
 
 __all__ = ["axe_faults"]
 
-PINNED = Path(__file__).with_name("axe")
+PINNED = Path(__file__).with_name("npm")
 NAMES = ("package.json", "package-lock.json")
 TIMEOUT_S = 120.0
 GRAVE = ("serious", "critical")

@@ -18,8 +18,13 @@ from ....kit.api.types import Dialect, EngineInfo, ParsedRequest, Request, Route
 INFO = EngineInfo(engine="scripted", version="1", context=2048, images=2)
 
 
-def told(user_dialects: tuple[Dialect, ...] = (), **options: str) -> dict[str, Any]:
-    return setup(make_settings(**options), INFO, user_dialects)
+def told(**options: str) -> dict[str, Any]:
+    return setup(make_settings(**options), INFO)
+
+
+def requests_of_mine(dialect: Dialect) -> list[dict[str, Any]]:
+    told = setup(make_settings(), INFO, (dialect,))
+    return [one for one in told["requests"] if one["dialect"] == "mine"]
 
 
 def requests_of(**options: str) -> dict[str, dict[str, Any]]:
@@ -47,7 +52,7 @@ def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, 
     for one in setup(settings, INFO)["requests"]:
         if not one["body"]:
             continue
-        sent = [(one["path"], one["attributes"], {})]
+        sent: list[tuple[str, str, dict[str, Any]]] = [(one["path"], one["attributes"], {})]
         if one["stream"]:
             sent.append((one["path"], one["attributes"], one["stream"]))
         if one["stream_path"]:
@@ -98,11 +103,11 @@ def test_a_dialect_of_the_users() -> None:
     """With a route, and with none; without an entry of ours."""
     mine = cast(Dialect, ModuleType("mine"))
     cast(Any, mine).__dict__.update(NAME="mine", BODY_FIELD="", ROUTES=(Route("/mine"),), matches=lambda *_: False)
-    found = [one for one in told((mine,))["requests"] if one["dialect"] == "mine"]
-    assert [(one["path"], one["attributes"], one["body"]) for one in found] == [("/mine", "route=/mine", {})]
+    assert [(one["path"], one["attributes"], one["body"]) for one in requests_of_mine(mine)] == [
+        ("/mine", "route=/mine", {})
+    ]
     cast(Any, mine).ROUTES = ()
-    found = [one for one in told((mine,))["requests"] if one["dialect"] == "mine"]
-    assert [(one["path"], one["attributes"]) for one in found] == [("/invocations", "dialect=mine")]
+    assert [(one["path"], one["attributes"]) for one in requests_of_mine(mine)] == [("/invocations", "dialect=mine")]
 
 
 def test_entries_do_not_repeat() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
+import tarfile
 from pathlib import Path
 
 import httpx
 import pytest
-from setuptools import find_packages
 
 from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.playground.files import FILES, FOLDER
 
-from ....kit.api.handler import application, started_service
-from ....kit.paths import ROOT
+from ....kit.api.handler import application, package_model, started_service
 from ....kit.user_code.engine import ScriptedEngine
 
 LAPTOP = allowed_names(["127.0.0.1"], [])
@@ -124,8 +123,11 @@ def test_what_is_imported_is_there() -> None:
             assert other in FILES
 
 
-def test_the_wheel_has_it() -> None:
-    """setup.py names the folder; whether it is one of a package's is what find_packages says."""
-    text = Path(ROOT, "setup.py").read_text("utf-8")
-    assert '"lmi.handler.server.playground": ["page/*"]' in text
-    assert "server.playground" in find_packages(str(ROOT / "handler"))
+def test_an_archive_for_the_container_has_none_of_it(tmp_path: Path) -> None:
+    """Where the files are not installed there is no page; DJL Serving shows none."""
+    (tmp_path / "serving.properties").write_text("option.entryPoint=lmi.handler\n")
+    package_model(tmp_path, tmp_path / "model.tar.gz")
+    with tarfile.open(tmp_path / "model.tar.gz") as archive:
+        names = archive.getnames()
+    assert "lmi/handler/server/playground/files.py" in names
+    assert not any("/page" in name for name in names)

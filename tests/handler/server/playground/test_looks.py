@@ -31,6 +31,10 @@ WRITES = os.environ.get("LMI_PICTURES") == "1"
 SIZES = ((1400, 900), (400, 860))
 SCHEMES = ("light", "dark")
 PARSERS = {"tool_call_parser": "hermes", "reasoning_parser": "qwen3", "enable_stateful_sessions": "true"}
+NAME = {"served_model_name": "demo-model"}
+SHOWN = {("tokens", "light", 1400), ("folded", "dark", 400), ("code", "light", 1400)}
+"""What docs/playground.md shows."""
+PACE_S = 0.02
 LONGEST_TASK_MS = 100.0
 MANY = 5000
 
@@ -40,17 +44,18 @@ SAID = (
     (".", -0.1),
     (" It", -1.3), (" is", -0.5), (" his", -1.0), (" longest", -0.4), (" play", -0.1), (".", -0.2),
 )  # fmt: skip
-OTHERS = ((" perhaps", -1.1), (" most", -1.9), (" around", -2.9), (" and", -3.4))
+OTHERS = ((" perhaps", -1.2), (" most", -1.9), (" around", -2.9), (" or", -3.4))
 
 
 def spoken() -> list[EngineEvent]:
     """An answer with log-probabilities, some of them low."""
     events: list[EngineEvent] = [Started(14)]
     for at, (text, logprob) in enumerate(SAID):
-        top = sorted([(text, logprob), *OTHERS], key=lambda one: -one[1])
-        one = Token(at, text, logprob, top=tuple(TopToken(at, *other) for other in top))
+        listed = sorted([(text, logprob), *OTHERS], key=lambda one: -one[1])
+        top = tuple(TopToken(at + 100 * rank, *one) for rank, one in enumerate(listed))
+        (number,) = [one.id for one in top if one.text == text and one.logprob == logprob]
         finish = Finish("eos", generated_tokens=len(SAID), cumulative_logprob=-9.0) if at == len(SAID) - 1 else None
-        events.append(Delta(0, text, (one,), finish=finish))
+        events.append(Delta(0, text, (Token(number, text, logprob, top=top),), finish=finish))
     return events
 
 
@@ -90,31 +95,36 @@ def open_page(browser: Browser, server: Running, scheme: str, width: int, height
 def test_nothing_overflows_and_axe_finds_nothing(
     browser: Browser, running: Make, scheme: str, width: int, height: int
 ) -> None:
-    server = running(**PARSERS)
+    server = running(**PARSERS, **NAME)
     page = open_page(browser, server, scheme, width, height)
-    kept = WRITES and (scheme, width) in (("light", 1400), ("dark", 400))
 
     def look(state: str) -> None:
         assert page.overflow <= 0, state
         assert axe_faults(browser) == [], state
-        if kept:
+        if WRITES and (state, scheme, width) in SHOWN:
             PICTURES.mkdir(exist_ok=True)
-            (PICTURES / f"playground-{state}-{scheme}-{width}.png").write_bytes(browser.picture())
+            (PICTURES / f"playground-{state}.png").write_bytes(browser.picture())
+
+    def send(events: list[EngineEvent]) -> None:
+        number = len(server.engine.generations)
+        page.send()
+        until(lambda: len(server.engine.generations) > number)
+        for event in events:
+            time.sleep(PACE_S)
+            server.engine.say(number, event)
+        assert page.ended().startswith("Done")
 
     look("start")
-    server.engine.submit_then = spoken()
     page.click("#form .switches input")
-    page.send()
-    assert page.ended().startswith("Done")
+    send(spoken())
     page.until(f"document.querySelectorAll('#tokens .token').length === {len(SAID)}")
     page.click("#tokens .token", 7)
     look("tokens")
     page.click("#tab-json")
-    server.engine.submit_then = CALLED
-    page.send()
-    page.ended()
+    send(CALLED)
     page.ask("document.querySelectorAll('#response details').forEach((one) => (one.open = true))")
     page.click("#wire .row", 2)
+    page.ask("document.getElementById('title-answer').scrollIntoView()")
     look("folded")
     page.click("#tab-code")
     look("code")

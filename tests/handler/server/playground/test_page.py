@@ -212,15 +212,16 @@ def test_what_is_no_json_is_sent_as_it_is(browser: Browser, running: Make) -> No
 def test_stop_ends_it_here_and_there(browser: Browser, running: Make) -> None:
     server = running()
     page = open_page(browser, server)
-    for number, stop in enumerate((lambda: page.click("#stop"), lambda: page.browser.press("Escape"))):
+    for number in range(2):
         page.send()
-        until(lambda count=number: len(server.engine.generations) > count)
+        until(lambda: server.engine.running)
         server.engine.say(number, *spoken(SAID)[:3])
         page.until("document.getElementById('text').textContent === 'William Shake'")
         assert page.ask("document.getElementById('send').hidden")
-        stop()
+        page.browser.press("Escape") if number else page.click("#stop")
         assert page.ended().startswith("Stopped after ")
-        until(lambda count=number: len(server.engine.aborted) > count)
+        until(lambda: not server.engine.running)
+    assert server.engine.aborted == [0, 1]
     assert page.text("text") == "William Shake"
 
 
