@@ -4,16 +4,20 @@ base.py            what a dialect is made of: Request, Dialect, ParsedRequest, R
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
 sessions.py        what a session is to those who handle a request
+response_store.py  what a store of responses is to dialects
 control.py         requests that ask for no generation: `requestType`
 routing.py         which path of a dialect's it is on
 tracing.py         which trace a request belongs to
 detection.py       which dialect a request is in; `receive` parses it, `refusal` refuses it
 common/            what dialects share: bodies, fields, schemas, images, vectors
 openai/            chat and text completions, embeddings, the list of models
+anthropic/         Anthropic's Messages and count_tokens
+responses/         OpenAI's responses: input and output of items, named events
 azure/             Azure AI Model Inference, on OpenAI's chat reader
 minimal/           the minimal chat API, on OpenAI's chat reader
 lmi/               `inputs` and `parameters` as in LMI containers; dynamic batches; embeddings
 tgi/               Text Generation Inference, on LMI's parameters
+tokens/            the tokens of prompts and their text, on OpenAI's chat reader
 
 To add one, write a folder or a file of the shape of `base.Dialect` and put it into DIALECTS. Users bring theirs with
 `option.output_formatter=module:Class` or the entry point group `lmi.dialects`; those are asked before ours.

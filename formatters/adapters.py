@@ -35,6 +35,7 @@ __all__ = [
     "named_by_request",
     "select",
     "take_names",
+    "unknown_model",
     "with_adapters",
     "with_name",
 ]
@@ -129,8 +130,13 @@ def select(
         if adapters.knows(model):
             return model
         if settings.unknown_models == "error" and model != settings.model_name:
-            raise ModelNotFoundError(f"model: there is no model {model[:MAX_NAME]!r}", "model")
+            raise unknown_model(model)
     return ""
+
+
+def unknown_model(name: str) -> ModelNotFoundError:
+    """The error of a name that is neither the model's nor an adapter's."""
+    return ModelNotFoundError(f"model: there is no model {name[:MAX_NAME]!r}", "model")
 
 
 def with_name(settings: Settings, selected: str | Sequence[str]) -> Settings:

@@ -21,6 +21,7 @@ from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
+from .response_store import ResponseStore
 from .sessions import Session
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "line_record",
     "named_record",
     "openapi_of",
+    "variable_part",
 ]
 
 JSON = "application/json"
@@ -88,6 +90,8 @@ class Request:
     request_id: str = ""
     session: Session | None = None
     """The one that its header names, or that was made for it."""
+    responses: ResponseStore | None = None
+    """Where responses are kept; None: nowhere (option.response_store)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,8 @@ class Route:
     """A path of the local server that is one dialect's own."""
 
     path: str
+    """It may end in a name in braces, which stands for a part that is not empty and may have slashes:
+    `/v1/models/{id}`."""
     methods: tuple[str, ...] = ("POST",)
     query: str | None = None
     """Only requests with this query parameter; such routes take precedence over those of the same path without one."""
@@ -203,9 +209,24 @@ class Route:
 
     def takes(self, request: Request) -> bool:
         """Whether the request is on this route."""
-        if request.path != self.path or request.method not in self.methods:
+        if not self.has(request.path) or request.method not in self.methods:
             return False
         return self.query is None or self.query in request.query
+
+    def has(self, path: str) -> bool:
+        """Whether a path is this route's."""
+        return path == self.path or bool(self.variable and variable_part(self.path, path))
+
+    @property
+    def variable(self) -> bool:
+        """Whether its path ends in a part that varies."""
+        return self.path.endswith("}")
+
+
+def variable_part(pattern: str, path: str) -> str:
+    """What stands in `path` in place of the name in braces that `pattern`, a Route's path, ends in; else nothing."""
+    start = pattern[: pattern.rindex("{")]
+    return path[len(start) :] if path.startswith(start) else ""
 
 
 class Dialect(Protocol):

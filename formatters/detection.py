@@ -134,8 +134,8 @@ READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
 
 
 def _check_task(call: ParsedRequest, settings: Settings) -> None:
-    """A model either generates text or embeds it, in whatever dialect it is asked."""
-    embeds = {generation.embedding is not None for generation in call.generations}
+    """A model either generates text or embeds it, in whatever dialect it is asked; any tells tokens."""
+    embeds = {one.embedding is not None for one in call.generations if not one.tokenize}
     if settings.embeds and False in embeds:
         raise UnsupportedError(
             "this model makes embeddings and generates no text: expected a field inputs or input", "inputs"

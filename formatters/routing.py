@@ -3,15 +3,17 @@
     request --routed--> the same as if it had come on that path, and the dialect's Route
 
 A host with one path, as SageMaker's /invocations, so reaches every route: `route=/v1/completions` in the custom
-attributes, as AWS's images of vLLM take it. A query may follow: `route=/info?api-version=2024-05-01`. The method is the
-route's own. What goes first: `route`, then `dialect`, the path, the body; a `dialect` that has no such path is refused.
+attributes, as AWS's images of vLLM take it, encoded as a URL is. A query may follow:
+`route=/info?api-version=2024-05-01`. The method is the route's own, where a path has several the one that stands before
+it: `route=DELETE /v1/responses/resp_1`. What goes first: `route`, then `dialect`, the path, the body; a `dialect` that
+has no such path is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from ..model.errors import NotFoundError, PayloadError, RequestError
 from .base import Dialect, Request, Response, Route, encode
@@ -30,15 +32,23 @@ INVOCATIONS = "/invocations"
 def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found | None:
     """The dialect that has a route of its own for the request's path, and the route."""
     taking = [(known, route) for known in user_dialects for route in known.ROUTES if route.takes(request)]
-    taking += [(known, route) for known, route in OURS.get(request.path, ()) if route.takes(request)]
+    taking += [found for found in _ours(request.path) if found[1].takes(request)]
     return min(taking, key=_by_query, default=None)
 
 
-OURS: dict[str, list[Found]] = {}
-"""Our dialects' routes by their paths."""
-for _known in DIALECTS:
-    for _route in _known.ROUTES:
-        OURS.setdefault(_route.path, []).append((_known, _route))
+EVERY: list[Found] = [(known, route) for known in DIALECTS for route in known.ROUTES]
+"""Our dialects' routes."""
+VARIABLE = [found for found in EVERY if found[1].variable]
+FIXED: dict[str, list[Found]] = {}
+"""The others, by their paths."""
+for _found in EVERY:
+    if not _found[1].variable:
+        FIXED.setdefault(_found[1].path, []).append(_found)
+
+
+def _ours(path: str) -> list[Found]:
+    """Those of our routes that have a path."""
+    return FIXED.get(path) or [found for found in VARIABLE if found[1].has(path)]
 
 
 def _by_query(found: Found) -> bool:
@@ -54,20 +64,33 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Req
     given = request.attributes.get(ROUTE)
     if not given:
         return request, route_of(request, user_dialects)
-    path, _, query = given.partition("?")
+    method, path, query = _parts(given)
     request = replace(request, path=path, query={**request.query, **dict(parse_qsl(query, keep_blank_values=True))})
-    there = [(known, one) for known in user_dialects for one in known.ROUTES if one.path == path] + OURS.get(path, [])
+    there = [(known, one) for known in user_dialects for one in known.ROUTES if one.has(path)] + _ours(path)
     named = request.attributes.get("dialect")
     # A dialect that is named needs no query to be told from another.
     taking = [one for one in there if (_asks_for(one[1], request) if not named else named == one[0].NAME)]
+    taking = [one for one in taking if not method or method in one[1].methods]
     if path == INVOCATIONS and not taking:
         # Any dialect's, in whichever way the request says it.
         return replace(request, method="POST"), None
     if not taking:
         raise _unknown(given, named, there, user_dialects)
     dialect, route = min(taking, key=_by_query)
-    method = "POST" if "POST" in route.methods else route.methods[0]
+    method = method or ("POST" if "POST" in route.methods else route.methods[0])
     return replace(request, method=method, attributes={**request.attributes, "dialect": dialect.NAME}), (dialect, route)
+
+
+METHODS = ("GET", "POST", "DELETE")
+
+
+def _parts(given: str) -> tuple[str, str, str]:
+    """The method, which may be empty, the path and the query."""
+    method, _, rest = given.partition(" ")
+    if method not in METHODS:
+        method, rest = "", given
+    path, _, query = rest.partition("?")
+    return method, unquote(path), query
 
 
 def _asks_for(route: Route, request: Request) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..model.options import Settings
-from . import azure, lmi, minimal, openai, tgi
+from . import anthropic, azure, lmi, minimal, openai, responses, tgi, tokens
 from .base import Dialect
 from .lmi import dynamic
 
 __all__ = ["DIALECTS", "fallback"]
 
-DIALECTS: tuple[Dialect, ...] = (azure, tgi, dynamic, lmi, openai, minimal)
+DIALECTS: tuple[Dialect, ...] = (azure, tgi, dynamic, lmi, anthropic, responses, openai, minimal, tokens)
 
 
 def fallback(settings: Settings) -> Dialect:

@@ -7,6 +7,7 @@ admission.py      what is taken on, and for how long; sweeper.py: the thread tha
 control.py        requests about sessions and about other requests: `requestType`, CANCEL
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
+response_store.py responses that are kept in memory
 secure_mode.py    what SageMaker's secure mode forbids
 api.py            what user code imports
 adapters/         LoRA adapters: which are registered

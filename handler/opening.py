@@ -32,6 +32,7 @@ from ..formatters import (
     routed,
 )
 from ..formatters.base import Route
+from ..formatters.response_store import ResponseStore
 from ..formatters.routing import well_routed
 from ..model.engine import Engine, EngineInfo
 from ..model.errors import LmiError, RequestError
@@ -57,6 +58,7 @@ class _Service(Protocol):
     engine: Engine
     admission: Admission
     sessions: Sessions
+    responses: ResponseStore | None
     adapters: Registry | None
     extensions: Extensions | None
 
@@ -90,6 +92,8 @@ class Opener:
     ) -> Exchange | Response:
         """The exchange of a request, not begun; or its answer, which may be a refusal."""
         service = self._service
+        if service.responses is not None:
+            request = replace(request, responses=service.responses)
         later = partial(self._deferred, meter=meter, on_news=on_news)
         extensions = service.extensions
         asked = control_of(request)

@@ -37,6 +37,7 @@ from .adapters.registry import Registry
 from .admission import Admission
 from .exchange import Exchange
 from .opening import Opener
+from .response_store import response_store
 from .sessions.requests import Sessions
 from .sweeper import Watch
 from .telemetry.metrics import Metrics
@@ -72,6 +73,7 @@ class Service:
         self.adapters: Registry | None = None
         """Where the options have adapters, from the start on."""
         self.sessions = Sessions(settings)
+        self.responses = response_store(settings.responses)
         self._info: EngineInfo
         self.metrics = Metrics(RequestLog(settings.log_requests))
         self.stopping = False

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from .engine import EngineInfo, EngineStats
-from .errors import OptionError
-from .events import Event
+from .errors import OptionError, UnsupportedError
+from .events import Event, Started
 from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
-__all__ = ["ENGINES", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part"]
+__all__ = ["ENGINES", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part", "tokenized"]
 
 
 class BackendBase(Protocol):
     """What runs in the engine's process. Constructed with Settings, which raises StartError or anything else.
 
     One that has adapters has an attribute `adapters`, an AdapterLoader (model/adapters/adapter.py); one that has
-    metrics of its own, a method `metrics(content_type) -> bytes` for Prometheus, which is called on another thread.
+    metrics of its own, a method `metrics(content_type) -> bytes` for Prometheus, which is called on another thread. One
+    that can tell a prompt's tokens has a method `tokenize(generation, images=()) -> Started`, which is called instead
+    of `prepare`, and on its threads, where nothing else is wanted (Generation.tokenize).
     """
 
     @property
@@ -139,6 +141,14 @@ def _users_backend(settings: Settings) -> Backend | AsyncBackend:
         message = f"option.content_filter: {place} has no prompt_text, which gives the filter the prompts to judge"
         raise OptionError(message, "content_filter")
     return cast("Backend | AsyncBackend", backend)
+
+
+def tokenized(backend: BackendBase, generation: Generation, images: Sequence[Image] = ()) -> Started:
+    """The tokens of a prompt; raises RequestError, UnsupportedError where the backend cannot tell them."""
+    tell: Callable[[Generation, Sequence[Image]], Started] | None = getattr(backend, "tokenize", None)
+    if tell is None:
+        raise UnsupportedError(f"the engine {backend.info.engine} does not tell how a prompt is tokenized")
+    return tell(generation, images)
 
 
 def limits() -> dict[str, Mapping[str, str]]:

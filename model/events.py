@@ -1,6 +1,7 @@
 """What an engine reports of a running generation.
 
     Rendered? Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
+    Started   Delta     of Generation.tokenize: the Delta is empty but for its Finish, `length`
     Failed    at any time instead of what was still to come; always the last event
 
 How many tokens a Delta holds is an accident of timing: formatters must give the same answer for any split. The types
@@ -98,12 +99,15 @@ class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaul
     cached_tokens: int = 0
     """How many of them came from the prefix cache."""
     prefill: tuple[Token, ...] = ()
-    """The prompt's tokens, where Sampling.prompt_logprobs asked for them."""
+    """The prompt's tokens, where Sampling.prompt_logprobs asked for them; of Generation.tokenize where `tokens` did,
+    each with its name in the vocabulary for a text."""
     text: str = ""
     """The prompt as text, special tokens included, where Generation.echo asked for it."""
     ranks: tuple[int | None, ...] = ()
     """Of each token of `prefill` among the whole vocabulary, 1 being the likeliest; None for the first. Empty where the
     engine does not know them."""
+    context: int = 0
+    """Of Generation.tokenize: the longest prompt plus answer (EngineInfo.context), in tokens."""
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True, tag="d", omit_defaults=True):

@@ -42,6 +42,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     include_reasoning: bool = True
     tools_field: Literal["tools", "functions"] = "tools"
     """What the client calls the tools, for errors about them."""
+    schema_field: str = "function.parameters"
+    """Where in one of them the client has the schema of its arguments."""
 
 
 Prompt = str | tuple[int, ...] | Conversation
@@ -160,6 +162,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sampling: Sampling = Sampling()
     embedding: Embedding | None = None
     """Set where the prompt, which is no conversation then, is to be embedded; what is for text means nothing then."""
+    tokenize: bool = False
+    """Whether the prompt's tokens are all that is wanted: Started tells them, and nothing is computed. `tokens` asks
+    for each of them, `echo` for their text; a prompt may be longer than the context then."""
     stream: bool = False
     """False: the engine reports once, when a sequence has ended."""
     tokens: bool = False

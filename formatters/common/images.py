@@ -19,7 +19,7 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError
 from .kinds import Object, Text
 
-__all__ = ["DETAILS", "is_image_part", "read_image_part"]
+__all__ = ["DETAILS", "is_image_part", "read_image_part", "read_url"]
 
 DETAILS = ("auto", "low", "high")
 """Accepted everywhere; vLLM's models take every image as it is."""
@@ -57,12 +57,13 @@ def read_image_part(part: Mapping[str, Any], place: str, *, azure: bool = False)
     for detail, name in details:
         if detail is not None:
             read["detail"] = Text(DETAILS).read(name, detail)
-    read["url"] = _url(given, field, base64=azure)
+    read["url"] = read_url(given, field, base64=azure)
     made: dict[str, Any] = {"type": "image_url", "image_url": read}
     return made if field.endswith(".image_url.url") else {**made, "field": field}
 
 
-def _url(given: Any, field: str, *, base64: bool) -> str:
+def read_url(given: Any, field: str, *, base64: bool = False) -> str:
+    """An image's URL; with `base64` it may be bare base64. Raises PayloadError and ParameterError."""
     expected = "a URL of an image: data:image/...;base64,..., https://... or http://..."
     if not isinstance(given, str):
         raise PayloadError.of(field, given, expected)

@@ -22,7 +22,7 @@ from .messages import read_messages
 from .parameters import read_fields, read_streaming, sampling_of
 from .tools import Tools, read_tools
 
-__all__ = ["DOCUMENTS", "parse", "read_chat"]
+__all__ = ["DOCUMENTS", "parse", "read_chat", "read_template_arguments"]
 
 DOCUMENTS = 1024
 """The most that a template may be given."""
@@ -89,6 +89,18 @@ RESERVED = (
 `padding` and `max_length` one request has all the machine's memory."""
 
 
+def read_template_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of `chat_template_kwargs`; raises UnsupportedError for what is none of the template's."""
+    if "chat_template" in given:
+        field = "chat_template_kwargs.chat_template"
+        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
+    for name in RESERVED:
+        if name in given:
+            field = f"chat_template_kwargs.{name}"
+            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    return dict(given)
+
+
 def _conversation(
     messages: tuple[dict[str, Any], ...], tools: Tools, values: Mapping[str, Any], payload: Payload
 ) -> Conversation:
@@ -99,14 +111,7 @@ def _conversation(
             "continue_final_message: cannot be combined with add_generation_prompt",
             "continue_final_message",
         )
-    template_arguments = dict(values.get("template_arguments", {}))
-    if "chat_template" in template_arguments:
-        field = "chat_template_kwargs.chat_template"
-        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
-    for name in RESERVED:
-        if name in template_arguments:
-            field = f"chat_template_kwargs.{name}"
-            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    template_arguments = read_template_arguments(values.get("template_arguments", {}))
     if "reasoning_effort" in values:
         template_arguments.setdefault("reasoning_effort", values["reasoning_effort"])
     documents = payload.get("documents")
@@ -130,6 +135,7 @@ def _conversation(
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
         tools_field="functions" if tools.legacy else "tools",
+        schema_field="parameters" if tools.legacy else "function.parameters",
     )
 
 

@@ -22,7 +22,14 @@ from ..common.images import DETAILS, is_image_part, read_image_part
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["MAX_MESSAGES", "check_number", "messages_schema", "read_messages"]
+__all__ = [
+    "MAX_MESSAGES",
+    "check_number",
+    "messages_schema",
+    "read_arguments",
+    "read_filled",
+    "read_messages",
+]
 
 Message = dict[str, Any]
 
@@ -145,9 +152,9 @@ def _read(
     if role == "assistant":
         return _assistant(read, message, place, last_function_call)
     if role == "tool":
-        read["tool_call_id"] = _filled(message.get("tool_call_id"), f"{place}.tool_call_id")
+        read["tool_call_id"] = read_filled(message.get("tool_call_id"), f"{place}.tool_call_id")
     elif role == "function":
-        _filled(message.get("name"), f"{place}.name")
+        read_filled(message.get("name"), f"{place}.name")
         read |= {"role": "tool", "tool_call_id": last_function_call or "call_function"}
     return read
 
@@ -181,22 +188,26 @@ def _call(given: Any, place: str) -> Message:
     if kind != "function":
         raise _unsupported(f"{place}.type", kind, "'function'")
     function = _function(call.get("function"), f"{place}.function")
-    return {"id": _filled(call.get("id"), f"{place}.id"), "type": "function", "function": function}
+    return {"id": read_filled(call.get("id"), f"{place}.id"), "type": "function", "function": function}
 
 
 def _function(given: Any, place: str) -> Message:
     function = Object().read(place, given)
-    name = _filled(function.get("name"), f"{place}.name")
-    arguments = function.get("arguments")
-    arguments = "{}" if arguments is None else Text().read(f"{place}.arguments", arguments) or "{}"
+    name = read_filled(function.get("name"), f"{place}.name")
+    return {"name": name, "arguments": read_arguments(function.get("arguments"), f"{place}.arguments")}
+
+
+def read_arguments(given: Any, place: str) -> str:
+    """The arguments of a call, a JSON object as text; none are an empty one. Raises RequestError."""
+    arguments = "{}" if given is None else Text().read(place, given) or "{}"
     # vLLM's renderer reads them, and does not say which call's it cannot.
     try:
         readable = isinstance(msgspec.json.decode(arguments), dict)
     except (msgspec.DecodeError, RecursionError):
         readable = False
     if not readable:
-        raise ParameterError.of(f"{place}.arguments", arguments, "a JSON object as text")
-    return {"name": name, "arguments": arguments}
+        raise ParameterError.of(place, arguments, "a JSON object as text")
+    return arguments
 
 
 def _content(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> str | list[Message]:
@@ -230,7 +241,8 @@ def _part(given: Any, role: str, place: str, settings: Settings, *, azure: bool)
     return read_image_part(part, place, azure=azure)
 
 
-def _filled(given: Any, place: str) -> str:
+def read_filled(given: Any, place: str) -> str:
+    """A string that is not empty; raises RequestError."""
     if not isinstance(given, str):
         raise PayloadError.of(place, given, "a non-empty string")
     if not given:

@@ -1,4 +1,4 @@
-"""The list of models that OpenAI's clients ask for (GET /v1/models)."""
+"""The list of models that OpenAI's clients ask for (GET /v1/models), and one of them (GET /v1/models/{id})."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from msgspec import UNSET, UnsetType
 
 from ...model.engine import EngineInfo
 from ...model.options import Settings
-from ..base import Request, Response, encode
+from ..adapters import unknown_model
+from ..base import Request, Response, encode, variable_part
+from .reply import error_response
 
-__all__ = ["ModelList", "models"]
+__all__ = ["MODEL_PATH", "Model", "ModelList", "model", "models"]
+
+MODEL_PATH = "/v1/models/{id}"
 
 _STARTED = int(time.time())
 
 
-class Model(msgspec.Struct, frozen=True):
+class Model(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be named in a request."""
 
     id: str
     object: str = "model"
     created: int = _STARTED
     owned_by: str = "lmi"
+    max_model_len: int
+    """The longest prompt plus answer, in tokens, as vLLM's server says it."""
     root: str | UnsetType = UNSET
     """Of an adapter, as vLLM's server says it: its folder."""
     parent: str | UnsetType = UNSET
@@ -38,6 +44,19 @@ class ModelList(msgspec.Struct, frozen=True):
 
 def models(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """The model that an endpoint serves, and its adapters."""
-    name = settings.model_name
-    adapters = (Model(adapter.name, root=adapter.path, parent=name) for adapter in info.adapters)
-    return Response(encode(ModelList((Model(name), *adapters))))
+    return Response(encode(ModelList(_models(settings, info))))
+
+
+def model(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """The one of them that the path names, or an error where there is none."""
+    name = variable_part(MODEL_PATH, request.path)
+    found = next((one for one in _models(settings, info) if one.id == name), None)
+    if found is None:
+        return error_response(unknown_model(name))
+    return Response(encode(found))
+
+
+def _models(settings: Settings, info: EngineInfo) -> tuple[Model, ...]:
+    name, longest = settings.model_name, info.context
+    adapters = (Model(id=one.name, root=one.path, parent=name, max_model_len=longest) for one in info.adapters)
+    return (Model(id=name, max_model_len=longest), *adapters)

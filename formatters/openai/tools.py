@@ -18,7 +18,7 @@ from ..common.fields import handle_unknown_field
 from ..common.kinds import Object, Text, Tree
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["TOOLS", "TOOLS_SCHEMA", "Tools", "read_tools"]
+__all__ = ["TOOLS", "TOOLS_SCHEMA", "TOOL_CHOICES", "Tools", "read_function", "read_tools"]
 
 
 TOOLS = 1024
@@ -54,7 +54,7 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
         raise PayloadError.of(list_name, given, f"a list of {list_name}")
     if len(given) > TOOLS:
         raise ParameterError(f"{list_name}: expected at most {TOOLS}, got {len(given)}", list_name)
-    read = _function_tool if legacy else _tool
+    read = read_function if legacy else _tool
     tools = tuple(read(one, f"{list_name}[{index}]", settings) for index, one in enumerate(given))
     names = [tool["function"]["name"] for tool in tools]
     choice, function = _choice(payload.get(choice_name), choice_name, names)
@@ -119,10 +119,14 @@ def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
     for name in tool:
         if name not in TOOL_FIELDS:
             handle_unknown_field(name, TOOL_FIELDS, settings, "tools[].")
-    return _function_tool(tool.get("function"), f"{place}.function", settings)
+    return read_function(tool.get("function"), f"{place}.function", settings)
 
 
-def _function_tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
+def read_function(given: Any, place: str, settings: Settings, unknown: str = "tools[].function.") -> dict[str, Any]:
+    """The tool that a function is, in the form that templates take; raises RequestError.
+
+    unknown: how the names of unknown fields begin.
+    """
     function = Object().read(place, given)
     name = Text().read(f"{place}.name", function.get("name"))
     if not name:
@@ -136,5 +140,5 @@ def _function_tool(given: Any, place: str, settings: Settings) -> dict[str, Any]
         raise PayloadError.of(f"{place}.strict", function["strict"], "true or false")
     for key in function:
         if key not in FUNCTION_FIELDS:
-            handle_unknown_field(key, FUNCTION_FIELDS, settings, "tools[].function.")
+            handle_unknown_field(key, FUNCTION_FIELDS, settings, unknown)
     return {"type": "function", "function": read}

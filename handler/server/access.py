@@ -70,7 +70,10 @@ class Access:
         if self._key is None:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else headers.get("api-key", "")
+        # Azure's clients have a header of their own for it, and Anthropic's another one.
+        given = headers.get("api-key") or headers.get("x-api-key", "")
+        if scheme.lower() == "bearer":
+            given = token.strip()
         return bool(given) and hmac.compare_digest(given.encode(), self._key)
 
 

@@ -53,6 +53,7 @@ from .body_reading import BODIES, DISCARD_TIMEOUT_S, Bodies, EarlyResponse, is_s
 from .cancel import cancel_route
 from .connection import connection_of, in_chunks
 from .openapi import document
+from .paths import dialect_routes
 from .playground.facts import setup
 from .playground.files import file_routes
 from .wakeups import AsyncService, Stream
@@ -262,9 +263,10 @@ class LocalServer:
     async def _page(self, dialect: Dialect, page: Page, request: Request) -> Response:
         """A response without the engine; a user dialect's page runs as user code."""
         settings, info = self._service.settings, self._service.info
-        if dialect in DIALECTS:
-            return page(request, settings, info)
+        request = replace(request, responses=self._service.responses)
         try:
+            if dialect in DIALECTS:
+                return page(request, settings, info)
             return await self._service.run_user_code(lambda: page(request, settings, info))
         except LmiError as error:
             return refusal(error, request, settings)
@@ -293,10 +295,6 @@ def _http_response(answer: Response) -> HttpResponse:
 def application(service: Service, access: Access | None = None, *, playground: bool = True) -> Starlette:
     """The ASGI application for a service that has been started, for those whom `access` lets in."""
     server = LocalServer(service, access := access or Access())
-    methods: dict[str, set[str]] = {INVOCATIONS: {"POST"}, "/predictions/{name}": {"POST"}}
-    for known in (*service.dialects, *DIALECTS):
-        for route in known.ROUTES:
-            methods.setdefault(route.path, set()).update(route.methods)
     routes = [
         HttpRoute("/ping", server.ping, methods=["GET"]),
         HttpRoute("/health", server.health, methods=["GET"]),
@@ -304,7 +302,7 @@ def application(service: Service, access: Access | None = None, *, playground: b
         HttpRoute("/openapi.json", server.openapi, methods=["GET"]),
         *AdapterRoutes(service, access, server.bodies).routes(),
         cancel_route(service, access, server.bodies),
-        *(HttpRoute(path, server.serve, methods=sorted(allowed)) for path, allowed in methods.items()),
+        *dialect_routes(service.dialects, server.serve),
     ]
     if playground and (files := file_routes(access)):
         # Behind the dialects' own: one of the user's may have the path.

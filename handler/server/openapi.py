@@ -27,6 +27,7 @@ from ...formatters.detection import documents_by_body
 from ...model.options import Settings
 from .adapter_messages import OPENAPI as ADAPTERS
 from .cancel import OPENAPI as CANCEL
+from .paths import BY_BODY
 
 __all__ = ["HOST", "document"]
 
@@ -35,8 +36,6 @@ log = logging.getLogger(__name__)
 OPENAPI_VERSION = "3.1.0"
 COMPONENTS = "#/components/schemas/"
 TEXT = "text/plain"
-BY_BODY = ("/invocations", "/predictions/{name}")
-"""Routes where the body decides the dialect."""
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 
 STATUS: JsonSchema = {"type": "object", "properties": {"status": STRING}, "required": ["status"]}
@@ -79,9 +78,9 @@ def document(
             continue
         for method in sorted((route.methods or set()) - {"HEAD"}):
             operation = _operation(route, method, user_dialects, settings, schemas)
-            if route.path in OPEN and key:
+            if route.path_format in OPEN and key:
                 operation["security"] = []
-            paths.setdefault(route.path, {})[method.lower()] = operation
+            paths.setdefault(route.path_format, {})[method.lower()] = operation
     components: dict[str, Any] = {"schemas": schemas.components()}
     security: dict[str, Any] = {}
     if key:
@@ -110,14 +109,14 @@ def _documents(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], 
 
     `option.dialect` takes precedence over the path, except for pages.
     """
-    if route.path in HOST:
-        return [(HOST[route.path][method], None)]
+    if route.path_format in HOST:
+        return [(HOST[route.path_format][method], None)]
     dialects = (*user_dialects, *DIALECTS)
-    path = BY_BODY[0] if route.path in BY_BODY else route.path
+    path = BY_BODY[0] if route.path_format in BY_BODY else route.path_format
     own_routes = [
         (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
     ]
-    by_body = route.path in BY_BODY
+    by_body = route.path_format in BY_BODY
     found: list[Documented] = [(one.described or UNDESCRIBED, one) for _, one in own_routes]
     pages = any(one.page for _, one in own_routes)
     if settings.dialect and (by_body or found) and not pages:
@@ -134,14 +133,14 @@ def _operation(
     route: HttpRoute, method: str, user_dialects: Sequence[Dialect], settings: Settings, schemas: _Schemas
 ) -> dict[str, Any]:
     documented = _documents(route, method, user_dialects, settings)
-    identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path}").strip("_")
+    identity = re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{route.path_format}").strip("_")
     if not documented:
-        summary = (route.endpoint.__doc__ or route.path).strip().splitlines()[0]
+        summary = (route.endpoint.__doc__ or route.path_format).strip().splitlines()[0]
         return {"operationId": identity, "summary": summary, "responses": {"default": {"description": "The response"}}}
     described = list({id(one): one for one, _ in documented}.values())
     operation: dict[str, Any] = {
         "operationId": identity,
-        "summary": "; ".join(one.summary for one in described if one.summary) or route.path,
+        "summary": "; ".join(one.summary for one in described if one.summary) or route.path_format,
         "parameters": _parameters(route, method, documented, settings),
         "responses": _responses(documented, schemas),
     }
@@ -182,7 +181,7 @@ def _parameters(
             found["query", name] = {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in described.headers.items():
             found["header", name] = {"name": name, "in": "header", "required": False, "schema": schema}
-    if route.path in BY_BODY:
+    if route.path_format in BY_BODY:
         about = "k=v pairs, separated by semicolons; dialect=NAME selects the dialect, route=PATH another path"
         found["header", ATTRIBUTES] = {
             "name": ATTRIBUTES, "in": "header", "required": False, "schema": STRING, "description": about

@@ -177,6 +177,10 @@ class _Hooks(Hooks):
         self, call: ParsedRequest, dialect: Dialect, payload: Payload, request: Request, settings: Settings
     ) -> ParsedRequest:
         extensions = self._extensions
+        if all(generation.tokenize for generation in call.generations):
+            # There is no text to format, and none that the model gets to see.
+            self.runs_user_code = isinstance(dialect, UserDialect)
+            return call
         if self._output is not None:
             call = self._output.around(call, dialect, payload, request, settings, self._made)
         if extensions.filter is not None:

@@ -28,7 +28,7 @@ from .lmcache import check_lmcache
 from .parallel.options import ParallelOptions
 from .parallel.rules import check_parallel
 from .properties import gather, sources_of, unprefixed_names
-from .session_options import SessionOptions
+from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 from .table import option_named
 from .typed import OptionReader
@@ -84,6 +84,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         images=ImageRules(**reader.fields(ImageRules)),
         adapters=AdapterOptions(**reader.fields(AdapterOptions)),
         sessions=SessionOptions(**reader.fields(SessionOptions)),
+        responses=ResponseStoreOptions(**reader.fields(ResponseStoreOptions)),
         parallel=ParallelOptions(**reader.fields(ParallelOptions)),
         **reader.fields(Settings),
     )

@@ -1,4 +1,4 @@
-"""Stateful sessions: whether there are any, where they are kept, for how long and how many."""
+"""Stateful sessions and responses that are kept: whether there are any, where, for how long and how many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from .option import Option
 
-__all__ = ["SessionOptions"]
+__all__ = ["ResponseStoreOptions", "SessionOptions"]
 
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?")
 """Names of buckets: Amazon S3's rules for general purpose buckets."""
@@ -46,4 +46,20 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
         "Where sessions are copied to every minute and at the stop, and restored from at the start: "
         "`s3://BUCKET/PREFIX`. Needs s5cmd or boto3.", convert=_s3_url,
     )] = None
+
+
+class ResponseStoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options say of responses that are kept to be continued."""
+
+    response_store: Annotated[bool, Option(
+        "Keep responses of /v1/responses in memory, for `previous_response_id` and GET /v1/responses/ID; each worker "
+        "has its own.",
+    )] = False
+    response_store_expiration: Annotated[float, Option("Seconds that a response is kept.", ge=1)] = 3600.0
+    response_store_max_number: Annotated[int, Option(
+        "How many responses are kept; the oldest make room for new ones.", ge=1,
+    )] = 10_000
+    response_store_max_bytes: Annotated[int, Option(
+        "Bytes of all responses that are kept, with what they answered; the oldest make room for new ones.", ge=1,
+    )] = 256 << 20
 # fmt: on

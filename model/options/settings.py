@@ -13,7 +13,7 @@ from .adapter_options import AdapterOptions
 from .image_rules import ImageRules
 from .option import Option
 from .parallel.options import ParallelOptions
-from .session_options import SessionOptions
+from .session_options import ResponseStoreOptions, SessionOptions
 
 __all__ = ["Limits", "OutputFormat", "Settings"]
 
@@ -172,6 +172,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     images: ImageRules = ImageRules()
     adapters: AdapterOptions = AdapterOptions()
     sessions: SessionOptions = SessionOptions()
+    responses: ResponseStoreOptions = ResponseStoreOptions()
     parallel: ParallelOptions = ParallelOptions()
 
     # Conversations.

@@ -10,7 +10,7 @@ from .image_rules import ImageRules
 from .indirect import IndirectOptions
 from .option import Kind, Option, declared
 from .parallel.options import ParallelOptions
-from .session_options import SessionOptions
+from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 
 __all__ = ["OPTIONS", "OPTION_NAMES", "name_of_argument", "option_named", "options_table"]
@@ -48,6 +48,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(ImageRules).values(),
     *declared(AdapterOptions).values(),
     *declared(SessionOptions).values(),
+    *declared(ResponseStoreOptions).values(),
     *declared(ParallelOptions).values(),
     # vLLM's arguments that users set most.
     Option("Quantization method; a model that is quantized already needs none.", "quantize", default="none",

@@ -20,7 +20,7 @@ from ..adapters.adapter import Adapter, AdapterLoader
 from ..backend import AsyncBackend, Backend
 from ..engine import EngineStats
 from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, RequestError
-from ..events import EngineEvent, Failed, Rendered
+from ..events import Delta, EngineEvent, Failed, Finish, Rendered, Started
 from ..log import RequestIds
 from ..options.image_rules import ImageRules
 from .channel import Channel
@@ -75,7 +75,7 @@ class EngineLoop:
         self._backend = cast(AsyncBackend, backend) if stepped is None else Stepper(stepped, self._tell_refused)
         self._loop = asyncio.get_running_loop()
         self._idle_beat = min(IDLE_BEAT_S, stall_timeout / 4) or IDLE_BEAT_S
-        self._preparer = RequestPreparer(self._backend, rules, stall_timeout, self._ready, self._refuse)
+        self._preparer = RequestPreparer(self._backend, rules, stall_timeout, self._ready, self._tell, self._refuse)
         self._held: dict[int, Any] = {}
         """What is prepared and waits for its Release."""
         self._token_budget = None if max_tokens is None else TokenBudget(max_tokens)
@@ -170,6 +170,12 @@ class EngineLoop:
         self._held[number] = prepared
         self._send([(number, Rendered(prompt))])
 
+    def _tell_tokens(self, number: int, started: Started) -> None:
+        """All that comes of a prompt whose tokens alone are wanted."""
+        if self._residents is not None:
+            self._residents.end((number,))
+        self._send([(number, started), (number, Delta(0, "", finish=Finish("length")))])
+
     def _tell_refused(self, number: int, error: BaseException) -> None:
         if self._residents is not None:
             self._residents.end((number,))
@@ -258,6 +264,9 @@ class EngineLoop:
             self._call(self._begin, number, prepared)
         else:
             self._call(self._hold, number, prepared, prompt)
+
+    def _tell(self, number: int, started: Started) -> None:
+        self._call(self._tell_tokens, number, started)
 
     def _refuse(self, number: int, error: BaseException) -> None:
         self._call(self._tell_refused, number, error)

@@ -4,6 +4,8 @@
     data URLs ------------> decoders: check the header, Backend.prepare ----------> ready
     other URLs --> fetchers --all there--^
 
+Of a prompt of which only the tokens are wanted (Generation.tokenize), Backend.tokenize tells them there instead.
+
 Images are fetched and decoded here, in the engine's process, and not in the host's: a decoder that a hostile file
 brings down takes an engine with it, which is rebuilt, and never the worker; what is fetched need not cross to this
 process; and only here is it known whether the model takes images at all. Fetching is waiting and has many threads;
@@ -16,10 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from ..backend import BackendBase
+from ..backend import BackendBase, tokenized
 from ..errors import ParameterError, UnsupportedError
+from ..events import Started
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
 from ..media.images import Budget, Image, ImagePart, check_image, data_url_bytes, image_parts, is_data_url
@@ -53,8 +57,8 @@ class _Pending:
 class RequestPreparer:
     """Prepares generations; calls `ready` or `refuse` for each, by number, on any thread.
 
-    `ready` gets what was prepared, and of a generation that is to be held back its prompt's text. `stall_timeout` is
-    Settings.engine_stall_timeout, in seconds; 0: none.
+    `ready` gets what was prepared, and of a generation that is to be held back its prompt's text; `tell` the tokens of
+    one that wants nothing else. `stall_timeout` is Settings.engine_stall_timeout, in seconds; 0: none.
     """
 
     def __init__(
@@ -63,11 +67,13 @@ class RequestPreparer:
         rules: ImageRules,
         stall_timeout: float,
         ready: Callable[[int, Any, str | None], None],
+        tell: Callable[[int, Started], None],
         refuse: Callable[[int, BaseException], None],
     ) -> None:
         self._backend = backend
         self._rules = rules
         self._ready = ready
+        self._tell = tell
         self._refuse = refuse
         self._fetcher = Fetcher(rules)
         self._fetchers = ThreadPoolExecutor(FETCHERS, "lmi-fetch")
@@ -161,7 +167,7 @@ class RequestPreparer:
     def _prepare_text(self, pending: _Pending) -> None:
         self._begun[pending.number] = time.monotonic()
         try:
-            self._finish(pending, self._backend.prepare(pending.number, pending.generation))
+            self._finish(pending, ())
         finally:
             del self._begun[pending.number]
 
@@ -169,14 +175,21 @@ class RequestPreparer:
         images = [Image(_bytes(pending, index, part), part.field) for index, part in enumerate(pending.parts)]
         for image in images:
             check_image(image, pending.pixels)
-        self._finish(pending, self._backend.prepare(pending.number, pending.generation, images))
+        self._finish(pending, images)
 
-    def _finish(self, pending: _Pending, prepared: Any) -> None:
-        prompt = self._backend.prompt_text(prepared) if pending.generation.held else None
+    def _finish(self, pending: _Pending, images: Sequence[Image]) -> None:
+        number, generation = pending.number, pending.generation
+        hand_over: Callable[[], None]
+        if generation.tokenize:
+            hand_over = partial(self._tell, number, tokenized(self._backend, generation, images))
+        else:
+            prepared = self._backend.prepare(number, generation, images)
+            prompt = self._backend.prompt_text(prepared) if generation.held else None
+            hand_over = partial(self._ready, number, prepared, prompt)
         with self._lock:
             # Under the lock, so that whoever drops it afterwards knows that it has been handed over.
-            if self._pending.pop(pending.number, None) is not None:
-                self._ready(pending.number, prepared, prompt)
+            if self._pending.pop(number, None) is not None:
+                hand_over()
 
 
 def _bytes(pending: _Pending, index: int, part: ImagePart) -> bytes:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..backend import Backend
+from ..backend import Backend, tokenized
 from ..engine import EngineInfo, EngineStats
-from ..events import Event
+from ..events import Event, Started
 from ..generation import Generation
 from ..media.images import Image
 
@@ -65,6 +65,10 @@ class Stepper:
             return self._backend.prepare(number, generation, images)
         with self._preparing:
             return self._backend.prepare(number, generation)
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        with self._preparing:
+            return tokenized(self._backend, generation, images)
 
     def tokens(self, prepared: Any) -> int:
         return self._backend.tokens(prepared)

@@ -82,7 +82,12 @@ def check_prompt(field: str, tokens: int, limit: int | None) -> None:
 
 
 def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, limit: int | None = None) -> int:
-    """How many tokens may be generated after a prompt of so many, which may have `limit`; raises ContextError."""
+    """How many tokens may be generated after a prompt of so many, which may have `limit`; raises ContextError.
+
+    None, where only the prompt is wanted (Generation.tokenize), of whatever length.
+    """
+    if generation.tokenize:
+        return 0
     field = generation.prompt_field
     check_prompt(field, prompt_tokens, limit)
     left = context - prompt_tokens

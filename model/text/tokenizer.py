@@ -48,6 +48,15 @@ class Tokenizer:
             self._pieces[token_id] = self._tokenizer.decode([token_id])
         return self._pieces[token_id]
 
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """What the vocabulary calls these tokens: for byte-level ones not their text."""
+        names = self._tokenizer.convert_ids_to_tokens([*ids])
+        return [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in names]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What these tokens stand for, special ones included; parts of characters become U+FFFD."""
+        return str(self._tokenizer.decode([*ids]))
+
     def raw(self, token_id: int) -> bytes:
         """A token's bytes, exact for parts of characters where the vocabulary is byte-level or has byte tokens."""
         if token_id not in self._raw:

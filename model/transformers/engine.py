@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, UnsupportedError
-from ..events import Delta, Event, Failed, Finish
+from ..events import Delta, Event, Failed, Finish, Started
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
 from ..text.outputs import OutputReader, Prompt, SequenceText
+from ..text.prompt_tokens import told_tokens
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .load import load, runner
@@ -69,7 +70,8 @@ class TransformersEngine:
         transformers.utils.logging.disable_progress_bar()
         self._loaded = loaded = load(settings, arguments)
         self._requests = Requests(loaded, settings, arguments)
-        self._reader = OutputReader(Tokenizer(loaded.tokenizer), loaded.eos_ids)
+        self._tokenizer = Tokenizer(loaded.tokenizer)
+        self._reader = OutputReader(self._tokenizer, loaded.eos_ids)
         self._longest = settings.limits.max_answer_bytes
         self._most = settings.max_rolling_batch_size
         self._sequences: dict[Row, _Sequence] = {}
@@ -91,9 +93,14 @@ class TransformersEngine:
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
-        if images:
-            raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)
+        _refuse_images(images)
         return self._requests.prepare(number, generation, self._runner.alone)
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        """The prompt's tokens; raises RequestError."""
+        _refuse_images(images)
+        ids = self._requests.prompt_ids(generation)
+        return told_tokens(generation, ids, self._tokenizer, self._info.context)
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""
@@ -193,3 +200,8 @@ class TransformersEngine:
         group.running.discard(row)
         if not group.running:
             del self._groups[group.number], self._prefill[group.number]
+
+
+def _refuse_images(images: Sequence[Image]) -> None:
+    if images:
+        raise UnsupportedError(f"{images[0].field}: the transformers engine takes text only", images[0].field)

@@ -69,6 +69,10 @@ class Requests:
                 prefill = self._prefill(ids, sampling.prompt_logprobs)
         return Prepared(number, generation, ids, text, rows, prefill)
 
+    def prompt_ids(self, generation: Generation) -> list[int]:
+        """The prompt's token ids; raises RequestError."""
+        return self._prompt(generation)[0]
+
     def _prompt(self, generation: Generation) -> tuple[list[int], str]:
         """The prompt's ids, and the text that they were made of; raises RequestError."""
         prompt, field, truncate = generation.prompt, generation.prompt_field, generation.sampling.truncate

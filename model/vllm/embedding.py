@@ -25,10 +25,12 @@ from ..errors import (
     UnsupportedError,
 )
 from ..events import Delta, Event, Failed, Finish, Started
-from ..generation import Embedding, Generation
+from ..generation import Conversation, Embedding, Generation
 from ..media.images import Image
 from ..options import Settings
-from ..text.prompt_limits import check_prompt, check_text, first, last, max_prompt_tokens
+from ..text.prompt_limits import check_ids, check_prompt, check_text, first, last, max_prompt_tokens
+from ..text.prompt_tokens import told_tokens
+from ..text.tokenizer import Tokenizer
 from .adapters import VllmAdapters, no_adapter
 from .core_outputs import told
 from .internals import part, tokenize_params
@@ -65,6 +67,7 @@ class VllmEmbedding:
         self._model_config = config
         self._size: int = config.embedding_size
         self._vocabulary: int = config.get_vocab_size()
+        self._tokenizer = Tokenizer(self._core.get_tokenizer())
         self._client_errors = client_errors()
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._before, self._after = self._around()
@@ -130,6 +133,19 @@ class VllmEmbedding:
                 raise
             raise ParameterError(f"{field}: {error}", field) from error
         return _Prepared(number, request, len(cut), generation.request_id)
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        """The text's tokens; raises RequestError. Texts have no images."""
+        given, field = generation.prompt, generation.prompt_field
+        if isinstance(given, Conversation):
+            raise UnsupportedError(f"{field}: this model makes embeddings and takes no chat, expected a text", field)
+        if isinstance(given, tuple):
+            check_ids(field, given, self._vocabulary)
+            ids = [*given]
+        else:
+            rendered = self._render(self._part(given, Embedding(), field), generation.add_special_tokens)
+            ids = [*rendered["prompt_token_ids"]]
+        return told_tokens(generation, ids, self._tokenizer, self._info.context)
 
     def tokens(self, prepared: _Prepared) -> int:
         """The text's."""

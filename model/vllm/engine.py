@@ -19,12 +19,13 @@ import msgspec
 
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, ParameterError, RequestError
-from ..events import Event, Failed
+from ..events import Event, Failed, Started
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
 from ..search.beam_run import BeamTexts
 from ..text.outputs import OutputReader
+from ..text.prompt_tokens import told_tokens
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .adapters import VllmAdapters, no_adapter
@@ -66,9 +67,9 @@ class VllmEngine:
         model_config, tokenizer = core.model_config, core.get_tokenizer()
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._interval: int = core.vllm_config.scheduler_config.stream_interval
-        text_side, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
-        self._reader = OutputReader(text_side, ends)
-        self._beams = BeamRuns(core, BeamTexts(self._reader, text_side, ends))
+        self._tokenizer, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
+        self._reader = OutputReader(self._tokenizer, ends)
+        self._beams = BeamRuns(core, BeamTexts(self._reader, self._tokenizer, ends))
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
         self._requests = Requests(core, settings, self._chat, self._beams, typical, adapter)
@@ -103,6 +104,11 @@ class VllmEngine:
                 rejected = rejected_transfer(f"{number}.rejected", transfer)
                 self._loop.call_soon_threadsafe(self._core.add, rejected)
             raise
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        """The prompt's tokens; raises RequestError."""
+        ids = self._requests.prompt_ids(generation, images)
+        return told_tokens(generation, ids, self._tokenizer, self._info.context)
 
     def tokens(self, prepared: Prepared) -> int:
         """Of all sequences: the prompt's, and those that may be generated."""

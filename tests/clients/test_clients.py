@@ -30,7 +30,7 @@ HERE = {
     "tgi_client.py",
 }
 """The scripts that tests of this file run."""
-ELSEWHERE = {"checks.py", "openapi_fuzz.py"}
+ELSEWHERE = {"anthropic_client.py", "checks.py", "openapi_fuzz.py", "responses_client.py"}
 """test_hostile.py's, and what scripts share."""
 
 

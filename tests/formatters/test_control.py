@@ -78,10 +78,12 @@ def test_every_dialect_has_them(name: str, way: str) -> None:
 
 
 FORMS: dict[str, Any] = {
+    "anthropic": (424, None),
     "azure": (424, "message"),
     "tgi": (422, "error"),
     "dynamic": (424, "error"),
     "lmi": (424, "error"),
+    "responses": (424, None),
     "openai": (424, None),
     "minimal": (424, None),
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
 
 from ..kit.api.dialects import LMI_TABLE as TABLE
-from ..kit.api.dialects import azure, lmi, minimal, openai, read_json, tgi
+from ..kit.api.dialects import anthropic, azure, lmi, minimal, openai, read_json, responses, tgi
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Settings
@@ -172,6 +172,7 @@ def test_refused_calls(body: bytes, kind: str) -> None:
 
 EXPLICIT = msgspec.structs.replace(SETTINGS, dialect="lmi")
 COMPATIBLE = msgspec.structs.replace(SETTINGS, tgi_compat=True)
+EMBEDS = msgspec.structs.replace(SETTINGS, task="embed")
 ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 
 
@@ -189,7 +190,16 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"messages": []}, {}, EXPLICIT, lmi),
         ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
-        ({"input": "a"}, {}, SETTINGS, openai),
+        ({"input": "a"}, {}, SETTINGS, responses),
+        ({"input": [{"role": "user", "content": "a"}]}, {}, SETTINGS, responses),
+        # Of embeddings, whatever the model is.
+        ({"input": ["a"]}, {}, SETTINGS, openai),
+        ({"input": [1]}, {}, SETTINGS, openai),
+        ({"input": "a", "encoding_format": "float"}, {}, SETTINGS, openai),
+        ({"input": "a"}, {}, EMBEDS, openai),
+        ({"input": [{}]}, {}, EMBEDS, openai),
+        ({"input": "a", "messages": []}, {}, SETTINGS, openai),
+        ({"input": "a", "inputs": "a"}, {}, SETTINGS, lmi),
         ({"text": "a"}, {}, SETTINGS, NO_DIALECT),
         ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
         ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
@@ -201,6 +211,22 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
         ({"messages": []}, {}, COMPATIBLE, openai),
         ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
         ({}, {}, COMPATIBLE, NO_DIALECT),
+        ({"messages": [], "system": "a"}, {}, SETTINGS, anthropic),
+        ({"messages": [], "system": [{"type": "text", "text": "a"}]}, {}, SETTINGS, anthropic),
+        ({"messages": [], "stop_sequences": ["a"]}, {}, SETTINGS, anthropic),
+        ({"messages": [], "anthropic_version": "bedrock-2023-05-31"}, {}, SETTINGS, anthropic),
+        ({"messages": [], "tools": [{"name": "a", "input_schema": {}}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "tool_use"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "tool_result"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": "a"}, {"content": [{"type": "thinking"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "image", "source": {}}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "image", "content": "a"}]}]}, {}, SETTINGS, openai),
+        ({"messages": [], "system": None, "max_tokens": 5}, {}, SETTINGS, openai),
+        ({"messages": [5, {}, {"content": [5]}], "tools": [5, {"type": "function"}]}, {}, SETTINGS, openai),
+        ({"messages": {}, "system": "a"}, {}, SETTINGS, openai),
+        ({"inputs": "a", "messages": [], "system": "a"}, {}, SETTINGS, lmi),
+        ({"messages": [], "system": "a"}, {"dialect": "openai"}, SETTINGS, openai),
+        ({"messages": []}, {"dialect": "anthropic"}, SETTINGS, anthropic),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Dialect | str) -> None:
@@ -283,6 +309,9 @@ VERSION = {"api-version": "2024-05-01-preview"}
         ("/v1/chat/completions", VERSION, openai),
         ("/invocations", VERSION, azure),
         ("/invocations", {}, openai),
+        ("/v1/messages", {}, anthropic),
+        ("/v1/messages", {"beta": "true"}, anthropic),
+        ("/v1/messages/count_tokens", {}, anthropic),
     ],
 )
 def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Dialect) -> None:

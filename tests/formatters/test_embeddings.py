@@ -330,9 +330,9 @@ def test_a_model_that_embeds_generates_nothing(body: dict[str, Any], path: str) 
     assert error["code"] == "unsupported"
 
 
-@pytest.mark.parametrize("path", ["/invocations", PATH])
-def test_a_model_that_generates_embeds_nothing(path: str) -> None:
-    answer = refused({"input": "hi"}, GENERATES, path)
+@pytest.mark.parametrize(("path", "given"), [("/invocations", ["hi"]), (PATH, "hi")])
+def test_a_model_that_generates_embeds_nothing(path: str, given: Any) -> None:
+    answer = refused({"input": given}, GENERATES, path)
     error = json.loads(answer.body)["error"]
     assert answer.status == 400
     assert (

@@ -37,6 +37,9 @@ FORMS = {
     "chat by its path": Form(CHAT, "/v1/chat/completions"),
     "text": Form({"prompt": "Hi"}),
     "text by its path": Form({"prompt": "Hi"}, "/v1/completions"),
+    "anthropic": Form({**CHAT, "max_tokens": 5}, "/v1/messages", streams=False),
+    "responses": Form({"input": "Hi"}, streams=False),
+    "responses by its path": Form({"input": "Hi"}, "/v1/responses", streams=False),
     "azure": Form(CHAT, "/chat/completions", "azure"),
     "minimal": Form(CHAT, "/chat/completions", "minimal", echoes=True),
     "embeddings": Form(

@@ -10,7 +10,7 @@ import pytest
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive, refusal
 from lmi.formatters.routing import misrouted, routed, well_routed
 
-from ..kit.api.dialects import azure, minimal, openai, route_of, tgi
+from ..kit.api.dialects import azure, minimal, openai, responses, route_of, tgi
 from ..kit.api.errors import NotFoundError, OverloadedError, PayloadError
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
@@ -31,6 +31,8 @@ def asked(attributes: str, **request: Any) -> Request:
 @pytest.mark.parametrize(("dialect", "route"), OWN, ids=[f"{known.NAME}{route.path}" for known, route in OWN])
 def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) -> None:
     name = f"{route.path}?{VERSION}" if route.query else route.path
+    if route.methods == ("DELETE",):
+        name = f"DELETE {name}"
     request, found = routed(asked(f"trace=a; route={name}"))
     assert found is not None
     assert (found[0].NAME, found[1].path) == (dialect.NAME, route.path)
@@ -61,6 +63,13 @@ def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) 
         ("route=/chat/completions;dialect=azure", {}, "/chat/completions", azure),
         ("route=/info;dialect=azure", {}, "/info", azure),
         ("route=/info", {}, "/info", tgi),
+        ("route=/v1/responses/resp_1", {}, "/v1/responses/resp_1", responses),
+        ("route=GET /v1/models", {}, "/v1/models", openai),
+        ("route=DELETE /v1/responses/resp_1", {}, "/v1/responses/resp_1", responses),
+        ("route=/v1/models/owner/name", {}, "/v1/models/owner/name", openai),
+        ("route=/v1/models/a%20b%3Fc", {}, "/v1/models/a b?c", openai),
+        ("", {"path": "/v1/models/name", "method": "GET"}, "/v1/models/name", openai),
+        ("", {"path": "/v1/models/name"}, "/v1/models/name", None),
         ("route=/", {}, "/", tgi),
         ("", {"path": "/generate"}, "/generate", tgi),
     ],
@@ -86,8 +95,9 @@ SEPARATED = "(custom attributes are separated by semicolons)"
 EVERY = (
     "/invocations, /chat/completions?api-version=..., /invocations?api-version=..., /info?api-version=..., "
     "/completions?api-version=..., /embeddings?api-version=..., /images/embeddings?api-version=..., "
-    "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/chat/completions, "
-    "/v1/completions, /v1/embeddings, /v1/models, /chat/completions, /chat/sse"
+    "/images/generations?api-version=..., /generate, /generate_stream, /, /info, /v1/messages, "
+    "/v1/messages/count_tokens, /v1/responses, /v1/responses/{id}, /v1/chat/completions, /v1/completions, "
+    "/v1/embeddings, /v1/models, /v1/models/{id}, /chat/completions, /chat/sse, /tokenize, /detokenize"
 )
 
 
@@ -99,6 +109,9 @@ EVERY = (
         ("route=/v1/completions/", f"route: expected one of {EVERY}, got '/v1/completions/'"),
         ("route=/metrics", f"route: expected one of {EVERY}, got '/metrics'"),
         ("route=/embeddings", f"route: expected one of {EVERY}, got '/embeddings'"),
+        ("route=DELETE /v1/models", f"route: expected one of {EVERY}, got 'DELETE /v1/models'"),
+        ("route=delete /v1/models", f"route: expected one of {EVERY}, got 'delete /v1/models'"),
+        ("route=/v1/models/", f"route: expected one of {EVERY}, got '/v1/models/'"),
         (
             "route=/generate,dialect=tgi",
             f"route: expected one of {EVERY} {SEPARATED}, got '/generate,dialect=tgi'",

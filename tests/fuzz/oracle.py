@@ -32,6 +32,7 @@ FORMS = (
     {"error", "message", "status"},
     {"code", "detail", "error", "message", "status"},
     {"code", "error", "message", "param", "status"},
+    {"type", "error", "request_id"},
 )
 """The keys of every dialect's errors."""
 

@@ -88,6 +88,45 @@ CHAT: dict[str, Any] = {
 }
 """Specs 000 and 001."""
 
+MESSAGES: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 50,
+    "system": [{"type": "text", "text": "Be brief", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "How is the weather here?"},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": IMAGE.partition(",")[2]},
+                },
+                {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "a"},
+                {"type": "redacted_thinking", "data": "a"},
+                {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "Sunny"}]},
+                {"type": "tool_result", "tool_use_id": "toolu_2", "content": "No such city", "is_error": True},
+            ],
+        },
+    ],
+    "tools": [{"name": "weather", "description": "It", "input_schema": SCHEMA}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "stream": True,
+}
+"""Anthropic's Messages."""
+
 SAMPLES: tuple[Sample, ...] = (
     Sample("lmi", "/invocations", LMI),
     Sample("lmi streamed", "/invocations", {"inputs": "a", "stream": True, "parameters": None}),
@@ -129,6 +168,17 @@ SAMPLES: tuple[Sample, ...] = (
            settings={"task": "embed"}),
     Sample("vectors", "/invocations", {"inputs": ["a", "b"], "normalize": True, "truncate": 5},
            settings={"task": "embed"}),
+    Sample("messages", "/v1/messages", MESSAGES),
+    Sample("messages by body", "/invocations", {**MESSAGES, "stream": False}),
+    Sample("messages, plain", "/v1/messages", {
+        "model": "m", "messages": ASK, "max_tokens": 5, "system": "Be brief", "temperature": 0.5, "top_k": 3,
+        "stop_sequences": ["x"], "metadata": {"user_id": "a"}, "output_config": {"effort": "low", "format": {
+            "type": "json_schema", "schema": SCHEMA,
+        }},
+    }),
+    Sample("tokens of messages", "/v1/messages/count_tokens", {
+        "model": "m", "messages": MESSAGES["messages"], "tools": MESSAGES["tools"],
+    }),
     Sample("azure", "/chat/completions", {
         "messages": [{"role": "user", "content": [{"type": "text", "content": "Hi"},
                                                   {"type": "image_url", "content": IMAGE, "detail": "low"}]}],
@@ -151,6 +201,17 @@ REFUSED: tuple[Sample, ...] = (
     Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
     Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),
     Sample("embeddings type", "/v1/embeddings", {"input": {}}, settings={"task": "embed"}),
+    Sample("messages limit", "/v1/messages", {"messages": ASK}),
+    Sample(
+        "messages block",
+        "/v1/messages",
+        {
+            "messages": [{"role": "user", "content": [{"type": "tool_use"}]}],
+            "max_tokens": 5,
+        },
+    ),
+    Sample("messages tool", "/v1/messages", {"messages": ASK, "max_tokens": 5, "tools": [{"name": "a"}]}),
+    Sample("tokens of no messages", "/v1/messages/count_tokens", {"messages": []}),
     Sample("azure value", "/chat/completions", {"messages": ASK, "temperature": 3}, VERSION),
     Sample("azure type", "/chat/completions", {"messages": {}}, VERSION),
     Sample("minimal model", "/chat/completions", {"messages": ASK, "model": 5}),

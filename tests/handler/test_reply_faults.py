@@ -29,6 +29,7 @@ BODIES: dict[str, Any] = {
     "several prompts": {"prompt": ["Hi", "Ho"]},
     "minimal": {"model": "a", "messages": [{"role": "user", "content": "Hi"}]},
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
+    "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
 }
 DIALECTS = {"chat": "openai", "completions": "openai", "several prompts": "openai"}
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -62,6 +63,8 @@ def test_pages(service: Service) -> None:
     assert opened(service, "route=/info")[1]["version"] == "0"
     assert opened(service, "route=/info?api-version=2024-05-01")[1]["model_type"] == "chat_completion"
     assert opened(service, "route=/embeddings?api-version=2024-05-01")[0] == 404
+    (only,) = answer["data"]
+    assert opened(service, f"route=/v1/models/{only['id']}") == (200, only)
     # Whatever is in the body.
     assert opened(service, "route=/v1/models", {"inputs": "a"}) == (200, answer)
 
@@ -116,6 +119,18 @@ def test_on_the_local_server(service: Service, path: str) -> None:
         # What is refused before it is opened has the route's form.
         service.stop()
         assert post("route=/generate", {"inputs": "a"}).json()["error"] == "the server is shutting down"
+
+
+def test_a_path_that_ends_in_a_name(service: Service) -> None:
+    """Which may have slashes, as models' names do; without one it is the path of the list."""
+    with TestClient(application(service)) as http:
+        listed = http.get("/v1/models").json()
+        name = listed["data"][0]["id"]
+        assert http.get(f"/v1/models/{quote(name, safe='')}").json() == listed["data"][0]
+        unknown = http.get("/v1/models/owner/name")
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+        assert http.get("/v1/models/").json() == listed
+        assert http.post("/v1/models/a", json={}).status_code == 405
 
 
 def test_a_page_of_the_users_is_refused_where_nothing_new_is_taken(service: Service) -> None:

@@ -17,6 +17,8 @@ __all__ = ["REQUESTS", "call_of", "events_of", "feed", "reply_cost", "reply_of"]
 TOKENS = 100
 TEXT = ["Once", " upon", " a", " time", ",", " there", " was", " a", " “", "naïve", "”", " fox", " 🦊", ".", "\n"]
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Count."}], "max_tokens": TOKENS, "temperature": 0}
+ITEMS: dict[str, Any] = {"input": "Count.", "max_output_tokens": TOKENS, "temperature": 0}
+SHOWN = {"include": ["message.output_text.logprobs"], "top_logprobs": 3}
 INPUTS: dict[str, Any] = {"inputs": "Count."}
 COUNTED = {"max_new_tokens": TOKENS, "details": True}
 
@@ -30,8 +32,13 @@ REQUESTS: dict[str, tuple[Mapping[str, Any], str]] = {
     "chat stream": ({**CHAT, "stream": True}, "/invocations"),
     "chat stream, logprobs": ({**CHAT, "stream": True, "logprobs": True, "top_logprobs": 3}, "/invocations"),
     "chat whole": (CHAT, "/invocations"),
+    "Responses stream": ({**ITEMS, "stream": True}, "/v1/responses"),
+    "Responses stream, logprobs": ({**ITEMS, **SHOWN, "stream": True}, "/v1/responses"),
+    "Responses whole": (ITEMS, "/v1/responses"),
     "completions stream": ({"prompt": "Count.", "max_tokens": TOKENS, "stream": True}, "/v1/completions"),
     "Azure stream": ({**CHAT, "stream": True}, "/chat/completions?api-version"),
+    "Anthropic stream": ({**CHAT, "stream": True}, "/v1/messages"),
+    "Anthropic whole": (CHAT, "/v1/messages"),
     "minimal stream": ({"model": "m", "messages": CHAT["messages"], "stream": True}, "/chat/completions"),
 }
 """Of each kind its body and its path."""

@@ -42,7 +42,10 @@ def test_only_what_is_streamed_is_asked_for_step_by_step(kind: str) -> None:
     assert (generation.sampling.logprobs is None) == (kind in WITHOUT_LOGPROBS)
 
 
-WITHOUT_LOGPROBS = {"LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "minimal stream"}
+WITHOUT_LOGPROBS = {
+    "LMI whole", "chat stream", "chat whole", "completions stream", "Azure stream", "Anthropic stream",
+    "Anthropic whole", "minimal stream", "Responses stream", "Responses whole",
+}  # fmt: skip
 """Their answers show none."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....formatters.lmi.openapi import LMI, VECTORS
 from ....formatters.routing import INVOCATIONS
 from ....model.options import Settings
 
@@ -26,22 +27,6 @@ SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "r
 WEATHER: Json = {"name": "get_weather", "description": "The weather in a city"}
 CHAT_TOOLS: Json = {"tools": [{"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}]}
 LOGPROBS: Json = {"logprobs": True, "top_logprobs": 5}
-
-
-def _generates(settings: Settings) -> bool:
-    return not settings.embeds
-
-
-def _embeds(settings: Settings) -> bool:
-    return settings.embeds
-
-
-def _ranks(settings: Settings) -> bool:
-    return settings.task in ("text-ranking", "score")
-
-
-def _classifies(settings: Settings) -> bool:
-    return settings.task in ("text-classification", "classify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +57,8 @@ class Example:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     by_body: bool = False
     """Whether the body alone may tell the dialect and the route on an endpoint; facts.py asks whether it does."""
-    serves: Callable[[Settings], bool] = _generates
-    """Whether an endpoint with these settings serves it."""
+    serves: Callable[[Settings], bool] | None = None
+    """Whether an endpoint with these settings serves it, where the route's own document does not say that."""
 
 
 def _chat(model: str) -> Json:
@@ -103,7 +88,7 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "openai", "/v1/embeddings", "Embeddings", lambda model: {"model": model, "input": CITIES}, ("input",),
-        client="openai", by_body=True, serves=_embeds,
+        client="openai", by_body=True,
     ),
     Example(
         "responses", "/v1/responses", "Responses",
@@ -127,14 +112,15 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "lmi", INVOCATIONS, "LMI", _inputs, ("inputs",), PARAMETERS, _details(details=True, logprobs=5), STREAM,
-        by_body=True,
+        by_body=True, serves=LMI.serves,
     ),
     Example(
-        "lmi", INVOCATIONS, "LMI embeddings", lambda _: {"inputs": CITIES}, ("inputs",), by_body=True, serves=_embeds,
+        "lmi", INVOCATIONS, "LMI embeddings", lambda _: {"inputs": CITIES}, ("inputs",), by_body=True,
+        serves=VECTORS.serves,
     ),
     Example(
         "dynamic", INVOCATIONS, "LMI, a dynamic batch", lambda _: {"inputs": [QUESTION], "parameters": {}}, ("inputs",),
-        PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and not settings.embeds,
+        PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and LMI.serves(settings),
     ),
     Example(
         "tgi", "/generate", "Text Generation Inference", _inputs, ("inputs",), PARAMETERS,
@@ -150,20 +136,22 @@ EXAMPLES: tuple[Example, ...] = (
         Example(
             "rerank", path, title,
             lambda model: {"model": model, "query": "The capital of France", "documents": CITIES},
-            ("query", "documents"), ("top_n",), serves=_ranks,
+            ("query", "documents"), ("top_n",),
         )
         for path, title in (("/v1/rerank", "Rerank"), ("/v2/rerank", "Rerank, Cohere's second version"))
     ),
     Example(
         "rerank", "/v1/score", "Score",
         lambda model: {"model": model, "text_1": "The capital of France", "text_2": CITIES}, ("text_1", "text_2"),
-        serves=_ranks,
+    ),
+    Example("rerank", "/classify", "Classify", lambda model: {"model": model, "input": CITIES}, ("input",)),
+    Example(
+        "tokens", "/tokenize", "Tokenize", lambda model: {"model": model, "prompt": QUESTION}, ("prompt",),
+        serves=lambda _: True,
     ),
     Example(
-        "rerank", "/classify", "Classify", lambda model: {"model": model, "input": CITIES}, ("input",),
-        serves=_classifies,
+        "tokens", "/detokenize", "Detokenize", lambda model: {"model": model, "tokens": [40, 41, 42]},
+        serves=lambda _: True,
     ),
-    Example("tokens", "/tokenize", "Tokenize", lambda model: {"model": model, "prompt": QUESTION}, ("prompt",)),
-    Example("tokens", "/detokenize", "Detokenize", lambda model: {"model": model, "tokens": [1, 2, 3]}),
 )  # fmt: skip
 """In the order in which they are offered."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ....formatters import DIALECTS, Dialect, Request, Route, detect
+from ....formatters.base import UNDESCRIBED
 from ....formatters.routing import INVOCATIONS, ROUTE
 from ....model.engine import EngineInfo
 from ....model.errors import RequestError
@@ -45,12 +46,13 @@ def _requests(settings: Settings, user_dialects: Sequence[Dialect]) -> Iterator[
     named: dict[str, Dialect] = {dialect.NAME: dialect for dialect in reversed(known)}
     for example in EXAMPLES:
         dialect = named.get(example.dialect)
-        if dialect and example.serves(settings) and (example.path == INVOCATIONS or _route(dialect, example.path)):
+        if dialect and _serves(example, dialect, settings):
             yield _request(example, dialect, settings, user_dialects)
     told = {(example.dialect, path) for example in EXAMPLES for path in (example.path, example.stream_path)}
     for dialect in known:
         for route in dialect.ROUTES:
-            if (dialect.NAME, route.path) not in told and _takes_a_body(route) and route.path not in (INVOCATIONS, "/"):
+            own = route.path not in (INVOCATIONS, "/") and _takes_a_body(route)
+            if own and (dialect.NAME, route.path) not in told and (route.described or UNDESCRIBED).serves(settings):
                 yield _request(_unknown(dialect, route), dialect, settings, user_dialects)
         if dialect in user_dialects and not any(map(_takes_a_body, dialect.ROUTES)):
             example = Example(dialect.NAME, INVOCATIONS, dialect.NAME, lambda _: {})
@@ -61,8 +63,11 @@ def _takes_a_body(route: Route) -> bool:
     return "POST" in route.methods and route.page is None
 
 
-def _route(dialect: Dialect, path: str) -> bool:
-    return any(route.path == path and _takes_a_body(route) for route in dialect.ROUTES)
+def _serves(example: Example, dialect: Dialect, settings: Settings) -> bool:
+    routes = [one for one in dialect.ROUTES if one.path == example.path and _takes_a_body(one)]
+    if example.serves is not None:
+        return (example.path == INVOCATIONS or bool(routes)) and example.serves(settings)
+    return any((route.described or UNDESCRIBED).serves(settings) for route in routes)
 
 
 def _unknown(dialect: Dialect, route: Route) -> Example:

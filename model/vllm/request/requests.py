@@ -93,11 +93,7 @@ class Requests:
         guide_field: str | None = None
         try:
             request = self._chat.request(conversation) if conversation else None
-            if request:
-                shortened = self._prompts.shortening(generation, images)
-                prompt = self._rendered(request, images, generation, shortened)
-            else:
-                prompt = self._prompts.render(generation)
+            prompt = self._prompt(request, images, generation)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = max_new_tokens_for(generation, len(ids), self._context, self._most)
             check_size(generation, len(ids), self._longest)
@@ -131,9 +127,25 @@ class Requests:
         requests = [first, *(_again(first, other) for other in params[1:])]
         return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide_field, beams)
 
-    def _rendered(
-        self, request: Any, images: Sequence[Image], generation: Generation, shortened: Callable[[str], str] | None
-    ) -> Any:
+    def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
+        """The token ids that `prepare` would make of the prompt; raises RequestError."""
+        given, field = generation.prompt, generation.prompt_field
+        if isinstance(given, tuple):
+            check_ids(field, given, self._prompt_vocabulary)
+            return [*given]
+        try:
+            request = self._chat.request(given) if isinstance(given, Conversation) else None
+            return [*self._prompt(request, images, generation)["prompt_token_ids"]]
+        except self._client_errors as error:
+            if raised_by_us(error) and not isinstance(error, RequestError):
+                raise
+            raise refused(error) from error
+
+    def _prompt(self, request: Any, images: Sequence[Image], generation: Generation) -> Any:
+        """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""
+        if not request:
+            return self._prompts.render(generation)
+        shortened = self._prompts.shortening(generation, images)
         try:
             return self._chat.render(request, images, generation.sampling.truncate, shortened)
         except template_errors() as error:

@@ -75,8 +75,7 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backe
 
 def _place(conversation: Conversation, index: int) -> str:
     """What the client calls a tool's schema."""
-    inner = ".function" if conversation.tools_field == "tools" else ""
-    return f"{conversation.tools_field}[{index}]{inner}.parameters"
+    return f"{conversation.tools_field}[{index}].{conversation.schema_field}"
 
 
 def _bounded(field: str, made: StructuredOutputsParams) -> None:

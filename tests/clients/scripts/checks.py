@@ -3,7 +3,7 @@
     python SCRIPT URL path|route '{...}'   ->   {"name of a check": null or what went wrong}, as JSON
 
 path: each request goes to the path that the client chose, as on the local server. route: it goes to /invocations, its
-path and query in the custom attributes as `route=`, as to an endpoint.
+path and query in the custom attributes as `route=`, as to an endpoint; a DELETE is said before the path.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ def check(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-class ByRoute(httpx.HTTPTransport):
-    """Sends each request to /invocations, where it was to go in its custom attributes."""
+def http_client(way: str, library: Any = httpx) -> Any:
+    """What other people's clients are given to send with, of `library`: httpx, or one that has its names."""
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        route = request.url.raw_path.decode()
-        request.url = request.url.copy_with(raw_path=b"/invocations")
-        request.headers["X-Amzn-SageMaker-Custom-Attributes"] = f"route={route}"
-        return super().handle_request(request)
+    class ByRoute(library.HTTPTransport):  # type: ignore[misc]
+        """Sends each request to /invocations, where it was to go in its custom attributes."""
+
+        def handle_request(self, request: Any) -> Any:
+            route = request.url.raw_path.decode()
+            if request.method not in ("GET", "POST"):
+                route = f"{request.method} {route}"
+            request.method = "POST"
+            request.url = request.url.copy_with(raw_path=b"/invocations")
+            request.headers["X-Amzn-SageMaker-Custom-Attributes"] = f"route={route}"
+            return super().handle_request(request)
+
+    return library.Client(transport=ByRoute() if way == "route" else library.HTTPTransport(), timeout=120)
 
 
-def http_client(way: str) -> httpx.Client:
-    """What other people's clients are given to send with."""
-    return httpx.Client(transport=ByRoute() if way == "route" else httpx.HTTPTransport(), timeout=120)
-
-
-def main(make: Callable[[str, httpx.Client], Any]) -> None:
-    """Runs every check with the client that `make` returns for a URL, and prints what came of it."""
+def main(make: Callable[[str, Any], Any], library: Any = httpx) -> None:
+    """Runs every check with the client that `make` returns for a URL and an HTTP client of `library`, and prints what
+    came of it."""
     url, way, told = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    client = make(url, http_client(way))
+    client = make(url, http_client(way, library))
     found: dict[str, str | None] = {}
     for name, run in CHECKS.items():
         if name in told.get("without", ()):

@@ -184,10 +184,10 @@ def test_lists_of_a_chat(made: Any, most: int, field: str) -> None:
     assert message.endswith(f"got {most + 1}")
 
 
-@pytest.mark.parametrize("dialect", ["azure", "minimal", "openai"])
+@pytest.mark.parametrize("dialect", ["anthropic", "azure", "minimal", "openai"])
 def test_too_many_messages_are_counted_not_read(dialect: str) -> None:
     """In each dialect that has them, before one of them is looked at."""
-    body = {"model": "a", "messages": [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
+    body = {"model": "a", "max_tokens": 1, "messages": [{"role": "nobody"}] * (MAX_MESSAGES + 1)}
     message = refusal(body, attributes={"dialect": dialect})
     assert f"messages: expected at most {MAX_MESSAGES}" in message
 

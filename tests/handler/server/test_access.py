@@ -190,7 +190,10 @@ def test_the_key_is_asked_for_of_those_who_may_ask() -> None:
     refusal = access.refusal({"host": "localhost"})
     assert refusal is not None
     assert refusal.status == 401
-    assert access.refusal({"host": "localhost", "api-key": "a key"}) is None
+    # As OpenAI's, Azure's and Anthropic's clients have it.
+    for name, value in (("authorization", "Bearer {}"), ("api-key", "{}"), ("x-api-key", "{}")):
+        assert access.refusal({"host": "localhost", name: value.format("a key")}) is None
+        assert access.refusal({"host": "localhost", name: value.format("another")}) is refusal
 
 
 # --- By which path and by which method ---

@@ -67,7 +67,11 @@ def test_without_the_key_azures_and_the_minimal_form(http: httpx.Client) -> None
         assert events.text.endswith("\n\ndata: [END]\n\n")
 
 
-@pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"api-key": KEY}], ids=["bearer", "api-key"])
+@pytest.mark.parametrize(
+    "headers",
+    [{"authorization": f"Bearer {KEY}"}, {"api-key": KEY}, {"x-api-key": KEY}],
+    ids=["bearer", "azure", "anthropic"],
+)
 def test_with_the_key_requests_are_served(http: httpx.Client, headers: dict[str, str]) -> None:
     asked = question("plain")
     answer = http.post("/invocations", json={"inputs": asked.prompt}, headers=headers)

@@ -69,7 +69,7 @@ NAMES = ["usual", "tgi_compat", "dynamic", "embed", "dialect", "trtllm"]
 @pytest.mark.parametrize("settings", VARIANTS, ids=NAMES)
 def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
     there = {
-        (route.path, method.lower())
+        (route.path_format, method.lower())
         for route in server_of(settings).routes
         if isinstance(route, HttpRoute)
         for method in (route.methods or set()) - {"HEAD"}
@@ -85,7 +85,7 @@ def test_every_route_of_ours_is_described() -> None:
         assert all(isinstance(one, OpenApi) for one in cast(Any, known).OPENAPI)
         assert [route.path for route in known.ROUTES if route.described is None] == []
     dialects = {route.path for known in DIALECTS for route in known.ROUTES}
-    paths = {route.path for route in server_of(SETTINGS).routes if isinstance(route, HttpRoute)}
+    paths = {route.path_format for route in server_of(SETTINGS).routes if isinstance(route, HttpRoute)}
     assert paths - dialects - set(HOST) == {"/predictions/{name}"}
 
 

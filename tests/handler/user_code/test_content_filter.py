@@ -36,6 +36,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "tgi": {"inputs": "Hi", "parameters": {"details": True}},
     "dynamic": {"inputs": "Hi", "parameters": {"details": True}},
     "openai": {"messages": [{"role": "user", "content": "Hi"}]},
+    "anthropic": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5},
     "azure": {"messages": [{"role": "user", "content": "Hi"}]},
     "minimal": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
 }

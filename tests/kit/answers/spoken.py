@@ -111,6 +111,24 @@ SPOKEN = {
         lambda record: record["choices"][0]["text"],
         b"data: [DONE]",
     ),
+    "anthropic": Spoken(
+        "anthropic",
+        chat(temperature=0, max_tokens=400),
+        chat(temperature=-1, max_tokens=400),
+        400,
+        (JSON, SSE),
+        lambda answer: answer["content"][0]["text"],
+        lambda record: record.get("delta", {}).get("text", ""),
+    ),
+    "responses": Spoken(
+        "responses",
+        {"input": ASKED.prompt, "temperature": 0},
+        {"input": ASKED.prompt, "temperature": -1},
+        400,
+        (JSON, SSE),
+        lambda answer: answer["output"][0]["content"][0]["text"],
+        lambda record: record["delta"] if record["type"] == "response.output_text.delta" else "",
+    ),
     "azure": Spoken(
         "azure",
         chat(temperature=0),
@@ -147,7 +165,7 @@ SPOKEN = {
 
 def records(spoken: Spoken, given: Iterable[bytes]) -> list[Any]:
     """The documents of a stream's lines."""
-    *documents, last = [line for line in given if line]
+    *documents, last = [line for line in given if line and not line.startswith(b"event: ")]
     if spoken.end is None:
         documents.append(last)
     else:

@@ -6,7 +6,21 @@ from typing import Any
 
 import pytest
 
-from lmi.formatters import DIALECTS, LARGE, azure, lmi, minimal, openai, receive, refusal, route_of, routed, tgi
+from lmi.formatters import (
+    DIALECTS,
+    LARGE,
+    anthropic,
+    azure,
+    lmi,
+    minimal,
+    openai,
+    receive,
+    refusal,
+    responses,
+    route_of,
+    routed,
+    tgi,
+)
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.common import body_size, fields, json_body
@@ -34,9 +48,9 @@ from lmi.model.options import Settings
 __all__ = [
     "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GUIDE_FORMS", "LARGE", "LMI_ALIASES",
     "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TOOLS", "TEXT_FORMS",
-    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "azure", "decode_nothing", "forget_logged_names", "lmi",
-    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
-    "refusal", "route_of", "routed", "tgi",
+    "TEXT_ROWS", "TEXT_TABLE", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names",
+    "lmi", "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive",
+    "refusal", "responses", "route_of", "routed", "tgi",
 ]  # fmt: skip
 
 

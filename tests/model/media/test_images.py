@@ -250,7 +250,7 @@ class Desk:
         self.backend = Hand(images)
         self.out: list[tuple[int, Any]] = []
         self._news = threading.Condition()
-        self.intake = RequestPreparer(self.backend, ImageRules(**given), 0.0, self._take, self._take)
+        self.intake = RequestPreparer(self.backend, ImageRules(**given), 0.0, self._take, self._take, self._take)
 
     def _take(self, number: int, result: Any, prompt: str | None = None) -> None:
         with self._news:

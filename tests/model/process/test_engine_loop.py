@@ -30,7 +30,7 @@ from ...kit.api.engine import (
 )
 from ...kit.api.errors import AdapterError, ParameterError
 from ...kit.api.options import ImageRules
-from ...kit.api.types import Delta, EngineInfo, EngineStats, Event, Failed, Finish, Generation, Image, Rendered
+from ...kit.api.types import Delta, EngineInfo, EngineStats, Event, Failed, Finish, Generation, Image, Rendered, Started
 from ...kit.engines.loaders import Loader, adapter
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +52,11 @@ class Noting:
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Any:
         del generation, images
         return number
+
+    def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
+        del images
+        assert isinstance(generation.prompt, str)
+        return Started(len(generation.prompt), context=8)
 
     def tokens(self, prepared: Any) -> int:
         return int(prepared)
@@ -197,6 +202,37 @@ async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abo
     host.send(Release((4, 2, 9)))
     await until(lambda: ("add", 4) in backend.told)
     assert backend.told == [("add", 3), ("abort", 2), ("add", 4)]
+    ends.host.close()
+    await asyncio.wait_for(running, 10)
+
+
+async def test_a_prompts_tokens_are_told_without_the_engine(ends: Ends) -> None:
+    """Longer than the context, too; beside what the tokens in flight leave room for, and whatever its adapter is."""
+    backend = Adapted()
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules(), 1).run())
+    ends.host.send(SetAdapter(B))
+    assert ends.host.receive() == AdapterOutcome(B.key)
+    ends.host.send(Add(7, Generation(request_id="r", prompt="more than the context", tokenize=True, adapter=B.key)))
+    told = await asyncio.to_thread(ends.host.receive)
+    assert told == Step([(7, Started(21, context=8)), (7, Delta(0, "", finish=Finish("length")))])
+    assert backend.told == []
+    ends.host.send(RemoveAdapter(B.key))
+    await until(lambda: backend.adapters.known == set())
+    ends.host.close()
+    await asyncio.wait_for(running, 10)
+
+
+@pytest.mark.parametrize("stepped", [False, True], ids=["async", "stepped"])
+async def test_a_backend_that_cannot_tell_tokens_says_so(ends: Ends, stepped: bool) -> None:
+    backend: Any = Noting()
+    backend.tokenize = None
+    if stepped:
+        backend.step = list
+    running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())
+    ends.host.send(Add(7, Generation(request_id="r", prompt="a", tokenize=True)))
+    message = await asyncio.to_thread(ends.host.receive)
+    refused = Failed("UnsupportedError", "the engine noting does not tell how a prompt is tokenized")
+    assert message == Step([(7, refused)])
     ends.host.close()
     await asyncio.wait_for(running, 10)
 

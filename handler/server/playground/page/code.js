@@ -76,8 +76,7 @@ function anthropic(sent) {
   const headers = headersOf(sent);
   delete headers["anthropic-version"];
   const given = Object.keys(headers).length > 0 ? { ...body, extra_headers: headers } : body;
-  // It sends its own key in a header that is not ours.
-  const made = `client = Anthropic(base_url=${python(base.replace(/\/$/, ""))}, auth_token=${key ? KEY : '"none"'})\n`;
+  const made = `client = Anthropic(base_url=${python(base.replace(/\/$/, ""))}, api_key=${key ? KEY : '"none"'})\n`;
   const method = entry.path.endsWith("/count_tokens") ? "count_tokens" : "create";
   return `${os(sent)}from anthropic import Anthropic\n\n${made}${shown(`client.messages.${method}(\n${pythonArguments(given)})`, streamed)}`;
 }

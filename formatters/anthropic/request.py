@@ -1,0 +1,169 @@
+"""The plain fields of Anthropic's requests, `thinking` and `output_config`: what is generated, and how.
+
+    {"max_tokens": 100, ...} --TABLE--> values --parse_messages--> Generation
+
+An answer that would exceed the context ends there, and its `stop_reason` says so; only a prompt that leaves no room for
+a single token is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.errors import PayloadError, UnsupportedError
+from ...model.generation import Conversation, Generation, Sampling, StructuredOutput
+from ...model.options import Settings
+from ..base import JsonSchema, ParsedRequest, Payload, Request
+from ..common.fields import Parameter, handle_unknown_field, read_rows
+from ..common.guides import json_guide
+from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Object, Text, Texts, Tree
+from ..common.schemas import objects
+from ..openai.chat import read_template_arguments
+from .blocks import read_conversation
+from .reply import message_encoder
+from .tools import read_tools
+
+__all__ = ["FORMS", "FORMS_SCHEMA", "TABLE", "conversation_of", "parse_messages", "read_fields"]
+
+# What runs on Anthropic's servers.
+UNSERVED = ("container", "mcp_servers")
+# What changes nothing in an answer; the last three are how clients of cloud platforms say their headers.
+HARMLESS = (
+    "metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics", "user_profile_id",
+    "workspace_id", "context_management", "anthropic_version", "anthropic_beta", "betas",
+)  # fmt: skip
+
+TABLE: tuple[Parameter, ...] = (
+    # Any model is accepted, as in all dialects; the answer carries our name.
+    Parameter("model", Text(), None),
+    Parameter("max_tokens", Integer(1), None, "max_tokens"),
+    Parameter("stream", Boolean(), False, "stream"),
+    Parameter("stop_sequences", Texts(), (), "stop"),
+    # Anthropic's goes up to 1; more is what engines and the other dialects can do.
+    Parameter("temperature", Number(0, 2), None, "temperature"),
+    Parameter("top_p", Number(0, 1, above=True), None, "top_p"),
+    Parameter("top_k", Integer(-1, LARGEST_ID), None, "top_k", equivalents={-1: 0}),
+    # vLLM's.
+    Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
+    *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
+    *(Parameter(name, Anything(), None) for name in HARMLESS),
+)
+ROWS = {row.name: row for row in TABLE}
+FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config")
+"""Read by rules of their own."""
+
+THINKING_KINDS = ("enabled", "disabled", "adaptive")
+DISPLAYS = ("summarized", "omitted")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+THINKING: Mapping[str, JsonSchema] = {
+    "type": {"enum": [*THINKING_KINDS]},
+    "budget_tokens": {"type": "integer", "minimum": 1},
+    "display": {"enum": [*DISPLAYS]},
+}
+FORMAT: Mapping[str, JsonSchema] = {"type": {"const": "json_schema"}, "schema": {"type": "object", "minProperties": 1}}
+OUTPUT: Mapping[str, JsonSchema] = {"effort": {"enum": [*EFFORTS]}, "format": objects(["type", "schema"], **FORMAT)}
+FORMS_SCHEMA: Mapping[str, JsonSchema] = {
+    "thinking": objects(["type"], **THINKING),
+    "output_config": objects(**OUTPUT),
+}
+"""Of the forms that are read here."""
+
+
+def parse_messages(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+    """One generation of a conversation; raises RequestError."""
+    values = read_fields(payload, settings)
+    max_tokens = values["max_tokens"]
+    if max_tokens is None:
+        raise PayloadError.of("max_tokens", None, "an integer >= 1")
+    conversation, guide = conversation_of(payload, values, settings)
+    generation = Generation(
+        request_id=request.request_id,
+        prompt=conversation,
+        sampling=Sampling(
+            temperature=values["temperature"],
+            top_p=values["top_p"],
+            top_k=values["top_k"],
+            stop=values["stop"],
+            max_tokens=max_tokens,
+            structured_output=guide,
+        ),
+        stream=values["stream"],
+        prompt_field="messages",
+    )
+    reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream)
+    return ParsedRequest((generation,), reply)
+
+
+def read_fields(payload: Payload, settings: Settings) -> dict[str, Any]:
+    """The plain fields by key; raises RequestError, naming the field."""
+    values, _ = read_rows({name: value for name, value in payload.items() if name not in FORMS}, ROWS, settings)
+    return values
+
+
+def conversation_of(
+    payload: Payload, values: Mapping[str, Any], settings: Settings
+) -> tuple[Conversation, StructuredOutput | None]:
+    """The prompt, and what the answer must conform to; raises RequestError, naming the place."""
+    messages, continues = read_conversation(payload, settings)
+    choice = read_tools(payload, settings)
+    arguments = read_template_arguments(values["template_arguments"] or {})
+    thinks, shown = _thinking(payload.get("thinking"), settings)
+    if thinks is not None and settings.reasoning_parser is not None:
+        arguments.setdefault("enable_thinking", thinks)
+    effort, guide = _output(payload.get("output_config"), settings)
+    if effort is not None:
+        arguments.setdefault("reasoning_effort", effort)
+    conversation = Conversation(
+        messages=messages,
+        tools=choice.tools.tools,
+        tool_choice=choice.tools.choice,
+        function=choice.tools.function,
+        parallel_tool_calls=choice.parallel,
+        template_arguments=arguments,
+        add_generation_prompt=not continues,
+        continue_final_message=continues,
+        include_reasoning=shown,
+    )
+    return conversation, guide
+
+
+def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
+    """Whether the model is to think, None leaving it to its template; and whether the answer shows it."""
+    if given is None:
+        return None, True
+    thinking = Object().read("thinking", given)
+    kind = Text(THINKING_KINDS).read("thinking.type", thinking.get("type"))
+    _check_names(thinking, THINKING, settings, "thinking.")
+    if thinking.get("budget_tokens") is not None:
+        # No engine ends the reasoning after so many tokens.
+        Integer(1).read("thinking.budget_tokens", thinking["budget_tokens"])
+    display = thinking.get("display")
+    omitted = display is not None and Text(DISPLAYS).read("thinking.display", display) == "omitted"
+    thinks = kind != "disabled"
+    return thinks, thinks and not omitted
+
+
+def _output(given: Any, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
+    """How much effort is wanted, and what the text must conform to."""
+    if given is None:
+        return None, None
+    output = Object().read("output_config", given)
+    _check_names(output, OUTPUT, settings, "output_config.")
+    effort = output.get("effort")
+    if effort is not None:
+        effort = Text(EFFORTS).read("output_config.effort", effort)
+    if output.get("format") is None:
+        return effort, None
+    wanted = Object().read("output_config.format", output["format"])
+    kind = Text().read("output_config.format.type", wanted.get("type"))
+    if kind != "json_schema":
+        raise UnsupportedError.of("output_config.format.type", kind, "'json_schema'")
+    _check_names(wanted, FORMAT, settings, "output_config.format.")
+    return effort, json_guide("output_config.format.schema", wanted.get("schema"))
+
+
+def _check_names(given: Mapping[str, Any], known: Mapping[str, Any], settings: Settings, prefix: str) -> None:
+    for name, value in given.items():
+        if value is not None and name not in known:
+            handle_unknown_field(name, known, settings, prefix)

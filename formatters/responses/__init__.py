@@ -1,0 +1,70 @@
+"""The OpenAI dialect's younger sister: responses, made of items (OpenAI's API reference: Responses).
+
+    POST /v1/responses                     a response, whole or as a stream of named events
+    GET, DELETE /v1/responses/{id} ...     one that is kept (stored.py)
+    POST /invocations                      as /v1/responses where the body has an `input` of a text or of items, and the
+                                           model generates
+
+    request.py        what a request asks for: items.py: its input as messages; tools.py, parameters.py: the rest
+    reply.py          the whole answer; stream.py: the same in events
+    bodies.py         the response and its items, typed; events.py: the events
+    stored.py         responses that are kept
+    openapi.py        what is taken and given, for /openapi.json
+
+Errors are the OpenAI dialect's, in a stream that has begun an `error` event and `response.failed`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...model.errors import LmiError
+from ...model.options import Settings
+from ..base import SSE, ParsedRequest, Payload, Request, Response, Route
+from ..openai.reply import Identity, error_response
+from .openapi import CREATE, DELETE, RETRIEVE
+from .reply import WholeResponse
+from .request import read_request
+from .stored import STORED_PATH, delete, retrieve
+from .stream import StreamedResponse
+
+__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+
+NAME: str = "responses"
+BODY_FIELD: str = ""
+NAMES_MODEL: bool = True
+
+PATH = "/v1/responses"
+
+ROUTES: tuple[Route, ...] = (
+    Route(PATH, described=CREATE),
+    Route(STORED_PATH, ("GET",), page=retrieve, described=RETRIEVE),
+    Route(STORED_PATH, ("DELETE",), page=delete, described=DELETE),
+)
+OPENAPI = (CREATE,)
+
+OTHERS = ("messages", "prompt", "inputs", "encoding_format", "dimensions")
+"""Fields of other requests that may have an `input`."""
+
+
+def matches(payload: Payload, request: Request, settings: Settings) -> bool:
+    """Whether the model generates, and there is an `input` that is a text or items: one of texts is for embeddings."""
+    given: Any = payload.get("input")
+    if settings.embeds or any(name in payload for name in OTHERS):
+        return False
+    return isinstance(given, str) or (isinstance(given, list) and all(isinstance(one, dict) for one in given[:1]))
+
+
+def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
+    """One generation of a conversation; raises RequestError."""
+    generation, options = read_request(payload, request, settings)
+    body = options.body
+    identity = Identity(body.id, body.created_at, body.model)
+    if generation.stream:
+        return ParsedRequest((generation,), StreamedResponse(identity, options=options, content_type=SSE))
+    return ParsedRequest((generation,), WholeResponse(identity, options=options))
+
+
+def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
+    """The error as JSON, with its status."""
+    return error_response(error)

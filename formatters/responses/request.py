@@ -1,0 +1,132 @@
+"""A request, read: what is to be generated, and the response as it is before anything has been.
+
+    {"input", "instructions", "tools", "text", ...} --read_request--> Generation, ResponseOptions
+
+items.py        the input, as messages
+tools.py        tools and which of them may or must be called
+parameters.py   the plain fields, `text` and `reasoning`
+stored.py       the response that `previous_response_id` names, and what is kept of this one
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError
+from ...model.generation import FITTING, Conversation, Generation
+from ...model.options import Settings
+from ..base import Payload, Request
+from ..openai.chat import read_template_arguments
+from ..openai.parameters import read_streaming, sampling_of
+from .bodies import ReasoningOptions, ResponseBody
+from .items import Messages
+from .parameters import LOGPROBS, read_fields, read_format, read_reasoning
+from .reply import ResponseOptions
+from .stored import Keeper, keeper_of, previous_items
+from .tools import ToolUse, read_tools
+
+__all__ = ["read_request"]
+
+
+def read_request(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ResponseOptions]:
+    """What to generate, and what the response says besides it; raises RequestError."""
+    values = read_fields(payload, settings)
+    streams = read_streaming(values, settings).streams
+    previous = previous_items(values.get("previous_response_id"), request.responses)
+    messages = Messages(settings, values.get("instructions"))
+    if previous:
+        messages.add(previous, "previous_response_id")
+    messages.add(_input(payload, previous))
+    tools = read_tools(payload, settings)
+    guide, text = read_format(payload.get("text"), settings)
+    reasoning = read_reasoning(payload.get("reasoning"), settings)
+    keeper = keeper_of(values.get("store"), previous, payload.get("input"), request.responses)
+    logprobs = _logprobs(values)
+    sampling = sampling_of(
+        values,
+        streams=streams,
+        max_tokens=values.get("max_output_tokens"),
+        logprobs=logprobs,
+        structured_output=guide,
+        truncate=FITTING if values.get("truncation") == "auto" else None,
+    )
+    generation = Generation(
+        request_id=request.request_id,
+        prompt=_conversation(messages, tools, reasoning, values),
+        sampling=sampling,
+        stream=streams,
+        tokens=logprobs is not None,
+        token_bytes=logprobs is not None,
+        overflow="refuse",
+        prompt_field="input",
+        priority=values.get("priority", 0),
+    )
+    body = _begun(values, tools, text, reasoning, keeper, settings)
+    return generation, ResponseOptions(body, logprobs is not None, keeper)
+
+
+def _input(payload: Payload, previous: list[dict[str, Any]]) -> Any:
+    given = payload.get("input")
+    if given is None:
+        raise PayloadError("expected a field input, a string or a list of items", "input")
+    return given
+
+
+def _logprobs(values: Mapping[str, Any]) -> int | None:
+    """How many of the most likely tokens are shown; None: no log-probabilities at all."""
+    wanted = values.get("top_logprobs", 0)
+    if LOGPROBS in values.get("include", ()):
+        return int(wanted)
+    if wanted:
+        raise ParameterError.of("top_logprobs", wanted, f"none without include: ['{LOGPROBS}']")
+    return None
+
+
+def _conversation(
+    messages: Messages, tools: ToolUse, reasoning: ReasoningOptions, values: Mapping[str, Any]
+) -> Conversation:
+    arguments = read_template_arguments(values.get("template_arguments", {}))
+    if reasoning.effort is not None:
+        arguments.setdefault("reasoning_effort", reasoning.effort)
+    return Conversation(
+        messages=messages.messages,
+        tools=tools.read.tools,
+        tool_choice=tools.read.choice,
+        function=tools.read.function,
+        parallel_tool_calls=values.get("parallel_tool_calls", True),
+        template_arguments=arguments,
+        include_reasoning=values.get("include_reasoning", True),
+        schema_field="parameters",
+    )
+
+
+REPEATED = (
+    "instructions", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "previous_response_id",
+    "prompt_cache_key", "safety_identifier", "temperature", "top_logprobs", "top_p", "truncation", "user", "metadata",
+)  # fmt: skip
+"""What the response has as it was given."""
+
+
+def _begun(
+    values: Mapping[str, Any],
+    tools: ToolUse,
+    text: dict[str, Any],
+    reasoning: ReasoningOptions,
+    keeper: Keeper | None,
+    settings: Settings,
+) -> ResponseBody:
+    """The response that has no output yet."""
+    return ResponseBody(
+        id="resp_" + uuid.uuid4().hex,
+        created_at=int(time.time()),
+        model=settings.model_name,
+        reasoning=reasoning,
+        text=text,
+        tools=tools.shown,
+        tool_choice=tools.choice,
+        store=keeper is not None,
+        **{name: values[name] for name in REPEATED if name in values},
+    )

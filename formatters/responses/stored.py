@@ -1,0 +1,147 @@
+"""Responses that are kept (option.response_store), to be continued, read and deleted by their ids.
+
+    POST   /v1/responses {"previous_response_id"}    goes on after the items of that one and its output
+    GET    /v1/responses/{id}                        the response as it was
+    GET    /v1/responses/{id}/input_items            what it answered
+    DELETE /v1/responses/{id}
+
+Each is kept with all that led to it, so that it does not need those before it: they may be gone. Without the option
+nothing is kept, and what asks for it is refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ...model.engine import EngineInfo
+from ...model.errors import NotFoundError, ParameterError, UnsupportedError
+from ...model.options import Settings
+from ..base import Request, Response, encode, variable_part
+from ..response_store import ResponseStore
+from .bodies import ResponseBody, Stored
+from .items import listed
+
+__all__ = [
+    "STORED_PATH",
+    "Deleted",
+    "ItemList",
+    "Keeper",
+    "delete",
+    "keeper_of",
+    "previous_items",
+    "retrieve",
+]
+
+STORED_PATH = "/v1/responses/{id}"
+OPTION = "option.response_store=true"
+_decode = msgspec.json.Decoder(Stored).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Keeps one response, when it has ended."""
+
+    store: ResponseStore
+    input: list[dict[str, Any]]
+
+    def keep(self, body: ResponseBody, encoded: bytes) -> None:
+        """`encoded` is the body's JSON."""
+        self.store.put(body.id, encode(Stored(msgspec.Raw(encoded), self.input)))
+
+
+def keeper_of(
+    wanted: bool | None, previous: list[dict[str, Any]], given: Any, store: ResponseStore | None
+) -> Keeper | None:
+    """Who is to keep the response to an input, which has been read; None: nobody. Raises RequestError.
+
+    wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's.
+    """
+    if store is None:
+        if wanted:
+            raise UnsupportedError(f"store: expected false, responses are not kept here ({OPTION} is not set)", "store")
+        return None
+    if wanted is False:
+        return None
+    items = [*previous, *listed(given)]
+    if (size := len(encode(items))) > store.max_bytes:
+        raise ParameterError(
+            f"store: the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
+            "store",
+        )
+    return Keeper(store, items)
+
+
+def previous_items(response_id: str | None, store: ResponseStore | None) -> list[dict[str, Any]]:
+    """The items that led to a response, and those of its output; raises RequestError."""
+    if response_id is None:
+        return []
+    if store is None:
+        raise UnsupportedError(
+            f"previous_response_id: not supported, responses are not kept here ({OPTION} is not set)",
+            "previous_response_id",
+        )
+    stored = _found(store, response_id, "previous_response_id")
+    return [*stored.input, *msgspec.json.decode(stored.response)["output"]]
+
+
+def _found(store: ResponseStore | None, response_id: str, place: str) -> Stored:
+    kept = None if store is None else store.get(response_id)
+    if kept is None:
+        raise _unknown(store, response_id, place)
+    return _decode(kept)
+
+
+def _unknown(store: ResponseStore | None, response_id: str, place: str) -> NotFoundError:
+    why = f" (responses are not kept here: {OPTION} is not set)" if store is None else ""
+    return NotFoundError(f"{place}: no response with the id {response_id[:128]!r} is there{why}", place)
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """What is said of a response that is kept no longer."""
+
+    id: str
+    object: str = "response"
+    deleted: bool = True
+
+
+class ItemList(msgspec.Struct, frozen=True):
+    """Items, all of them."""
+
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool = False
+    object: str = "list"
+
+
+def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """A response that is kept, or what it answered; raises RequestError."""
+    response_id, slash, what = variable_part(STORED_PATH, request.path).partition("/")
+    stored = _found(request.responses, response_id, "response_id")
+    if slash:
+        return _input_items(stored, what, request)
+    if request.query.get("stream") == "true":
+        raise UnsupportedError("stream: a response that is kept is sent whole", "stream")
+    return Response(bytes(stored.response))
+
+
+def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """Forgets a response; raises NotFoundError."""
+    response_id, store = variable_part(STORED_PATH, request.path), request.responses
+    if store is None or not store.remove(response_id):
+        raise _unknown(store, response_id, "response_id")
+    return Response(encode(Deleted(response_id)))
+
+
+def _input_items(stored: Stored, what: str, request: Request) -> Response:
+    """What a response answered, the latest first unless `order=asc`; raises NotFoundError."""
+    if what != "input_items":
+        raise NotFoundError.of("path", request.path, f"{STORED_PATH} or {STORED_PATH}/input_items")
+    items = stored.input
+    if request.query.get("order", "desc") != "asc":
+        items = items[::-1]
+    ids = [item["id"] for item in items]
+    return Response(encode(ItemList(items, ids[0], ids[-1])))

@@ -1,0 +1,48 @@
+"""The paths of dialects, as the local server routes them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+from ...formatters import DIALECTS, Dialect, Route
+from ...formatters.routing import INVOCATIONS
+
+__all__ = ["BY_BODY", "dialect_routes"]
+
+BY_BODY = (INVOCATIONS, "/predictions/{name}")
+"""Those where the body decides the dialect."""
+
+
+class _Rest(Convertor[str]):
+    """What a Route's name in braces stands for. The `path` of Starlette's may be empty, and hide a path that ends."""
+
+    regex = ".+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("rest", _Rest())
+
+
+def dialect_routes(
+    user_dialects: Sequence[Dialect], endpoint: Callable[[Request], Awaitable[Response]]
+) -> list[HttpRoute]:
+    """A route for each path of the dialects, ours and these, and those of all dialects."""
+    methods: dict[str, set[str]] = {path: {"POST"} for path in BY_BODY}
+    for known in (*user_dialects, *DIALECTS):
+        for route in known.ROUTES:
+            methods.setdefault(_pattern(route), set()).update(route.methods)
+    return [HttpRoute(path, endpoint, methods=sorted(allowed)) for path, allowed in methods.items()]
+
+
+def _pattern(route: Route) -> str:
+    return route.path.removesuffix("}") + ":rest}" if route.variable else route.path

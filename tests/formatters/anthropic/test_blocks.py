@@ -1,0 +1,260 @@
+"""Anthropic's messages and content blocks: what conversations are made of them, and what is refused where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lmi.formatters.anthropic.blocks import read_conversation
+
+from ...kit.answers.anthropic import SETTINGS, STRICT, USER
+from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+
+TEXT = {"type": "text", "text": "a"}
+USE = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": [1, "é"]}}
+CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"at":[1,"é"]}'}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "seen"}
+BASE64 = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+URL = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+def read(*messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    made, _ = read_conversation({"messages": [*messages], **fields}, SETTINGS)
+    return [*made]
+
+
+def user(*content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [*content]}
+
+
+def assistant(*content: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": [*content]}
+
+
+def image(url: str, field: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}, "field": field}
+
+
+# --- What becomes of them ---
+
+
+@pytest.mark.parametrize(
+    ("system", "text"),
+    [
+        ("Be brief", "Be brief"),
+        ([{"type": "text", "text": "Be"}, {"type": "text", "text": "brief", "cache_control": {}}], "Be\nbrief"),
+        # Claude Code's, which is another one in each request.
+        ([{"type": "text", "text": "x-anthropic-billing-header: cch=1"}, {"type": "text", "text": "Be brief"}],
+         "Be brief"),
+        ([{"type": "text", "text": ""}, {"type": "text", "text": "Be brief"}], "Be brief"),
+        ("", None), (None, None), ([{"type": "text", "text": "x-anthropic-billing-header: cch=1"}], None),
+    ],
+)  # fmt: skip
+def test_the_system_prompt(system: Any, text: str | None) -> None:
+    first, *rest = read(USER, system=system)
+    assert (first, len(rest)) == (USER, 0) if text is None else (first, rest) == (
+        {"role": "system", "content": text}, [USER]
+    )  # fmt: skip
+
+
+def test_system_messages_within_are_added_to_it() -> None:
+    made = read(USER, {"role": "system", "content": "b"}, {"role": "user", "content": "more"}, system="a")
+    assert made[0] == {"role": "system", "content": "a\nb"}
+    assert made[1:] == [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "more"}]}]
+
+
+def test_messages_of_one_role_are_one_turn() -> None:
+    made = read(USER, user(TEXT, URL), assistant(TEXT), {"role": "assistant", "content": "b"}, USER)
+    assert [message["role"] for message in made] == ["user", "assistant", "user"]
+    assert made[0]["content"] == [
+        {"type": "text", "text": "hi"},
+        TEXT,
+        image("https://example.com/a.png", "messages[1].content[1].source.url"),
+    ]
+    assert made[1]["content"] == [TEXT, {"type": "text", "text": "b"}]
+
+
+def test_a_single_text_is_a_string() -> None:
+    assert read(user(TEXT, {"type": "text", "text": ""})) == [{"role": "user", "content": "a"}]
+    assert read(user({"type": "text", "text": ""})) == [{"role": "user", "content": ""}]
+
+
+def test_images() -> None:
+    made = read(user(BASE64, TEXT))
+    assert made[0]["content"] == [
+        image("data:image/png;base64,iVBORw0KGgo=", "messages[0].content[0].source.data"),
+        TEXT,
+    ]
+
+
+def test_calls_and_results() -> None:
+    made = read(USER, assistant(THINKING, TEXT, USE), user(RESULT))
+    assert made[1:] == [
+        {"role": "assistant", "content": "a", "reasoning": "hm", "reasoning_content": "hm", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "1", "content": "seen"},
+    ]
+
+
+def test_a_call_alone() -> None:
+    made = read(USER, assistant({**USE, "input": None}), user(RESULT, TEXT))
+    assert made[1]["content"] == ""
+    assert made[1]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert made[2:] == [{"role": "tool", "tool_call_id": "1", "content": "seen"}, {"role": "user", "content": "a"}]
+
+
+def test_results_come_before_what_the_user_says() -> None:
+    made = read(USER, assistant(USE), user(TEXT, RESULT), user({**RESULT, "tool_use_id": "other"}))
+    assert [message["role"] for message in made] == ["user", "assistant", "tool", "tool", "user"]
+    assert [message.get("tool_call_id") for message in made[2:4]] == ["1", "other"]
+
+
+@pytest.mark.parametrize(
+    ("content", "failed", "text"),
+    [
+        ("seen", None, "seen"), ("seen", False, "seen"), (None, None, ""), ([], None, ""), ("", None, ""),
+        ([TEXT, {"type": "text", "text": "b"}], None, "a\nb"),
+        ("no such place", True, "Error: no such place"), (None, True, "Error"),
+    ],
+)  # fmt: skip
+def test_a_result(content: Any, failed: bool | None, text: str) -> None:
+    made = read(USER, assistant(USE), user({**RESULT, "content": content, "is_error": failed}))
+    assert made[-1] == {"role": "tool", "tool_call_id": "1", "content": text}
+
+
+def test_images_in_results_are_the_users() -> None:
+    made = read(USER, assistant(USE), user({**RESULT, "content": [TEXT, URL]}, {"type": "text", "text": "b"}))
+    assert made[2:] == [
+        {"role": "tool", "tool_call_id": "1", "content": "a"},
+        {
+            "role": "user",
+            "content": [
+                image("https://example.com/a.png", "messages[2].content[0].content[1].source.url"),
+                {"type": "text", "text": "b"},
+            ],
+        },
+    ]
+
+
+def test_thinking_of_others_is_left_out() -> None:
+    made = read(USER, assistant({"type": "redacted_thinking", "data": "x"}, TEXT), USER)
+    assert made[1] == {"role": "assistant", "content": "a"}
+
+
+@pytest.mark.parametrize(
+    ("last", "continues"), [(USER, False), (assistant(TEXT), True), ({"role": "assistant", "content": "The"}, True)]
+)
+def test_whether_the_answer_goes_on(last: dict[str, Any], continues: bool) -> None:
+    assert read_conversation({"messages": [USER, last]}, SETTINGS)[1] is continues
+
+
+# --- What is refused ---
+
+AT = "messages[0].content[0]"
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "place"),
+    [
+        (None, PayloadError, "messages"),
+        ({}, PayloadError, "messages"),
+        ([], ParameterError, "messages"),
+        ([5], PayloadError, "messages[0]"),
+        ([{"content": "a"}], PayloadError, "messages[0].role"),
+        ([{"role": "king", "content": "a"}], ParameterError, "messages[0].role"),
+        ([{"role": "tool", "content": "a"}], ParameterError, "messages[0].role"),
+        ([{"role": "system", "content": "a"}], ParameterError, "messages"),
+        ([{"role": "user"}], PayloadError, "messages[0].content"),
+        ([{"role": "user", "content": 5}], PayloadError, "messages[0].content"),
+        ([user()], ParameterError, "messages[0].content"),
+        ([user(5)], PayloadError, AT),
+        ([user({})], PayloadError, f"{AT}.type"),
+        ([user(USE)], UnsupportedError, f"{AT}.type"),
+        ([user({"type": "document"})], UnsupportedError, f"{AT}.type"),
+        ([assistant(RESULT)], UnsupportedError, f"{AT}.type"),
+        ([assistant(URL)], UnsupportedError, f"{AT}.type"),
+        ([{"role": "system", "content": [URL]}], UnsupportedError, f"{AT}.type"),
+        ([user({"type": "text"})], PayloadError, f"{AT}.text"),
+        ([user({"type": "image"})], PayloadError, f"{AT}.source"),
+        ([user({"type": "image", "source": {}})], PayloadError, f"{AT}.source.type"),
+        ([user({"type": "image", "source": {"type": "file"}})], UnsupportedError, f"{AT}.source.type"),
+        ([user({"type": "image", "source": {"type": "base64", "media_type": "a", "data": ""}})],
+         ParameterError, f"{AT}.source.media_type"),
+        ([user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}})],
+         PayloadError, f"{AT}.source.data"),
+        ([user({"type": "image", "source": {"type": "url", "url": "a.png"}})], ParameterError, f"{AT}.source.url"),
+        ([assistant({**USE, "id": ""})], ParameterError, f"{AT}.id"),
+        ([assistant({**USE, "name": None})], PayloadError, f"{AT}.name"),
+        ([assistant({**USE, "input": "{}"})], PayloadError, f"{AT}.input"),
+        ([assistant({"type": "thinking"})], PayloadError, f"{AT}.thinking"),
+        ([user({**RESULT, "tool_use_id": None})], PayloadError, f"{AT}.tool_use_id"),
+        ([user({**RESULT, "is_error": "no"})], PayloadError, f"{AT}.is_error"),
+        ([user({**RESULT, "content": 5})], PayloadError, f"{AT}.content"),
+        ([user({**RESULT, "content": [RESULT]})], UnsupportedError, f"{AT}.content[0].type"),
+        ([USER, assistant(USE)], ParameterError, "messages[1].content"),
+        ([USER, assistant(THINKING)], ParameterError, "messages[1].content"),
+        ([user({**TEXT, "texts": "a"})], UnsupportedError, "messages[].content[].texts"),
+        ([{**USER, "name": "a"}], UnsupportedError, "messages[].name"),
+    ],
+)  # fmt: skip
+def test_a_message_that_is_refused(messages: Any, kind: type[RequestError], place: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_conversation({"messages": messages}, STRICT)
+    assert type(caught.value) is kind, caught.value
+    assert caught.value.param == place
+    assert caught.value.message.startswith(f"{place}: ")
+
+
+@pytest.mark.parametrize(
+    ("system", "place"),
+    [(5, "system"), ([], "system"), ([5], "system[0]"), ([{"type": "text"}], "system[0].text"),
+     ([URL], "system[0].type")],
+)  # fmt: skip
+def test_a_system_prompt_that_is_refused(system: Any, place: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_conversation({"messages": [USER], "system": system}, STRICT)
+    assert caught.value.param == place
+
+
+# --- vLLM's server ---
+
+
+def usual(message: dict[str, Any]) -> dict[str, Any]:
+    """Without what is ours alone: fields' names for errors, reasoning's older name, no content beside calls, ids."""
+    kept = {name: value for name, value in message.items() if name != "reasoning_content" and value}
+    if isinstance(content := kept.get("content"), list):
+        kept["content"] = [{name: part[name] for name in part if name != "field"} for part in content]
+    if "tool_calls" in kept:
+        functions = [one["function"] for one in kept["tool_calls"]]
+        kept["tool_calls"] = [(one["name"], json.loads(one["arguments"])) for one in functions]
+    if "tool_call_id" in kept:
+        kept["tool_call_id"] = kept["tool_call_id"].removeprefix("toolu_")
+    return kept
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [USER]},
+        {"messages": [user(TEXT)], "system": "Be brief"},
+        {"messages": [user(BASE64, TEXT)], "system": [{"type": "text", "text": "x-anthropic-billing-header: 1"}, TEXT]},
+        {"messages": [USER, assistant(THINKING, TEXT), user(TEXT, URL)]},
+        {"messages": [USER, assistant(TEXT, USE), user(RESULT, TEXT)]},
+        {"messages": [USER, assistant({"type": "redacted_thinking", "data": "x"}, USE), user(RESULT)]},
+        {"messages": [USER, assistant(USE), user({**RESULT, "content": [TEXT, {"type": "text", "text": "b"}]})]},
+        {"messages": [USER, assistant(USE), user({**RESULT, "content": [TEXT, URL]})]},
+        {"messages": [USER, {"role": "system", "content": "Be brief"}, assistant(TEXT), USER]},
+    ],
+)
+def test_it_is_what_vllms_server_makes_of_it(fields: dict[str, Any]) -> None:
+    from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
+    from vllm.entrypoints.anthropic.serving import AnthropicServingMessages
+
+    request = AnthropicMessagesRequest.model_validate({"model": "m", "max_tokens": 5, **fields})
+    theirs = AnthropicServingMessages._convert_anthropic_to_openai_request(request).model_dump()["messages"]
+
+    made, _ = read_conversation(fields, SETTINGS)
+    assert [usual(one) for one in made] == [usual(one) for one in theirs]

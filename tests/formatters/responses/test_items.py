@@ -1,0 +1,150 @@
+"""Items of an input and the messages that they become; what is refused is named by its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ...kit.answers.responses import asked, conversation
+from ...kit.api.dialects import MAX_MESSAGES
+from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": '{"a": 1}', "id": "fc_1"}
+CALLED = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "5"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+THINKING = {"reasoning": "hm", "reasoning_content": "hm"}
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so", "annotations": []}]}
+SO = [{"type": "text", "text": "so"}]
+
+
+def messages(*items: Any, **fields: Any) -> list[Any]:
+    return list(conversation([*items], **fields).messages)
+
+
+def test_a_text_is_the_users() -> None:
+    assert conversation("Hello").messages == ({"content": "Hello", "role": "user"},)
+
+
+def test_instructions_come_first() -> None:
+    assert [one["role"] for one in messages({"role": "user", "content": "a"}, instructions="Be brief.")] == [
+        "system",
+        "user",
+    ]
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer"])
+@pytest.mark.parametrize("full", [False, True])
+def test_messages(role: str, full: bool) -> None:
+    kind = {"type": "message", "status": "completed", "id": "msg_1"} if full else {}
+    (text,) = messages({"role": role, "content": "a", **kind})
+    (parts,) = messages({"role": role, "content": [{"type": "input_text", "text": "a"}], **kind})
+    assert (text["role"], text["content"]) == (role, "a")
+    assert (parts["role"], parts["content"]) == (role, [{"type": "text", "text": "a"}])
+
+
+def test_an_image() -> None:
+    """Errors about it name the client's own field."""
+    part = {"type": "input_image", "image_url": PIXEL, "detail": "low", "file_id": None}
+    (message,) = messages({"role": "user", "content": [{"type": "input_text", "text": "a"}, part]})
+    assert message["content"][1] == {
+        "type": "image_url",
+        "image_url": {"url": PIXEL, "detail": "low"},
+        "field": "input[0].content[1].image_url",
+    }
+
+
+def test_what_the_assistant_said() -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}
+    assert [one["content"] for one in messages(SAID, refusal, {"role": "assistant", "content": "yes"})] == [
+        SO,
+        [{"type": "text", "text": "no"}],
+        "yes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([THOUGHT, SAID], [{"content": SO, "role": "assistant", **THINKING}]),
+        ([THOUGHT, CALL], [{"content": "", "role": "assistant", **THINKING, "tool_calls": [CALLED]}]),
+        ([THOUGHT, SAID, CALL], [{"content": SO, "role": "assistant", **THINKING, "tool_calls": [CALLED]}]),
+        ([CALL, CALL], [{"content": "", "role": "assistant", "tool_calls": [CALLED, CALLED]}]),
+        ([SAID, THOUGHT], [{"content": SO, "role": "assistant"}, {"content": "", "role": "assistant", **THINKING}]),
+        ([SAID, SAID], [{"content": SO, "role": "assistant"}] * 2),
+        (
+            [CALL, OUTPUT, SAID],
+            [
+                {"content": "", "role": "assistant", "tool_calls": [CALLED]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "5"},
+                {"content": SO, "role": "assistant"},
+            ],
+        ),
+    ],
+)
+def test_what_is_one_turn_is_one_message(items: list[Any], expected: list[Any]) -> None:
+    found = messages(*items)
+    for message in found:
+        if "tool_calls" in message:
+            message.setdefault("content", "")
+    assert found == expected
+
+
+def test_a_reasoning_that_others_made() -> None:
+    summed = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}], "content": None}
+    assert messages(summed)[0]["reasoning"] == "so"
+    encrypted = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
+    assert messages(encrypted, SAID) == [{"content": SO, "role": "assistant"}]
+
+
+def test_outputs_of_functions() -> None:
+    parts = {**OUTPUT, "output": [{"type": "input_text", "text": "5"}]}
+    assert messages(parts)[0]["content"] == [{"type": "text", "text": "5"}]
+    # None were given: an empty object.
+    (message,) = messages({**CALL, "arguments": ""})
+    assert message["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [*parts]}
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "param"),
+    [
+        (5, PayloadError, "input"),
+        (None, PayloadError, "input"),
+        ([], ParameterError, "input"),
+        (["a"], PayloadError, "input[0]"),
+        ([{}], PayloadError, "input[0].type"),
+        ([{"type": "web_search_call", "id": "x"}], UnsupportedError, "input[0].type"),
+        ([{"type": "item_reference", "id": "msg_1"}], UnsupportedError, "input[0].type"),
+        ([{"role": "king", "content": "a"}], ParameterError, "input[0].role"),
+        ([{"role": "user"}], PayloadError, "input[0].content"),
+        ([{"role": "user", "content": []}], ParameterError, "input[0].content"),
+        ([user({"type": "input_file", "file_id": "f"})], UnsupportedError, "input[0].content[0].type"),
+        ([user({"type": "output_text", "text": "a"})], UnsupportedError, "input[0].content[0].type"),
+        ([user({"text": "a"})], PayloadError, "input[0].content[0].type"),
+        ([user({"type": "input_text", "text": 5})], PayloadError, "input[0].content[0].text"),
+        ([user({"type": "input_image", "file_id": "f"})], UnsupportedError, "input[0].content[0].file_id"),
+        ([user({"type": "input_image"})], PayloadError, "input[0].content[0].image_url"),
+        ([user({"type": "input_image", "image_url": "x"})], ParameterError, "input[0].content[0].image_url"),
+        ([{**CALL, "arguments": "{"}], ParameterError, "input[0].arguments"),
+        ([{**CALL, "call_id": ""}], ParameterError, "input[0].call_id"),
+        ([{**CALL, "name": None}], PayloadError, "input[0].name"),
+        ([{**OUTPUT, "output": None}], PayloadError, "input[0].output"),
+        ([{**OUTPUT, "call_id": 5}], PayloadError, "input[0].call_id"),
+        ([SAID, {"type": "reasoning", "content": "a"}], PayloadError, "input[1].content"),
+        ([{"type": "reasoning", "content": [{"type": "text"}]}], ParameterError, "input[0].content[0].type"),
+        ([{"role": "user", "content": "a"}] * (MAX_MESSAGES + 1), ParameterError, "input"),
+        ([user(*[{"type": "input_text", "text": "a"}] * MAX_MESSAGES)], ParameterError, "input[0].content"),
+    ],
+)
+def test_faults_are_named_by_their_place(given: Any, kind: type[RequestError], param: str) -> None:
+    with pytest.raises(kind) as caught:
+        asked(given)
+    assert type(caught.value) is kind
+    assert caught.value.param == param
+    assert len(caught.value.message) < 400

@@ -1,0 +1,143 @@
+"""Responses that are kept: what is kept, how one is continued, read and deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ...kit.answers.events import end, feed
+from ...kit.answers.openai import SETTINGS
+from ...kit.answers.responses import asked, conversation
+from ...kit.api.dialects import route_of
+from ...kit.api.errors import GenerationError, NotFoundError, ParameterError, RequestError, UnsupportedError
+from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request
+
+
+class Store:
+    """Keeps everything."""
+
+    max_bytes = 10_000
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def put(self, response_id: str, kept: bytes) -> None:
+        self.kept[response_id] = kept
+
+    def get(self, response_id: str) -> bytes | None:
+        return self.kept.get(response_id)
+
+    def remove(self, response_id: str) -> bool:
+        return self.kept.pop(response_id, None) is not None
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def answered(store: Store, given: Any, event: Event, /, **fields: Any) -> Any:
+    """A response to an input; streamed where the fields say so, of the last event."""
+    record = feed(asked(given, store_=store, **fields).reply, event)[-1]
+    found = json.loads(record.decode().partition("data: ")[2] or record)
+    return found.get("response", found)
+
+
+def page(store: Store | None, method: str, path: str, query: Mapping[str, str] = {}) -> Any:
+    request = Request(b"", path=f"/v1/responses/{path}", method=method, query=query, responses=store)
+    found = route_of(request)
+    assert found is not None
+    assert found[1].page is not None
+    answer = found[1].page(request, SETTINGS, EngineInfo(engine="hand", version="1", context=100))
+    assert answer.status == 200
+    return json.loads(answer.body)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_is_kept_as_it_was_sent(store: Store, stream: bool) -> None:
+    body = answered(store, "Hello", Delta(0, "Hi", finish=end()), stream=stream)
+    assert body["store"] is True
+    assert page(store, "GET", body["id"]) == body
+
+
+def test_a_response_goes_on_from_another(store: Store) -> None:
+    call = CallDelta(0, "call_1", "f", "{}")
+    first = answered(store, "Hello", Delta(0, "", finish=end(), reasoning="hm", calls=(call,)), instructions="Brief.")
+    output = [{"type": "function_call_output", "call_id": "call_1", "output": "5"}]
+    second = answered(store, output, Delta(0, "Hi", finish=end()), previous_response_id=first["id"])
+    assert second["previous_response_id"] == first["id"]
+    # Instructions are not carried over; the first one is not needed any more.
+    assert page(store, "DELETE", first["id"]) == {"id": first["id"], "object": "response", "deleted": True}
+    messages = conversation("Thanks", store_=store, previous_response_id=second["id"]).messages
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert messages[1]["reasoning"] == "hm"
+    assert messages[1]["tool_calls"][0]["id"] == "call_1"
+    assert messages[3]["content"] == [{"type": "text", "text": "Hi"}]
+
+
+def test_what_one_answered(store: Store) -> None:
+    given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    body = answered(store, given, Delta(0, "d", finish=end()))
+    items = page(store, "GET", f"{body['id']}/input_items", {"order": "asc"})
+    assert [item["content"][0]["text"] for item in items["data"]] == ["a", "b", "c"]
+    assert [item["content"][0]["type"] for item in items["data"]] == ["input_text", "output_text", "input_text"]
+    assert (items["first_id"], items["last_id"]) == (items["data"][0]["id"], items["data"][2]["id"])
+    latest = page(store, "GET", f"{body['id']}/input_items")
+    assert latest["data"] == items["data"][::-1]
+
+
+@pytest.mark.parametrize("event", [Failed.of(GenerationError("no")), Delta(0, "a")])
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_that_has_not_ended_well_is_not_kept(store: Store, event: Event, stream: bool) -> None:
+    feed(asked(store_=store, stream=stream).reply, Delta(0, "x"), event)
+    assert not store.kept
+
+
+def test_one_that_is_not_to_be_kept(store: Store) -> None:
+    assert answered(store, "a", Delta(0, "b", finish=end()), store=False)["store"] is False
+    assert answered(store, "a", Delta(0, "b", finish=end("length")))["status"] == "incomplete"
+    assert len(store.kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "fields", "kind", "param"),
+    [
+        (True, {"previous_response_id": "resp_1"}, NotFoundError, "previous_response_id"),
+        (True, {"given": "a" * 10_001}, ParameterError, "store"),
+        (False, {"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
+        (False, {"store": True}, UnsupportedError, "store"),
+    ],
+)
+def test_what_is_refused(
+    store: Store, kept: bool, fields: dict[str, Any], kind: type[RequestError], param: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        asked(store_=store if kept else None, **fields)
+    assert caught.value.param == param
+    assert "option.response_store" in caught.value.message or kind is NotFoundError
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query"),
+    [
+        ("GET", "resp_1", {}),
+        ("DELETE", "resp_1", {}),
+        ("GET", "resp_1/input_items", {}),
+        ("DELETE", "resp_1/input_items", {}),
+    ],
+)
+@pytest.mark.parametrize("kept", [True, False])
+def test_none_of_that_id(store: Store, kept: bool, method: str, path: str, query: dict[str, str]) -> None:
+    with pytest.raises(NotFoundError):
+        page(store if kept else None, method, path, query)
+
+
+def test_what_of_one_there_is_not(store: Store) -> None:
+    body = answered(store, "a", Delta(0, "b", finish=end()))
+    with pytest.raises(NotFoundError):
+        page(store, "GET", f"{body['id']}/nothing")
+    with pytest.raises(UnsupportedError):
+        page(store, "GET", body["id"], {"stream": "true"})
