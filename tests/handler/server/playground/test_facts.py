@@ -45,7 +45,11 @@ def test_every_dialect_that_generates_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize("options", [{}, {"tgi_compat": "true"}, {"dialect": "openai"}, {"task": "embed"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"tool_call_parser": "hermes"}, {"tgi_compat": "true"}, {"dialect": "openai"}, {"task": "embed"}],
+    ids=str,
+)
 def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, str]) -> None:
     """By its path on the local server, and by the attributes on /invocations; streamed and whole."""
     settings = make_settings(**options)
@@ -55,10 +59,11 @@ def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, 
         sent: list[tuple[str, str, dict[str, Any]]] = [(one["path"], one["attributes"], {})]
         if one["stream"]:
             sent.append((one["path"], one["attributes"], one["stream"]))
+        sent += [(one["path"], one["attributes"], switch["set"]) for switch in one["switches"]]
         if one["stream_path"]:
             sent.append((one["stream_path"], one["stream_attributes"], {}))
         for path, attributes, more in sent:
-            body = encoded({**one["body"], **more})
+            body = encoded(merged(one["body"], more))
             query = dict(pair.split("=") for pair in filter(None, [one["query"]]))
             here = Request(body, path=path, query=query, attributes=pairs(one["here"]))
             there = Request(body, attributes=pairs(attributes))
@@ -66,9 +71,14 @@ def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, 
             for request in (here, there):
                 made = receive(routed(request)[0], settings)
                 assert isinstance(made, ParsedRequest), (one["title"], made)
-                assert made.streamed is bool(more or path == one["stream_path"])
+                assert made.streamed is (more.get("stream") is True or path == one["stream_path"])
                 dialects.append(made.dialect)
             assert dialects == [one["dialect"]] * 2
+
+
+def merged(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: merged(body[name], value) for name, value in more.items() if isinstance(body.get(name), dict)}
+    return {**body, **more, **inner}
 
 
 def encoded(body: object) -> bytes:
