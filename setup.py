@@ -16,7 +16,7 @@ setup(
         for package in (folder, *(f"{folder}.{inner}" for inner in find_packages(folder)))
     ],
     package_dir={f"lmi.{folder}": folder for folder in FOLDERS},
-    package_data={"": ["py.typed"]},
+    package_data={"": ["py.typed"], "lmi.handler.server.playground": ["page/*"]},
     # Only what is named here: no file slips into the wheel because a plug-in of setuptools knows it.
     include_package_data=False,
 )

@@ -175,6 +175,11 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
         help="answer requests to this name (header Host) and of its pages (header Origin); * for any. On a loopback "
         "address, loopback's own names are allowed without it, and on others any name is where none is given",
     )
+    page = command.add_mutually_exclusive_group()
+    page.add_argument("--open", action="store_true", help="open the playground in a browser once it serves")
+    page.add_argument(
+        "--no-playground", dest="playground", action="store_false", help="serve no page to try requests with at GET /"
+    )
     command.add_argument(
         "--verbose", action="store_true", help="show all that the engine logs, on a terminal too, while it starts"
     )

@@ -104,7 +104,8 @@ def _members_of_source(folder: Path, name: str) -> Iterator[Member]:
     yield Member(name)
     for entry in folder.iterdir():
         if entry.is_dir():
-            if entry.name not in LEFT_OUT:
+            # Folders of other files are the local server's page.
+            if (entry / "__init__.py").is_file():
                 yield from _members_of_source(entry, f"{name}/{entry.name}")
         elif entry.suffix == ".py" or entry.name == "py.typed":
             yield Member(f"{name}/{entry.name}", entry, entry.stat().st_size)

@@ -69,13 +69,15 @@ def _serve(
             from ..server.run import http_server
 
             url = url_of(arguments.host, sockets)
-            said = [f"lmi: serving on {url}", *next_steps(url, settings, key=access.needs_key)]
+            steps = next_steps(url, settings, key=access.needs_key, page=arguments.playground)
+            said = [f"lmi: serving on {url}", *steps]
             server = http_server(
                 service,
                 sockets,
                 access=access,
                 grace=arguments.grace,
-                on_ready=lambda: view.ready(engine.process_id, said),
+                on_ready=lambda: _ready(view, engine.process_id, said, url if arguments.open else None),
+                playground=arguments.playground,
             )
             freeze()
             ending.run(server, service.stop)
@@ -85,6 +87,15 @@ def _serve(
                 raise
         finally:
             service.close()
+
+
+def _ready(view: StartView, process_id: int | None, said: Sequence[str], opened: str | None) -> None:
+    view.ready(process_id, said)
+    if opened is not None:
+        import webbrowser
+
+        # A browser that runs in the terminal ends when its user ends it.
+        Thread(target=webbrowser.open, args=(f"{opened}/",), daemon=True).start()
 
 
 def service_for(settings: Settings, engine: EngineClient, given: Mapping[str, str]) -> Service:
@@ -103,15 +114,27 @@ def service_for(settings: Settings, engine: EngineClient, given: Mapping[str, st
     return Service(settings, engine, given=given)
 
 
-def next_steps(url: str, settings: Settings, *, key: bool) -> list[str]:
-    """Lines that say what may be done now with the server at `url`; `key`: it needs one."""
+CHAT = ("/v1/chat/completions", '{"messages": [{"role": "user", "content": "Hello"}], "stream": true}')
+POOLED = {
+    "embed": ("/v1/embeddings", '{"input": "Hello"}'),
+    "rank": ("/v1/rerank", '{"query": "Hello", "documents": ["Hi", "A chair"]}'),
+    "classify": ("/classify", '{"input": "Hello"}'),
+}
+"""A first request, by Settings.task where that generates no text: path and body."""
+
+
+def next_steps(url: str, settings: Settings, *, key: bool, page: bool) -> list[str]:
+    """Lines that say what may be done now with the server at `url`.
+
+    key: it needs one; page: it has the playground.
+    """
     header = f' -H "Authorization: Bearer ${KEY_VARIABLE}"' if key else ""
-    curl = f"curl {url}/v1/{{}}{header} -H 'Content-Type: application/json' -d '{{}}'"
-    if settings.embeds:
-        steps = {"with curl": curl.format("embeddings", '{"input": "Hello"}')}
-    else:
-        body = '{"messages": [{"role": "user", "content": "Hello"}], "stream": true}'
-        steps = {"in a terminal": f"{_command()} chat {url}", "with curl": curl.format("chat/completions", body)}
+    path, body = POOLED.get(settings.task, CHAT)
+    steps = {"with curl": f"curl {url}{path}{header} -H 'Content-Type: application/json' -d '{body}'"}
+    if not settings.pools:
+        steps = {"in a terminal": f"{_command()} chat {url}", **steps}
+    if page:
+        steps = {"in a browser": f"{url}/", **steps}
     if key:
         steps = {f"set {KEY_VARIABLE} to the key": "", **steps}
     width = max(map(len, steps))

@@ -44,6 +44,10 @@ class Access:
         """Why a request with these headers is refused, if it is; `headers` have names in lower case."""
         return self._foreign(headers) or (None if self._has_key(headers) else UNAUTHORIZED)
 
+    def page_refusal(self, headers: Mapping[str, str]) -> RequestError | None:
+        """Why a file of the playground is not sent, if it is not: any page may link to it, and it needs no key."""
+        return self._foreign({name: value for name, value in headers.items() if name != "sec-fetch-site"})
+
     def _foreign(self, headers: Mapping[str, str]) -> RequestError | None:
         if self._names is None:
             return None

@@ -5,6 +5,7 @@
     POST /invocations          any dialect, by the body
     POST /predictions/{name}   the same
     GET  /health               as /ping, with TGI's error
+    GET  /                     a page to try requests with, and GET /playground/... (playground/)
     GET  /openapi.json         this list for programs (openapi.py), with all routes of dialects
     POST /adapters ...         adapters.py
     POST /cancel               cancel.py
@@ -12,9 +13,9 @@
 and with those that clients written for one dialect call: each dialect says its own in ROUTES, as OpenAI's
 POST /v1/chat/completions, TGI's POST /generate_stream or Azure's POST /chat/completions with `api-version`.
 
-With a key, every request but /ping and /health needs `Authorization: Bearer KEY` (or `api-key: KEY` or
-`x-api-key: KEY`). These two are for probes, which ask by whatever address they have, and tell nothing: access.py judges
-all others.
+With a key, every request but /ping, /health and the page's own files needs `Authorization: Bearer KEY` (or
+`api-key: KEY` or `x-api-key: KEY`). The first two are for probes, which ask by whatever address they have, and tell
+nothing: access.py judges all others.
 
 It serves what the DJL hosts serve, through the same core; unlike them it sends any status and body, and it learns
 when a client goes away, at which the engine's work for it ends.
@@ -53,6 +54,8 @@ from .cancel import cancel_route
 from .connection import connection_of, in_chunks
 from .openapi import document
 from .paths import dialect_routes
+from .playground.facts import setup
+from .playground.files import file_routes
 from .wakeups import AsyncService, Stream
 
 __all__ = ["application"]
@@ -176,6 +179,15 @@ class LocalServer:
             )
         return JSONResponse(self._document)
 
+    async def setup(self, http: HttpRequest) -> HttpResponse:
+        """What the playground must know of the model."""
+        if refused := self._access.refusal(http.headers):
+            return _refused(refused)
+        service = self._service
+        # What a dialect of the user's matches is user code.
+        told = await service.run_user_code(lambda: setup(service.settings, service.info, service.dialects))
+        return JSONResponse(told, headers={"Cache-Control": "no-store"})
+
     async def serve(self, http: HttpRequest) -> HttpResponse:
         """A request in any dialect; its id is the header X-Request-Id's, and returned there."""
         request_id = request_id_of(http.headers.get(REQUEST_ID_HEADER))
@@ -280,7 +292,7 @@ def _http_response(answer: Response) -> HttpResponse:
     return HttpResponse(answer.body, answer.status, headers, headers.pop("Content-Type"))
 
 
-def application(service: Service, access: Access | None = None) -> Starlette:
+def application(service: Service, access: Access | None = None, *, playground: bool = True) -> Starlette:
     """The ASGI application for a service that has been started, for those whom `access` lets in."""
     server = LocalServer(service, access := access or Access())
     routes = [
@@ -292,4 +304,7 @@ def application(service: Service, access: Access | None = None) -> Starlette:
         cancel_route(service, access, server.bodies),
         *dialect_routes(service.dialects, server.serve),
     ]
+    if playground and (files := file_routes(access)):
+        # Behind the dialects' own: one of the user's may have the path.
+        routes += [HttpRoute("/playground/setup.json", server.setup, methods=["GET"], include_in_schema=False), *files]
     return Starlette(routes=routes, lifespan=server.lifespan)

@@ -74,7 +74,7 @@ def document(
     schemas = _Schemas()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        if not isinstance(route, HttpRoute):
+        if not isinstance(route, HttpRoute) or not route.include_in_schema:
             continue
         for method in sorted((route.methods or set()) - {"HEAD"}):
             operation = _operation(route, method, user_dialects, settings, schemas)

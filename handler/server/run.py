@@ -49,6 +49,7 @@ def http_server(
     access: Access,
     grace: float,
     on_ready: Callable[[], None] = lambda: None,
+    playground: bool = True,
 ) -> uvicorn.Server:
     """A server on `sockets`, which are bound, that gives what runs `grace` seconds when it is to end.
 
@@ -56,7 +57,7 @@ def http_server(
     """
     withhold(("asyncio", "starlette", "uvicorn"))
     config = uvicorn.Config(
-        application(service, access),
+        application(service, access, playground=playground),
         log_level="warning",
         log_config=None,
         # On h11: httptools takes less time, but keeps heads however long they are.

@@ -16,7 +16,9 @@ import pytest
 
 from lmi.handler.commands.serve import next_steps
 
+from ...kit.api.dialects import receive
 from ...kit.api.options import typed_settings
+from ...kit.api.types import ParsedRequest, Request
 from ...kit.paths import USER_CODE
 from ...kit.typed import CTRL_C, Typed
 
@@ -155,11 +157,21 @@ def test_plain_lines_elsewhere(loading: Path) -> None:
 def test_next_steps() -> None:
     """A request that can be sent as it is written; the key by its variable, as process lists show arguments."""
     url = "http://127.0.0.1:8080"
-    chat, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=False)
+    page, chat, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=False, page=True)
+    assert page.split() == ["in", "a", "browser", f"{url}/"]
     assert chat.endswith(f"chat {url}")
     assert json.loads(curl.rpartition(" -d ")[2].strip("'"))["stream"] is True
-    key, _, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=True)
+    key, _, curl, _ = next_steps(url, typed_settings(model_id="a-hub/id"), key=True, page=False)
     assert key == "  set LMI_API_KEY to the key"
     assert '"Authorization: Bearer $LMI_API_KEY"' in curl
-    curl, _ = next_steps(url, typed_settings(model_id="a-hub/id", task="embed"), key=False)
-    assert f"{url}/v1/embeddings" in curl
+
+
+@pytest.mark.parametrize(
+    ("task", "path"), [("embed", "/v1/embeddings"), ("rank", "/v1/rerank"), ("classify", "/classify")]
+)
+def test_next_steps_of_models_that_generate_nothing(task: str, path: str) -> None:
+    settings = typed_settings(model_id="a-hub/id", task=task)
+    curl, _ = next_steps("http://127.0.0.1:8080", settings, key=False, page=False)
+    assert f"http://127.0.0.1:8080{path} " in curl
+    body = curl.rpartition(" -d ")[2].strip("'")
+    assert isinstance(receive(Request(body.encode(), path=path), settings), ParsedRequest)

@@ -106,3 +106,25 @@ def test_any_port_and_whom_it_answers(begin: Begin) -> None:
         answer = http.post("/v1/chat/completions", json={"messages": []}, headers={"Host": "rebound.example"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
         assert http.get("/ping", headers={"Host": "rebound.example"}).status_code == 200
+
+
+def test_the_playground_is_told_of_and_opened(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the browser that the environment names (Python's webbrowser); not before there is a server."""
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    serving = begin("--port", "0", "--open")
+    assert not opened.exists()
+    url = serving.url()
+    until(opened.exists)
+    until(lambda: opened.read_text() == f"{url}/\n")
+    assert re.search(rf"^  in a browser +{url}/$", serving.log(), re.MULTILINE)
+    assert "<title>Playground</title>" in httpx.get(f"{url}/").text
+
+
+def test_no_playground(begin: Begin) -> None:
+    serving = begin("--port", "0", "--no-playground")
+    url = serving.url()
+    assert httpx.get(f"{url}/").status_code == 405
+    assert "in a browser" not in serving.log()

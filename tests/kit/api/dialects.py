@@ -18,6 +18,7 @@ from lmi.formatters import (
     refusal,
     responses,
     route_of,
+    routed,
     tgi,
 )
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
@@ -54,7 +55,7 @@ __all__ = [
     "MAX_TOOLS", "RERANK_NAMES", "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE",
     "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi",
     "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive", "refusal",
-    "responses", "route_of", "tgi",
+    "responses", "route_of", "routed", "tgi",
 ]  # fmt: skip
 
 RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE)))

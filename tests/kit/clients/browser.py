@@ -8,6 +8,7 @@ Chromium is Debian's package of that name.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -52,6 +53,9 @@ os.dup2(int(reading), 3)
 os.dup2(int(writing), 4)
 os.execv(command[0], command)
 """
+
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
+"""Windows' numbers, which Chromium goes by."""
 
 
 def program() -> str | None:
@@ -113,6 +117,28 @@ class Browser:
         if "exceptionDetails" in answer:
             raise BrowserError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def resize(self, width: int, height: int) -> None:
+        """The size of the page that was opened, in pixels."""
+        self._ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    def prefer(self, **features: str) -> None:
+        """What its user prefers, as `color_scheme="dark"`."""
+        listed = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()]
+        self._ask("Emulation.setEmulatedMedia", features=listed)
+
+    def picture(self, *, whole: bool = False) -> bytes:
+        """What is seen of the page, or all of it: a PNG."""
+        return base64.b64decode(self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
+
+    def press(self, key: str, modifiers: int = 0) -> None:
+        """A key that has a name (DOM, KeyboardEvent.key); modifiers: 2 is Control."""
+        told = {"key": key, "code": key, "modifiers": modifiers, "windowsVirtualKeyCode": KEYS[key]}
+        text = {"text": "\r"} if key == "Enter" and not modifiers else {}
+        self._ask("Input.dispatchKeyEvent", type="keyDown", **told, **text)
+        self._ask("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def close(self) -> None:
         """Ends the browser and all its processes; may be called twice."""

@@ -1,0 +1,157 @@
+"""An example request for each route, and what of its body the page's form shows. A new dialect is an entry here.
+
+Names of fields are paths in the body, as `parameters.temperature`. A route that has no entry is shown too, with an
+empty body and no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....formatters.lmi.openapi import LMI, VECTORS
+from ....formatters.routing import INVOCATIONS
+from ....model.options import Settings
+
+__all__ = ["EXAMPLES", "Example", "Json"]
+
+Json = dict[str, Any]
+
+QUESTION = "Who wrote Hamlet?"
+MAX_TOKENS = 256
+CITIES = ["Paris is the capital of France.", "Berlin is the capital of Germany."]
+STREAM: Json = {"stream": True}
+COUNTED: Json = {"stream": True, "stream_options": {"include_usage": True}}
+SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER: Json = {"name": "get_weather", "description": "The weather in a city"}
+CHAT_TOOLS: Json = {"tools": [{"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}]}
+LOGPROBS: Json = {"logprobs": True, "top_logprobs": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What the page shows for one route of one dialect."""
+
+    dialect: str
+    """Its NAME."""
+    path: str
+    title: str
+    body: Callable[[str], Json]
+    """An example, for a model of this name."""
+    texts: tuple[str, ...] = ()
+    """Fields that hold a text, or a list of texts."""
+    numbers: tuple[str, ...] = ()
+    """Fields that hold a number."""
+    switches: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """By what it is called, what a switch adds to the body. Those named `tools` need a parser of tool calls."""
+    stream: Json | None = None
+    """What the body of a streamed request has beside; None: it does not stream, or by another path."""
+    stream_path: str = ""
+    """The path of streamed requests, where that is another one; the same path: it always streams."""
+    query: str = ""
+    images: str = ""
+    """In whose form messages have images: `openai`, `anthropic`; empty: they have none."""
+    client: str = ""
+    """Which client of Python's code.js writes the request for; empty: one for HTTP."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    by_body: bool = False
+    """Whether the body alone may tell the dialect and the route on an endpoint; facts.py asks whether it does."""
+    serves: Callable[[Settings], bool] | None = None
+    """Whether an endpoint with these settings serves it, where the route's own document does not say that."""
+
+
+def _chat(model: str) -> Json:
+    return {"model": model, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": MAX_TOKENS}
+
+
+def _inputs(_model: str) -> Json:
+    return {"inputs": QUESTION, "parameters": {"max_new_tokens": MAX_TOKENS}}
+
+
+def _details(**more: Any) -> Mapping[str, Json]:
+    return {"Details": {"parameters": {"details": True}}, "Likeliest tokens": {"parameters": more}}
+
+
+SAMPLING = ("temperature", "top_p", "seed", "max_tokens")
+PARAMETERS = tuple(f"parameters.{name}" for name in ("temperature", "top_p", "seed", "max_new_tokens"))
+
+EXAMPLES: tuple[Example, ...] = (
+    Example(
+        "openai", "/v1/chat/completions", "Chat completions", _chat, (), SAMPLING,
+        {"Log-probabilities": LOGPROBS, "tools": CHAT_TOOLS}, COUNTED, images="openai", client="openai", by_body=True,
+    ),
+    Example(
+        "openai", "/v1/completions", "Text completions",
+        lambda model: {"model": model, "prompt": QUESTION, "max_tokens": MAX_TOKENS}, ("prompt",), SAMPLING,
+        {"Log-probabilities": {"logprobs": 5}}, COUNTED, client="openai", by_body=True,
+    ),
+    Example(
+        "openai", "/v1/embeddings", "Embeddings", lambda model: {"model": model, "input": CITIES}, ("input",),
+        client="openai", by_body=True,
+    ),
+    Example(
+        "responses", "/v1/responses", "Responses",
+        lambda model: {"model": model, "input": QUESTION, "max_output_tokens": MAX_TOKENS, "store": False},
+        ("instructions", "input"), ("temperature", "top_p", "max_output_tokens"),
+        {
+            "Log-probabilities": {"include": ["message.output_text.logprobs"], "top_logprobs": 5},
+            "tools": {"tools": [{"type": "function", **WEATHER, "parameters": SCHEMA}]},
+        },
+        STREAM, client="openai",
+    ),
+    Example(
+        "anthropic", "/v1/messages", "Messages", _chat, ("system",), ("temperature", "top_p", "top_k", "max_tokens"),
+        {"tools": {"tools": [{**WEATHER, "input_schema": SCHEMA}]}}, STREAM, images="anthropic", client="anthropic",
+        headers={"anthropic-version": "2023-06-01"},
+    ),
+    Example(
+        "anthropic", "/v1/messages/count_tokens", "Count tokens",
+        lambda model: {"model": model, "messages": [{"role": "user", "content": QUESTION}]}, ("system",),
+        client="anthropic", headers={"anthropic-version": "2023-06-01"},
+    ),
+    Example(
+        "lmi", INVOCATIONS, "LMI", _inputs, ("inputs",), PARAMETERS, _details(details=True, logprobs=5), STREAM,
+        by_body=True, serves=LMI.serves,
+    ),
+    Example(
+        "lmi", INVOCATIONS, "LMI embeddings", lambda _: {"inputs": CITIES}, ("inputs",), by_body=True,
+        serves=VECTORS.serves,
+    ),
+    Example(
+        "dynamic", INVOCATIONS, "LMI, a dynamic batch", lambda _: {"inputs": [QUESTION], "parameters": {}}, ("inputs",),
+        PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and LMI.serves(settings),
+    ),
+    Example(
+        "tgi", "/generate", "Text Generation Inference", _inputs, ("inputs",), PARAMETERS,
+        _details(details=True, top_n_tokens=5), stream_path="/generate_stream", client="huggingface",
+    ),
+    Example(
+        "azure", "/chat/completions", "Azure AI Model Inference", _chat, (), SAMPLING, {"tools": CHAT_TOOLS}, STREAM,
+        query="api-version=2024-05-01-preview", images="openai", client="azure",
+    ),
+    Example("minimal", "/chat/completions", "Minimal chat", _chat, (), SAMPLING, stream=STREAM),
+    Example("minimal", "/chat/sse", "Minimal chat, as events", _chat, (), SAMPLING, stream_path="/chat/sse"),
+    *(
+        Example(
+            "rerank", path, title,
+            lambda model: {"model": model, "query": "The capital of France", "documents": CITIES},
+            ("query", "documents"), ("top_n",),
+        )
+        for path, title in (("/v1/rerank", "Rerank"), ("/v2/rerank", "Rerank, Cohere's second version"))
+    ),
+    Example(
+        "rerank", "/v1/score", "Score",
+        lambda model: {"model": model, "text_1": "The capital of France", "text_2": CITIES}, ("text_1", "text_2"),
+    ),
+    Example("rerank", "/classify", "Classify", lambda model: {"model": model, "input": CITIES}, ("input",)),
+    Example(
+        "tokens", "/tokenize", "Tokenize", lambda model: {"model": model, "prompt": QUESTION}, ("prompt",),
+        serves=lambda _: True,
+    ),
+    Example(
+        "tokens", "/detokenize", "Detokenize", lambda model: {"model": model, "tokens": [40, 41, 42]},
+        serves=lambda _: True,
+    ),
+)  # fmt: skip
+"""In the order in which they are offered."""

@@ -1,0 +1,129 @@
+// The request as others would send it: curl, a client of Python's, boto3 for an endpoint.
+
+import { python, pythonArguments, shell } from "./literals.js";
+
+const ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes";
+const SESSION = "X-Amzn-SageMaker-Session-Id";
+/** Known to the client by name; others it takes in `extra_body`. */
+const OPENAI = {
+  "/v1/chat/completions": [
+    "chat.completions",
+    "messages model frequency_penalty logit_bias logprobs max_tokens max_completion_tokens n parallel_tool_calls presence_penalty reasoning_effort response_format seed stop stream stream_options temperature tool_choice tools top_logprobs top_p user",
+  ],
+  "/v1/completions": [
+    "completions",
+    "model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop stream stream_options suffix temperature top_p user",
+  ],
+  "/v1/embeddings": ["embeddings", "input model dimensions encoding_format user"],
+  "/v1/responses": [
+    "responses",
+    "include input instructions max_output_tokens metadata model parallel_tool_calls reasoning store stream temperature text tool_choice tools top_logprobs top_p truncation user",
+  ],
+};
+
+/**
+ * What is to be sent: {entry, body, text, path, attributes, streamed, session, base, key}. `body` is the text's JSON, null
+ * where it is none, `key` whether the server needs one. Returns the source.
+ */
+export function curl(sent) {
+  const lines = [`curl${sent.streamed ? " -N" : ""} ${shell(urlOf(sent))}`, "-H 'Content-Type: application/json'"];
+  for (const [name, value] of Object.entries(headersOf(sent))) lines.push(`-H ${shell(`${name}: ${value}`)}`);
+  if (sent.key) lines.push('-H "Authorization: Bearer $LMI_API_KEY"');
+  lines.push(`-d ${shell(sent.text)}`);
+  return lines.join(" \\\n  ") + "\n";
+}
+
+const urlOf = ({ base, path, entry }) => `${base}${path.slice(1)}${entry.query ? `?${entry.query}` : ""}`;
+
+/** The headers that the request needs beside its type and the key. */
+export function headersOf({ entry, session }) {
+  const headers = { ...entry.headers };
+  if (entry.here) headers[ATTRIBUTES] = entry.here;
+  if (session) headers[SESSION] = session;
+  return headers;
+}
+
+export function client(sent) {
+  if (sent.body === null) return "# The body is no JSON: no client would send it.\n";
+  const write = CLIENTS[sent.entry.client];
+  return (write && write(sent)) || http(sent);
+}
+
+const CLIENTS = { openai, anthropic, azure, huggingface };
+const KEY = 'os.environ["LMI_API_KEY"]';
+const os = ({ key }) => (key ? "import os\n\n" : "");
+
+function openai(sent) {
+  const { body, entry, base, key, streamed } = sent;
+  const [method, names] = OPENAI[entry.path] ?? [];
+  if (!method) return null;
+  const known = new Set(names.split(" "));
+  const given = Object.fromEntries(Object.entries(body).filter(([name]) => known.has(name)));
+  const extra = Object.fromEntries(Object.entries(body).filter(([name]) => !known.has(name)));
+  if (Object.keys(extra).length > 0) given.extra_body = extra;
+  const headers = headersOf(sent);
+  if (Object.keys(headers).length > 0) given.extra_headers = headers;
+  const made = `client = OpenAI(base_url=${python(`${base}v1`)}, api_key=${key ? KEY : '"none"'})\n`;
+  const call = `client.${method}.create(\n${pythonArguments(given)})`;
+  return `${os(sent)}from openai import OpenAI\n\n${made}${shown(call, streamed)}`;
+}
+
+const shown = (call, streamed) =>
+  streamed ? `for event in ${call}:\n    print(event)\n` : `response = ${call}\nprint(response)\n`;
+
+function anthropic(sent) {
+  const { body, base, key, entry, streamed } = sent;
+  const headers = headersOf(sent);
+  delete headers["anthropic-version"];
+  const given = Object.keys(headers).length > 0 ? { ...body, extra_headers: headers } : body;
+  const made = `client = Anthropic(base_url=${python(base.replace(/\/$/, ""))}, api_key=${key ? KEY : '"none"'})\n`;
+  const method = entry.path.endsWith("/count_tokens") ? "count_tokens" : "create";
+  return `${os(sent)}from anthropic import Anthropic\n\n${made}${shown(`client.messages.${method}(\n${pythonArguments(given)})`, streamed)}`;
+}
+
+function azure(sent) {
+  const { body, base, key, streamed, session } = sent;
+  const given = session ? { ...body, headers: { [SESSION]: session } } : body;
+  const lines = "from azure.ai.inference import ChatCompletionsClient\nfrom azure.core.credentials import AzureKeyCredential\n\n";
+  const made = `client = ChatCompletionsClient(\n    endpoint=${python(base.replace(/\/$/, ""))}, credential=AzureKeyCredential(${key ? KEY : '"none"'})\n)\n`;
+  return os(sent) + lines + made + shown(`client.complete(\n${pythonArguments(given)})`, streamed);
+}
+
+function huggingface(sent) {
+  const { body, base, key, streamed } = sent;
+  if (typeof body.inputs !== "string") return null;
+  const token = key ? `, token=${KEY}` : "";
+  const { top_n_tokens: top, ...parameters } = body.parameters ?? {};
+  const given = { ...parameters, ...(top === undefined ? {} : { top_n_tokens: top }), ...(streamed ? { stream: true } : {}) };
+  const made = `client = InferenceClient(${python(base.replace(/\/$/, ""))}${token})\n`;
+  const call = `client.text_generation(\n    ${python(body.inputs)},\n${pythonArguments(given)})`;
+  return `${os(sent)}from huggingface_hub import InferenceClient\n\n${made}${shown(call, streamed)}`;
+}
+
+function http(sent) {
+  const { body, key, streamed } = sent;
+  const headers = headersOf(sent);
+  const pairs = Object.entries(headers).map(([name, value]) => `${python(name)}: ${python(value)}`);
+  if (key) pairs.push(`"Authorization": f"Bearer {${KEY.replaceAll('"', "'")}}"`);
+  const given = pairs.length > 0 ? `headers = {${pairs.join(", ")}}\n` : "";
+  const more = pairs.length > 0 ? ", headers=headers" : "";
+  const call = `${python(urlOf(sent))}, json=body${more}, timeout=600`;
+  const begin = `${os(sent)}import httpx\n\n${given}body = ${python(body)}\n`;
+  if (!streamed) return `${begin}response = httpx.post(${call})\nprint(response.status_code, response.text)\n`;
+  return `${begin}with httpx.stream("POST", ${call}) as response:\n    for line in response.iter_lines():\n        print(line)\n`;
+}
+
+export function boto3({ body, text, attributes, streamed, session }) {
+  const sent = body === null ? `${python(text)}` : `json.dumps(${python(body, "    ")})`;
+  const more = [
+    attributes ? `    CustomAttributes=${python(attributes)},\n` : "",
+    session ? `    SessionId=${python(session)},\n` : "",
+  ].join("");
+  const method = streamed ? "invoke_endpoint_with_response_stream" : "invoke_endpoint";
+  const begin = `${body === null ? "" : "import json\n\n"}import boto3\n\nruntime = boto3.client("sagemaker-runtime")\n`;
+  const call = `response = runtime.${method}(\n    EndpointName="my-endpoint",\n    ContentType="application/json",\n${more}    Body=${sent},\n)\n`;
+  const end = streamed
+    ? 'for event in response["Body"]:\n    print(event["PayloadPart"]["Bytes"].decode(), end="", flush=True)\n'
+    : 'print(response["Body"].read().decode())\n';
+  return begin + call + end;
+}
