@@ -29,17 +29,17 @@ printf '%s\n' "${COMPREPLY[@]}"
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["lmi", "ch"], {"chat", "check"}),
-        (["lmi", "comp"], {"completion"}),
-        (["lmi", "serve", "--gr"], {"--grace"}),
-        (["lmi", "check", "--js"], {"--json"}),
-        (["lmi", "completion", ""], {"bash", "zsh", "fish"}),
-        (["lmi", "serve", "mod"], {"models"}),
-        (["lmi", "migrate", "mod"], {"models", "model.env"}),
+        (["lmi", "ch"], ["chat", "check"]),
+        (["lmi", "comp"], ["completion"]),
+        (["lmi", "serve", "--gr"], ["--grace"]),
+        (["lmi", "check", "--js"], ["--json"]),
+        (["lmi", "completion", ""], ["bash", "fish", "zsh"]),
+        (["lmi", "serve", "mod"], ["models"]),
+        (["lmi", "migrate", "mod"], ["model.env", "models"]),
     ],
     ids=" ".join,
 )
-def test_bash(tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], offered: set[str]) -> None:
+def test_bash(tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], offered: list[str]) -> None:
     """Commands, options, choices, and files where there is to be one: folders only for a model directory."""
     script = tmp_path / "script"
     script.write_text(printed("bash", capsys))
@@ -49,7 +49,7 @@ def test_bash(tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[st
         ["bash", "--norc", "-c", ASK, "ask", str(script), *typed],
         capture_output=True, text=True, check=True, timeout=30, cwd=tmp_path,
     )  # fmt: skip
-    assert {word.strip().rstrip("/") for word in done.stdout.splitlines() if word.strip()} == offered
+    assert sorted(word.strip().rstrip("/") for word in done.stdout.splitlines() if word.strip()) == offered
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
