@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....formatters.lmi.openapi import LMI, VECTORS
 from ....formatters.routing import INVOCATIONS
 from ....model.options import Settings
 
@@ -27,6 +26,14 @@ SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "r
 WEATHER: Json = {"name": "get_weather", "description": "The weather in a city"}
 CHAT_TOOLS: Json = {"tools": [{"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}]}
 LOGPROBS: Json = {"logprobs": True, "top_logprobs": 5}
+
+
+def _generates(settings: Settings) -> bool:
+    return not settings.pools
+
+
+def _embeds(settings: Settings) -> bool:
+    return settings.embeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +119,15 @@ EXAMPLES: tuple[Example, ...] = (
     ),
     Example(
         "lmi", INVOCATIONS, "LMI", _inputs, ("inputs",), PARAMETERS, _details(details=True, logprobs=5), STREAM,
-        by_body=True, serves=LMI.serves,
+        by_body=True, serves=_generates,
     ),
     Example(
         "lmi", INVOCATIONS, "LMI embeddings", lambda _: {"inputs": CITIES}, ("inputs",), by_body=True,
-        serves=VECTORS.serves,
+        serves=_embeds,
     ),
     Example(
         "dynamic", INVOCATIONS, "LMI, a dynamic batch", lambda _: {"inputs": [QUESTION], "parameters": {}}, ("inputs",),
-        PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and LMI.serves(settings),
+        PARAMETERS, by_body=True, serves=lambda settings: settings.dynamic_batch and _generates(settings),
     ),
     Example(
         "tgi", "/generate", "Text Generation Inference", _inputs, ("inputs",), PARAMETERS,
@@ -141,8 +148,18 @@ EXAMPLES: tuple[Example, ...] = (
         for path, title in (("/v1/rerank", "Rerank"), ("/v2/rerank", "Rerank, Cohere's second version"))
     ),
     Example(
-        "rerank", "/v1/score", "Score",
-        lambda model: {"model": model, "text_1": "The capital of France", "text_2": CITIES}, ("text_1", "text_2"),
+        "rerank", "/rerank", "Rerank, as Text Embeddings Inference",
+        lambda _: {"query": "The capital of France", "texts": CITIES, "return_text": True}, ("query", "texts"),
+    ),
+    *(
+        Example(
+            "rerank", path, "Score",
+            lambda model: {"model": model, "text_1": "The capital of France", "text_2": CITIES}, ("text_1", "text_2"),
+        )
+        for path in ("/score", "/v1/score")
+    ),
+    Example(
+        "rerank", "/predict", "Classify, as Text Embeddings Inference", lambda _: {"inputs": CITIES[0]}, ("inputs",),
     ),
     Example("rerank", "/classify", "Classify", lambda model: {"model": model, "input": CITIES}, ("input",)),
     Example(

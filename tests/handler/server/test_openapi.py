@@ -71,7 +71,8 @@ def test_every_route_is_told_of_and_no_other(settings: Settings) -> None:
     there = {
         (route.path_format, method.lower())
         for route in server_of(settings).routes
-        if isinstance(route, HttpRoute)
+        # The playground's are for the page itself.
+        if isinstance(route, HttpRoute) and route.include_in_schema
         for method in (route.methods or set()) - {"HEAD"}
     }
     told = {(path, method) for path, method, _ in operations(document_of(settings))}
@@ -85,7 +86,11 @@ def test_every_route_of_ours_is_described() -> None:
         assert all(isinstance(one, OpenApi) for one in cast(Any, known).OPENAPI)
         assert [route.path for route in known.ROUTES if route.described is None] == []
     dialects = {route.path for known in DIALECTS for route in known.ROUTES}
-    paths = {route.path_format for route in server_of(SETTINGS).routes if isinstance(route, HttpRoute)}
+    paths = {
+        route.path_format
+        for route in server_of(SETTINGS).routes
+        if isinstance(route, HttpRoute) and route.include_in_schema
+    }
     assert paths - dialects - set(HOST) == {"/predictions/{name}"}
 
 

@@ -19,7 +19,7 @@ from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
-from lmi.handler.server.access import Access
+from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.app import application
 from lmi.handler.server.wakeups import AsyncService
 from lmi.handler.service import Service
@@ -59,6 +59,7 @@ __all__ = [
     "Watch",
     "Whole",
     "Workers",
+    "allowed_names",
     "application",
     "attributes_of",
     "check_model_dir",

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from lmi.handler.server.playground.examples import EXAMPLES
 from lmi.handler.server.playground.facts import setup
 
 from ....kit.api.dialects import DIALECTS, receive, routed
@@ -37,19 +36,22 @@ def test_the_model() -> None:
     assert (model["tools"], model["reasoning"], model["sessions"], model["lora"]) == ("hermes", None, True, False)
 
 
-def test_every_dialect_that_generates_is_there() -> None:
+def test_every_dialect_is_there() -> None:
     """A dialect that joins has an entry, or is here with an empty body."""
-    named = {one["dialect"] for one in told()["requests"]}
+    tasks = ("text-generation", "embed", "text-ranking", "text-classification")
+    named = {one["dialect"] for task in tasks for one in told(task=task)["requests"]}
     assert named >= {dialect.NAME for dialect in DIALECTS if any("POST" in one.methods for one in dialect.ROUTES)} | {
         "lmi"
     }
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"tool_call_parser": "hermes"}, {"tgi_compat": "true"}, {"dialect": "openai"}, {"task": "embed"}],
-    ids=str,
-)
+OPTIONS = [
+    {"tool_call_parser": "hermes"}, {"tgi_compat": "true"}, {"dialect": "openai"}, {"task": "embed"},
+    {"task": "text-ranking"}, {"task": "text-classification"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_example_is_understood_here_and_on_an_endpoint(options: dict[str, str]) -> None:
     """By its path on the local server, and by the attributes on /invocations; streamed and whole."""
     settings = make_settings(**options)
@@ -120,8 +122,3 @@ def test_a_dialect_of_the_users() -> None:
     ]
     cast(Any, mine).ROUTES = ()
     assert [(one["path"], one["attributes"]) for one in requests_of_mine(mine)] == [("/invocations", "dialect=mine")]
-
-
-def test_entries_do_not_repeat() -> None:
-    keys = [(one.dialect, one.path, one.title) for one in EXAMPLES]
-    assert len(set(keys)) == len(keys)

@@ -9,10 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lmi.handler.server.access import Access, allowed_names
 from lmi.handler.server.playground.files import FILES, FOLDER
 
-from ....kit.api.handler import application, package_model, started_service
+from ....kit.api.handler import Access, allowed_names, application, package_model, started_service
 from ....kit.user_code.engine import ScriptedEngine
 
 LAPTOP = allowed_names(["127.0.0.1"], [])

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.server.access import Access
-
+from ....kit.api.handler import Access
 from ....kit.api.types import CallDelta, Delta, EngineEvent, Finish, Started, Token, TopToken
 from ....kit.clients.axe import axe_faults
 from ....kit.clients.browser import Browser, program

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lmi.handler.server.access import Access
-
+from ....kit.api.handler import Access
 from ....kit.api.types import CallDelta, Delta, EngineEvent, Finish, Started, Token, TopToken
 from ....kit.clients.browser import Browser, program
 from ....kit.clients.playground import Playground

@@ -1,0 +1,18 @@
+"""The table of examples."""
+
+from __future__ import annotations
+
+from lmi.handler.server.playground.examples import EXAMPLES
+
+from ....kit.api.dialects import DIALECTS
+
+
+def test_entries_do_not_repeat() -> None:
+    keys = [(one.dialect, one.path, one.title) for one in EXAMPLES]
+    assert len(set(keys)) == len(keys)
+
+
+def test_entries_are_of_dialects_and_routes_that_there_are() -> None:
+    routes = {(dialect.NAME, route.path) for dialect in DIALECTS for route in dialect.ROUTES}
+    named = {(one.dialect, path) for one in EXAMPLES for path in (one.path, one.stream_path)}
+    assert {one for one in named if one[1] not in ("", "/invocations")} <= routes
