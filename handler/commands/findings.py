@@ -62,16 +62,6 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls("fact", line)
 
 
-class _Findings(msgspec.Struct, frozen=True):
-    """The JSON."""
-
-    version: int
-    model_dir: str
-    ok: bool
-    """Whether nothing of it is an error."""
-    findings: Sequence[Finding]
-
-
 def findings(model_dir: Path, overrides: Mapping[str, str]) -> list[Finding]:
     """All that `check` has to say; what it refuses are errors, after which it has nothing else to say."""
     try:
@@ -118,7 +108,8 @@ def _is_good(option: Option, value: str) -> bool:
 
 def as_json(model_dir: Path, found: Sequence[Finding]) -> str:
     """For programs (docs/cli.md)."""
-    document = _Findings(FORM, str(model_dir), not any(one.level == "error" for one in found), found)
+    good = not any(one.level == "error" for one in found)
+    document = {"version": FORM, "model_dir": str(model_dir), "ok": good, "findings": found}
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 

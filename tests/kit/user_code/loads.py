@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from echo import Echo  # type: ignore[import-not-found]
 
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 class Loads(Echo):  # type: ignore[misc]
     """Waits for the file `go` in the midst of its start, and fails where it is not empty."""
 
-    def __init__(self, settings: object) -> None:
+    def __init__(self, settings: Any) -> None:
         super().__init__(settings)
         sys.stderr.write(LINES)
         sys.stderr.flush()

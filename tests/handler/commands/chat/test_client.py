@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,22 +27,21 @@ class Told(HTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: Told
-
     def do_GET(self) -> None:
         self._answer(b'{"data": [{"id": "first"}, {"id": "second"}]}', 200)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.path, body, dict(self.headers)))
-        self._answer(self.server.said, self.server.status)
+        server = cast(Told, self.server)
+        server.asked.append((self.path, body, dict(self.headers)))
+        self._answer(server.said, server.status)
 
     def _answer(self, body: bytes, status: int) -> None:
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, format: str, *_: object) -> None: ...
 
 
 @pytest.fixture
