@@ -74,7 +74,6 @@ UV_VERSION := 0.13.9
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 
 serve: $(DEMO)/serving.properties
-	@echo "serve: http://$(HOST):$(PORT)  (Ctrl-C ends it)"
 	@exec .venv/bin/lmi serve $(DEMO) --host $(HOST) --port $(PORT)
 
 

@@ -148,6 +148,7 @@ def test_plain_lines_elsewhere(loading: Path) -> None:
     assert ours[1].startswith(LINK)
     assert len(ours) == 2
     assert [line.split("  ")[1] for line in said[said.index(ours[1]) + 1 :]] == [
+        "in a browser",
         "in a terminal",
         "with curl",
         "Ctrl-C ends it",

@@ -244,7 +244,7 @@ def service() -> Iterator[Service]:
 
 
 def test_a_head_starts_no_generation(service: Service) -> None:
-    application_ = application(service)
+    application_ = application(service, playground=False)
     with TestClient(application_) as http:
         paths = [
             route.path
