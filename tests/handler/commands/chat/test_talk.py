@@ -18,7 +18,8 @@ from ....kit.api.errors import OptionError
 from ....kit.hosts.host import Server, free_port, model_directory, with_parrot
 from ....kit.typed import CTRL_C, CTRL_D, ENTER, Typed
 
-pytestmark = pytest.mark.once
+# Its server needs what reads a tokenizer.
+pytestmark = [pytest.mark.once, pytest.mark.engine]
 
 LMI = str(Path(sys.executable).parent / "lmi")
 PLAIN, OTHER = question("plain"), question("unicode")
@@ -132,7 +133,6 @@ def test_ctrl_c_ends_the_one_answer(url: str) -> None:
     assert "Traceback" not in talk.text
 
 
-@pytest.mark.engine
 def test_reasoning_and_calls_of_a_model(demo_model: Path, tmp_path: Path) -> None:
     """A model directory: what is thought and called is shown; a person says what a function returns."""
     weather, thinks = question("tool_call"), question("reasoning")
