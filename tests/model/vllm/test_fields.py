@@ -238,6 +238,7 @@ def test_a_tool_with_a_broken_schema_is_named(backend: Any, field: Any, named: s
         tools=(_tool("good", {"type": "object"}), _tool("bad", {"type": "nonsense"})),
         tool_choice="required",
         tools_field=field,
+        schema_field=named.partition(".")[2],
     )
     with pytest.raises(ParameterError) as caught:
         backend.prepare(1, generation(conversation))

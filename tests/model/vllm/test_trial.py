@@ -113,7 +113,7 @@ def test_what_fails_later_is_no_clients_mistake(model_dir: Path, monkeypatch: py
         with monkeypatch.context() as patch:
             patch.setattr(backend._chat, "_core", SimpleNamespace(get_tokenizer=backend._core.get_tokenizer))
             with pytest.raises(AttributeError, match="has no attribute 'renderer'"):
-                backend._requests._rendered(backend._chat.request(TALK), (), asked(TALK), None)
+                backend._requests._prompt(backend._chat.request(TALK), (), asked(TALK))
         guided = asked("Hi", structured_output=StructuredOutput(regex="a"))
         backend.prepare(1, guided)
         with monkeypatch.context() as patch:
