@@ -146,6 +146,13 @@ def test_a_number_that_is_none_of_the_group_is_refused(group: Callable[..., Grou
     assert "option.node_rank: expected 1 to 1, node 5 (127.0.0.1) has 5" in refused.value.message
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_number_that_is_there_already_waits_until_that_one_is_gone(
     group: Callable[..., Group], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,16 +160,13 @@ def test_a_number_that_is_there_already_waits_until_that_one_is_gone(
     gathering = three.gather()
     stopped = threading.Event()
     first = three.join(1, ended=stopped)
-    time.sleep(0.3)
+    until(lambda: 1 in three.leader._joined)
     second = three.join(1)
     time.sleep(0.3)
     stopped.set()
     assert first.result(10) is None
     # Until the leader knows of it, the last one to join would complete a group with one that is gone.
-    deadline = time.monotonic() + 10
-    while "node 1 (127.0.0.1) closed its connection" not in caplog.text:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: "node 1 (127.0.0.1) closed its connection" in caplog.text)
     three.join(2).result(10)
     gathering.result(10)
     second.result(10)
