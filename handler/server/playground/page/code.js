@@ -71,11 +71,17 @@ function openai(sent) {
 const shown = (call, streamed) =>
   streamed ? `for event in ${call}:\n    print(event)\n` : `response = ${call}\nprint(response)\n`;
 
+const SAMPLING = new Set(["temperature", "top_p", "top_k"]);
+
 function anthropic(sent) {
   const { body, base, key, entry, streamed } = sent;
   const headers = headersOf(sent);
   delete headers["anthropic-version"];
-  const given = Object.keys(headers).length > 0 ? { ...body, extra_headers: headers } : body;
+  // Newer ones of its clients have no arguments for these.
+  const split = (within) => Object.fromEntries(Object.entries(body).filter(([name]) => SAMPLING.has(name) === within));
+  const given = split(false);
+  if (Object.keys(split(true)).length > 0) given.extra_body = split(true);
+  if (Object.keys(headers).length > 0) given.extra_headers = headers;
   const made = `client = Anthropic(base_url=${python(base.replace(/\/$/, ""))}, api_key=${key ? KEY : '"none"'})\n`;
   const method = entry.path.endsWith("/count_tokens") ? "count_tokens" : "create";
   return `${os(sent)}from anthropic import Anthropic\n\n${made}${shown(`client.messages.${method}(\n${pythonArguments(given)})`, streamed)}`;
