@@ -14,7 +14,7 @@ from ..base import JsonSchema, Payload
 from ..common.fields import handle_unknown_field
 from ..common.kinds import Boolean, Object, Text, Tree
 from ..common.schemas import FILLED, STRING, array, objects
-from ..openai.tools import TOOLS, Tools
+from ..openai.tools import TOOLS, Tools, list_of_tools
 
 __all__ = ["TOOLS_SCHEMA", "Choice", "read_tools"]
 
@@ -53,13 +53,7 @@ class Choice(NamedTuple):
 
 def read_tools(payload: Payload, settings: Settings) -> Choice:
     """The tools that a conversation carries; raises RequestError, naming the place."""
-    given = payload.get("tools")
-    if given is None:
-        given = []
-    if not isinstance(given, list):
-        raise PayloadError.of("tools", given, "a list of tools")
-    if len(given) > TOOLS:
-        raise ParameterError(f"tools: expected at most {TOOLS}, got {len(given)}", "tools")
+    given = list_of_tools(payload)
     tools = tuple(_tool(one, f"tools[{index}]", settings) for index, one in enumerate(given))
     names = [tool["function"]["name"] for tool in tools]
     choice, function, parallel = _choice(payload.get("tool_choice"), names, settings)

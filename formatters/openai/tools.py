@@ -18,7 +18,7 @@ from ..common.fields import handle_unknown_field
 from ..common.kinds import Object, Text, Tree
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["TOOLS", "TOOLS_SCHEMA", "TOOL_CHOICES", "Tools", "read_function", "read_tools"]
+__all__ = ["TOOLS", "TOOLS_SCHEMA", "TOOL_CHOICES", "Tools", "list_of_tools", "read_function", "read_tools"]
 
 
 TOOLS = 1024
@@ -47,13 +47,7 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
     if legacy and modern:
         raise ParameterError(f"{legacy[0]}: cannot be combined with {modern[0]}", legacy[0])
     list_name, choice_name = ("functions", "function_call") if legacy else ("tools", "tool_choice")
-    given = payload.get(list_name)
-    if given is None:
-        given = []
-    if not isinstance(given, list):
-        raise PayloadError.of(list_name, given, f"a list of {list_name}")
-    if len(given) > TOOLS:
-        raise ParameterError(f"{list_name}: expected at most {TOOLS}, got {len(given)}", list_name)
+    given = list_of_tools(payload, list_name)
     read = read_function if legacy else _tool
     tools = tuple(read(one, f"{list_name}[{index}]", settings) for index, one in enumerate(given))
     names = [tool["function"]["name"] for tool in tools]
@@ -61,6 +55,18 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
     if choice == "none" or not tools:
         return Tools(legacy=bool(legacy))
     return Tools(tools, choice, function, bool(legacy))
+
+
+def list_of_tools(payload: Payload, name: str = "tools") -> list[Any]:
+    """The field `name`, a list of at most TOOLS, whose entries are not read yet; raises RequestError."""
+    given = payload.get(name)
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise PayloadError.of(name, given, f"a list of {name}")
+    if len(given) > TOOLS:
+        raise ParameterError(f"{name}: expected at most {TOOLS}, got {len(given)}", name)
+    return given
 
 
 def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | None]:

@@ -16,7 +16,7 @@ from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..openai.tools import TOOL_CHOICES, TOOLS, Tools, read_function
+from ..openai.tools import TOOL_CHOICES, TOOLS, Tools, list_of_tools, read_function
 
 __all__ = ["TOOLS_SCHEMA", "ToolUse", "read_tools"]
 
@@ -38,13 +38,7 @@ class ToolUse:
 
 def read_tools(payload: Payload, settings: Settings) -> ToolUse:
     """The tools; raises RequestError, naming the place."""
-    given = payload.get("tools")
-    if given is None:
-        given = []
-    if not isinstance(given, list):
-        raise PayloadError.of("tools", given, "a list of tools")
-    if len(given) > TOOLS:
-        raise ParameterError(f"tools: expected at most {TOOLS}, got {len(given)}", "tools")
+    given = list_of_tools(payload)
     tools = [_tool(one, f"tools[{index}]", settings) for index, one in enumerate(given)]
     names = [tool["function"]["name"] for tool in tools]
     asked = payload.get("tool_choice")
