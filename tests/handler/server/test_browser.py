@@ -15,6 +15,7 @@ from ...kit.hosts.pool import HostPool
 pytestmark = [
     pytest.mark.once,
     pytest.mark.engine,
+    pytest.mark.browser,
     pytest.mark.skipif(program() is None, reason="chromium is not on PATH: Debian's package chromium"),
 ]
 

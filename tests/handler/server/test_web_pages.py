@@ -17,6 +17,7 @@ from ...kit.hosts.local_server import Make, Running, serving
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.browser,
     pytest.mark.skipif(program() is None, reason="chromium is not on PATH: Debian's package chromium"),
 ]
 

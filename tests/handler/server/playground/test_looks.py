@@ -22,6 +22,7 @@ from ....kit.paths import DOCS
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.browser,
     pytest.mark.skipif(program() is None, reason="chromium is not on PATH: Debian's package chromium"),
 ]
 
