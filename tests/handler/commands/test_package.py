@@ -10,6 +10,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Mapping
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -313,9 +314,8 @@ def test_an_entry_point_that_is_not_ours_is_warned_of(
 def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path, bare_python: Path) -> None:
     """Built as pip builds it, from a copy: a build leaves its traces in the folder of the sources."""
     copy = tmp_path / "sources"
-    for name in ("setup.py", "pyproject.toml", "README.md"):
-        if (ROOT / name).exists():
-            directory(copy, {name: (ROOT / name).read_text("utf-8")})
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        directory(copy, {name: (ROOT / name).read_text("utf-8")})
     for name in ours():
         directory(copy, {name.removeprefix("lmi/"): (ROOT / name.removeprefix("lmi/")).read_text("utf-8")})
     # What lies about in a checkout must not come along.
@@ -323,8 +323,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path, bare_pytho
         copy,
         {"model/notes.txt": "", "model/__pycache__/x.cpython-311.pyc": "", "tests/test_x.py": "", ".typing/lmi/x": ""},
     )
-    if not (copy / "README.md").exists():
-        directory(copy, {"README.md": ""})
     code = "import setuptools.build_meta as backend; print(backend.build_wheel('.'))"
     built = subprocess.run(
         [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=120, check=False
@@ -333,8 +331,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path, bare_pytho
     wheel = copy / built.stdout.splitlines()[-1]
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        about = {name.partition(".dist-info/")[2]: name for name in archive.namelist() if name not in names}
+        metadata = message_from_bytes(archive.read(about["METADATA"]))
+        assert archive.read(about["licenses/LICENSE"]) == (ROOT / "LICENSE").read_bytes()
         unpacked = directory(tmp_path / "model_dir", USERS_OWN)
         archive.extractall(unpacked)
     assert names == ours()
+    assert metadata["License-Expression"] == "Apache-2.0"
     (found,) = run(bare_python, "import lmi.handler, model; print(lmi.handler.__file__)", unpacked)
     assert found == str(unpacked / "lmi" / "handler" / "__init__.py")
