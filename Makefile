@@ -1,5 +1,5 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
-# make unit [ARGS="-k name"]  what needs no engine, no Java and no browser; three minutes
+# make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 15 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
@@ -184,7 +184,7 @@ test-python: | $(UV)
 	@echo "test-python: $$("$(PYTHON)" --version)$(if $(LOWEST), with the lowest versions of what is imported)"
 	@$(UV) venv --quiet --clear --python "$(PYTHON)" .venv-python
 	@$(UV) pip install --quiet --python .venv-python/bin/python $(if $(LOWEST),--resolution lowest-direct) --editable '.[server,test]'
-	@.venv-python/bin/pytest $(PARALLEL) -m unit \
+	@.venv-python/bin/pytest $(PARALLEL) -m "not engine and not hosts and not slow and not timing" \
 		$(if $(COVERAGE),--cov --cov-report=json:.cache/coverage.json --cov-report=) $(ARGS)
 	@$(if $(COVERAGE),.venv-python/bin/python .ci/coverage.py .cache/coverage.json)
 

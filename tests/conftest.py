@@ -78,7 +78,7 @@ TOOLS = {"bench", "chaos"}
 """Folders of tests of the tests' own tools, all of which are `slow`."""
 UNITS = {"formatters", "handler", "model", "project"}
 """Folders whose tests are `unit`, unless one of these marks says what else they need."""
-NO_UNIT = ("engine", "djl", "browser", "hosts", "contract", "slow", "timing")
+NO_UNIT = ("engine", "processes", "djl", "browser", "hosts", "contract", "slow", "timing")
 
 
 @pytest.hookimpl(tryfirst=True)

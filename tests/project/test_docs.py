@@ -126,3 +126,17 @@ def test_events_are_the_lines() -> None:
     (events,) = [block.text for block in blocks if block.text.startswith("data: ")]
     lines = "".join(event.removeprefix("data: ") + "\n" for event in events.split("\n\n") if event.strip())
     assert lines in [block.text for block in blocks if block.language == "json"]
+
+
+VERSION = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    """Of the package, of the changelog's head, of the wheel that a page names (docs/contributing.md, Versions)."""
+    assert VERSION is not None
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == VERSION[1]
+    numbers = [tuple(map(int, heading.split("."))) for heading in headings]
+    assert numbers == sorted(set(numbers), reverse=True)
+    named = re.findall(r"lmi_handler-(\d[\d.]*)-py3", (DOCS / "deploying.md").read_text(encoding="utf-8"))
+    assert set(named) == {VERSION[1]}

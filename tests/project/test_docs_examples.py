@@ -78,7 +78,7 @@ def test_make_knows_the_target(block: Block) -> None:
     """What it would do, not done: whole suites, and servers that do not end."""
     if shutil.which("make") is None:
         pytest.skip("there is no make here")
-    status, _, errors = run(block.text.replace("make ", "make -n ", 1), ROOT)
+    status, _, errors = run(re.sub(r"^make ", "make -n ", block.text, flags=re.MULTILINE), ROOT)
     assert status == 0, errors
 
 

@@ -69,6 +69,7 @@ def settings_of(directory: Path, overrides: dict[str, str], **more: str) -> Sett
     return follower_settings(directory, {**overrides, **more}, {})
 
 
+@pytest.mark.processes
 def test_an_engine_that_does_not_start_is_told_to_the_leader(
     directory: Path, overrides: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,8 @@ from ...kit.api.types import ParsedRequest, Request
 from ...kit.paths import USER_CODE
 from ...kit.typed import CTRL_C, Typed
 
+pytestmark = pytest.mark.processes
+
 LMI = str(Path(sys.executable).parent / "lmi")
 STEPS = [
     "starting the engine",

@@ -24,6 +24,8 @@ WAITS = """
 import time
 from pathlib import Path
 
+pytestmark = pytest.mark.processes
+
 HERE = Path(__file__).parent
 (HERE / "loading").touch()
 while not (HERE / "go").exists():

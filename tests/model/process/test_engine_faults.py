@@ -28,6 +28,8 @@ from ...kit.api.options import typed_settings
 from ...kit.api.types import Delta, EngineEvent, Failed, Generation
 from ...kit.paths import ENGINE_FAULTS
 
+pytestmark = pytest.mark.processes
+
 LONG = 60.0
 
 Make = Callable[..., EngineClient]

@@ -22,6 +22,8 @@ from lmi.handler.commands import cli
 from lmi.model.process.child import engine_environment
 from lmi.model.process.client import EngineClient
 
+pytestmark = pytest.mark.processes
+
 def launch(self):
     print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
     raise SystemExit(0)

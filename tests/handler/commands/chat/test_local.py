@@ -19,6 +19,8 @@ from ....kit.api.errors import OptionError
 from ....kit.hosts.local_server import until
 from ....kit.paths import USER_CODE
 
+pytestmark = pytest.mark.processes
+
 LMI = str(Path(sys.executable).parent / "lmi")
 
 
