@@ -1,8 +1,9 @@
 """TGI's `parameters` object: LMI's table with TGI's own rows over it, and what is made of it.
 
 An endpoint in TGI's dialect is an LMI endpoint still, so that what only LMI knows (`stop_sequences`, `min_p`) is taken
-too (`option.tgi_compat` has LMI's parameters: compat.py). Where both know a name, its range and its default are TGI's (text-generation-inference, router/src/validation.rs),
-but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p 1, top_k 0.
+too. Where both know a name, its range and its default are TGI's (text-generation-inference, router/src/validation.rs),
+but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p 1, top_k 0. Requests that only
+`option.tgi_compat` makes TGI's have LMI's parameters (compat.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TGI's own routes and its dialect by name, and Hugging Face's client on them; what `option.tgi_compat` makes of others.
+"""TGI's own routes and its dialect by name, and Hugging Face's client on them; `option.tgi_compat` on other requests.
 
 The server has the option, which changes nothing where TGI is asked for.
 """

@@ -279,11 +279,9 @@ def test_without_details() -> None:
     assert (last["generated_text"], last["details"]) == ("Deep", None)
 
 
-@pytest.mark.parametrize(
-    ("output_formatter", "kind"), [(None, SSE), ("sse", SSE), ("jsonlines", JSON_LINES)], ids=str
-)
+@pytest.mark.parametrize(("output_formatter", "kind"), [(None, SSE), ("sse", SSE), ("jsonlines", JSON_LINES)], ids=str)
 def test_a_stream_has_details_at_its_end(output_formatter: str | None, kind: str) -> None:
-    """Server-sent events unless the endpoint's output_formatter says otherwise, as djl_python's get_output_formatter."""
+    """Server-sent events unless the endpoint's output_formatter says otherwise (djl_python, get_output_formatter)."""
     reply = call(stream=True, output_formatter=output_formatter).reply
     made = answer(reply)
     assert reply.content_type == kind
