@@ -179,7 +179,7 @@ def test_a_seed_is_drawn_by_the_engine() -> None:
 )
 def test_tgis_routes_and_the_dialect_by_its_name(path: str, attributes: dict[str, str], option: str | None) -> None:
     """Whatever the option is."""
-    bodies = [{}, {"stop": ["a"], "temperature": 0.7, "do_sample": False}, {"max_new_tokens": 5}]
+    bodies: list[dict[str, Any]] = [{}, {"stop": ["a"], "temperature": 0.7, "do_sample": False}, {"max_new_tokens": 5}]
     for parameters in bodies:
         body = json.dumps({"inputs": PROMPT, "parameters": parameters}).encode()
         with_option, without = (
