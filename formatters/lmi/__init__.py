@@ -15,17 +15,19 @@ Every error has status 424, but for those of OWN_STATUS. These, and a payload th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
-from ..common.fields import handle_unknown_field
+from ..common.fields import Parameter, handle_unknown_field
 from . import embeddings as lmi_embeddings
 from .formatter_input import for_formatters
 from .openapi import LMI, VECTORS
-from .parameters import Parameters, read_parameters
+from .parameters import ROWS, Parameters, read_parameters
 from .reply import (
     EVENTS,
     LINES,
@@ -45,12 +47,15 @@ __all__ = [
     "NAME",
     "OPENAPI",
     "ROUTES",
+    "LmiRequest",
     "for_formatters",
     "framing_of",
+    "generation_of",
     "inputs_of",
     "matches",
     "parameters_of",
     "parse",
+    "read_request",
     "refuse",
     "refuse_several",
     "stream_of",
@@ -73,15 +78,12 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     """One generation, answered whole or as a stream."""
     if settings.embeds:
         return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
-    inputs = inputs_of(payload)
-    framing = framing_of(stream_of(payload), settings)
-    parameters = read_parameters(parameters_of(payload, settings), settings)
-    if framing is not None:
-        refuse_several(parameters)
-    shape = ResponseOptions(inputs, parameters.details, parameters.prefill, parameters.return_full_text)
+    asked = read_request(payload, settings)
+    parameters, framing = asked.parameters, asked.framing
+    shape = ResponseOptions(asked.inputs, parameters.details, parameters.prefill, parameters.return_full_text)
     streamed, top = TopTokensEncoder if parameters.top else StreamEncoder, parameters.top > 0
     return ParsedRequest(
-        generations=(_generation(inputs, parameters, request, streams=framing is not None),),
+        generations=(generation_of(asked, request),),
         reply=WholeEncoder(shape, top=top) if framing is None else streamed(shape, framing=framing),
     )
 
@@ -100,8 +102,34 @@ def refuse(error: LmiError, payload: Payload | None, request: Request, settings:
     return Response(body, status, content_type, failure=error)
 
 
-def _generation(inputs: str, parameters: Parameters, request: Request, streams: bool) -> Generation:
-    """What the engine is asked: tokens and log-probabilities only where the answer shows them, for they cost speed."""
+@dataclass(frozen=True, slots=True)
+class LmiRequest:
+    """A body, read."""
+
+    inputs: str
+    parameters: Parameters
+    framing: Framing | None
+    """How the answer is streamed; None: whole."""
+
+
+def read_request(
+    payload: Payload, settings: Settings, rows: Mapping[str, Mapping[str, Parameter]] = ROWS, usual: Framing = LINES
+) -> LmiRequest:
+    """What a body asks for; raises RequestError. `rows` are as `read_parameters` has them, `usual` as `framing_of`."""
+    inputs = inputs_of(payload)
+    framing = framing_of(stream_of(payload), settings, usual)
+    parameters = read_parameters(parameters_of(payload, settings), settings, rows)
+    if framing is not None:
+        refuse_several(parameters)
+    return LmiRequest(inputs, parameters, framing)
+
+
+def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = False) -> Generation:
+    """What the engine is asked: tokens and log-probabilities only where the answer shows them, for they cost speed.
+
+    `token_bytes`: whether tokens that are shown have their bytes.
+    """
+    parameters, streams = asked.parameters, asked.framing is not None
     shows_tokens = streams or parameters.details
     sampling = Sampling(
         **parameters.sampling,
@@ -110,10 +138,11 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
     )
     return Generation(
         request_id=request.request_id,
-        prompt=inputs,
+        prompt=asked.inputs,
         sampling=sampling,
         stream=streams,
         tokens=shows_tokens,
+        token_bytes=token_bytes and shows_tokens,
         overflow="clip",
         prompt_field="inputs",
     )

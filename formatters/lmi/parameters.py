@@ -9,6 +9,7 @@ by name, unless the value is the one that changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,7 @@ ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
 SHOWN_KEYS = ("logprobs", "prompt_logprobs")
 """Fields of Sampling that depend on what the answer shows."""
-SAMPLING_KEYS = (*(key for key in DEFAULTS if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS), "beams")
+SAMPLING_KEYS = tuple(key for key in Sampling.__struct_fields__ if key not in SHOWN_KEYS)
 BEAM_KEYS = ("length_penalty", "early_stopping")
 """What only has an effect with num_beams above 1."""
 CHOICE_KEYS = ("top_k", "top_p", "min_p", "typical_p")
@@ -100,6 +101,7 @@ NOT_WITH_BEAMS = (
     "presence_penalty",
     "frequency_penalty",
     "bad_words",
+    "structured_output",
 )
 """What is refused beside beams unless it has no effect."""
 
@@ -120,10 +122,15 @@ class Parameters:
     """The field that asks for more than one sequence, if one does."""
 
 
-def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
-    """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written."""
+def read_parameters(
+    given: dict[str, Any], settings: Settings, rows: Mapping[str, Mapping[str, Parameter]] = ROWS
+) -> Parameters:
+    """What `parameters` ask for, null being the default. Raises RequestError, naming the field as it was written.
+
+    `rows`: by schema, then by name, as ROWS; they may set further fields of Sampling.
+    """
     schema = schema_of(settings)
-    values, names = read_rows(given, ROWS[schema.name], settings, "parameters.")
+    values, names = read_rows(given, rows[schema.name], settings, "parameters.")
     values["beams"] = None
     beams = values["num_beams"] > 1
     if beams and values["temperature"] == 1:
@@ -135,7 +142,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         values.update(temperature=0.0, do_sample=None, **{key: DEFAULTS[key] for key in CHOICE_KEYS})
     several = _beams(values, names) if beams else _rank(values, names)
     return Parameters(
-        sampling={key: values[key] for key in SAMPLING_KEYS},
+        sampling={key: values[key] for key in SAMPLING_KEYS if key in values},
         details=values["details"],
         top=values["logprobs"] or 0,
         prefill=prefill_of(values) if values["details"] else None,
@@ -170,7 +177,7 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
         raise ParameterError.of(names["n"], n, f"an integer up to {width} (num_beams)")
     for key in NOT_WITH_BEAMS:
         # Here a temperature of 0 stands for greedy decoding; what is not named is a default of drawing.
-        if key in names and values[key] != (0 if key == "temperature" else DEFAULTS[key]):
+        if key in names and values[key] != (0 if key == "temperature" else DEFAULTS.get(key)):
             raise UnsupportedError(f"{names[key]}: cannot be combined with {name} above 1", names[key])
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(

@@ -1,14 +1,16 @@
-"""The dialect of Hugging Face's Text Generation Inference (TGI): LMI's bodies, answered as TGI does.
+"""The dialect of Hugging Face's Text Generation Inference (TGI): a body of `inputs`, answered as TGI does.
 
     parameters.py   what `parameters` may hold and what it means, on LMI's table
+    compat.py       LMI's parameters, for `option.tgi_compat`
     reply.py        the answers; bodies.py their bodies and the errors
     info.py         GET /info
     openapi.py      what is taken and given, for /openapi.json
 
-With `option.tgi_compat` every body with `inputs` is TGI's (specs 002, Response with TGI compatibility). The local
-server has TGI's own routes in any case. There /generate is whole and /generate_stream streams; elsewhere `stream`
-decides. An error is `{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent
-yet (wire-decisions: LMI, TGI compat).
+A request is TGI's where it names the dialect or is on one of TGI's own routes, which the local server has in any case.
+There /generate is whole and /generate_stream streams; elsewhere `stream` decides. With `option.tgi_compat` every other
+body with `inputs` is LMI's request with TGI's answer (specs 002, Response with TGI compatibility). An error is
+`{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent yet (wire-decisions:
+LMI, TGI compat).
 
 Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false by default (specs 002,
 GenerationParameters); the last line of a stream has its details unless `details` is false.
@@ -25,9 +27,10 @@ from ..base import ParsedRequest, Payload, Request, Response, Route, encode
 from ..lmi import framing_of, inputs_of, parameters_of, stream_of
 from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing
+from . import compat
 from .bodies import error_body
 from .info import info_page
-from .openapi import TGI, TGI_COMPAT, TGI_INFO, TGI_STREAM, TGI_WHOLE
+from .openapi import TGI, TGI_INFO, TGI_ROOT, TGI_STREAM, TGI_WHOLE
 from .parameters import BEST_OF, read_parameters
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
@@ -38,13 +41,13 @@ BODY_FIELD: str = "inputs"
 
 WHOLE_PATH = "/generate"
 STREAM_PATH = "/generate_stream"
-COMPAT_PATH = "/"
-OWN_PATHS = (WHOLE_PATH, STREAM_PATH, COMPAT_PATH)
+ROOT_PATH = "/"
+OWN_PATHS = (WHOLE_PATH, STREAM_PATH, ROOT_PATH)
 
 ROUTES: tuple[Route, ...] = (
     Route(WHOLE_PATH, described=TGI_WHOLE),
     Route(STREAM_PATH, described=TGI_STREAM),
-    Route(COMPAT_PATH, described=TGI_COMPAT),
+    Route(ROOT_PATH, described=TGI_ROOT),
     Route("/info", ("GET",), page=info_page, described=TGI_INFO),
 )
 OPENAPI = (TGI,)
@@ -54,12 +57,14 @@ SEED_BITS = 53
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:
-    """Whether there are `inputs` and the endpoint is to answer them as TGI does."""
+    """Whether there are `inputs` and the endpoint is to answer them as TGI does (compat.py)."""
     return settings.tgi_compat and not settings.pools and "inputs" in payload
 
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
+    if settings.tgi_compat and not _is_tgis_own(request, settings):
+        return compat.parse(payload, request, settings)
     inputs = inputs_of(payload)
     framing = _framing(payload, request, settings)
     parameters = read_parameters(parameters_of(payload, settings), settings)
@@ -110,6 +115,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     )
 
 
+def _is_tgis_own(request: Request, settings: Settings) -> bool:
+    """Whether more than the body made the request TGI's: its name, or the path."""
+    return bool(request.attributes.get("dialect") or settings.dialect) or request.path in OWN_PATHS
+
+
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     status, body = error_body(error)
@@ -123,6 +133,6 @@ def _framing(payload: Payload, request: Request, settings: Settings) -> Framing 
     if request.path == STREAM_PATH:
         return EVENTS
     stream = stream_of(payload)
-    if request.path == COMPAT_PATH:
+    if request.path == ROOT_PATH:
         return EVENTS if stream else None
     return framing_of(stream, settings, EVENTS)

@@ -102,6 +102,9 @@ class StreamDetails(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None
     input_length: int
     """Tokens of the prompt."""
+    prefill: list[PrefillToken] | UnsetType = UNSET
+    """LMI's own, as `prompt_logprobs` is: only with `option.tgi_compat`, and where they are asked for."""
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class WholeBody(msgspec.Struct, frozen=True):

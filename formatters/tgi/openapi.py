@@ -8,10 +8,11 @@ from ..common.schemas import FILLED
 from ..lmi.bodies import UnreadableBody
 from ..lmi.openapi import inputs_schema
 from .bodies import ErrorBody, StreamLine, WholeBody
+from .compat import compatible_rows
 from .info import Info
 from .parameters import ROWS
 
-__all__ = ["TGI", "TGI_COMPAT", "TGI_INFO", "TGI_STREAM", "TGI_WHOLE"]
+__all__ = ["TGI", "TGI_INFO", "TGI_ROOT", "TGI_STREAM", "TGI_WHOLE"]
 
 
 def _tgi_request(settings: Settings) -> JsonSchema:
@@ -23,13 +24,18 @@ def _tgi_own(settings: Settings) -> JsonSchema:
     return inputs_schema(FILLED, ROWS.values(), {})
 
 
+def _by_body(settings: Settings) -> JsonSchema:
+    """Where the dialect is not named the option chose it, and the parameters are LMI's."""
+    return _tgi_request(settings) if settings.dialect else inputs_schema(FILLED, compatible_rows(settings).values())
+
+
 TGI_ERRORS = {JSON: (ErrorBody,)}
 TGI_LINES = (StreamLine, ErrorBody)
 WHOLE = list[WholeBody]
 
 TGI = OpenApi(
     "Generated text in TGI's form, whole or as a stream",
-    _tgi_request,
+    _by_body,
     {JSON: (WHOLE,), JSON_LINES: TGI_LINES, SSE: TGI_LINES},
     # A body in no known dialect is refused in LMI's form.
     {JSON: (ErrorBody, UnreadableBody)},
@@ -37,7 +43,7 @@ TGI = OpenApi(
 )
 TGI_WHOLE = OpenApi("Generated text as TGI's /generate gives it", _tgi_own, {JSON: (WholeBody,)}, TGI_ERRORS)
 TGI_STREAM = OpenApi("A stream of tokens as TGI's /generate_stream gives it", _tgi_own, {SSE: TGI_LINES}, TGI_ERRORS)
-TGI_COMPAT = OpenApi(
+TGI_ROOT = OpenApi(
     "Generated text as TGI's / gives it, whole or as a stream",
     _tgi_request,
     {JSON: (WHOLE,), SSE: TGI_LINES},

@@ -2,7 +2,8 @@
 
 An endpoint in TGI's dialect is an LMI endpoint still, so that what only LMI knows (`stop_sequences`, `min_p`) is taken
 too. Where both know a name, its range and its default are TGI's (text-generation-inference, router/src/validation.rs),
-but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p 1, top_k 0.
+but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p 1, top_k 0. Requests that only
+`option.tgi_compat` makes TGI's have LMI's parameters (compat.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
 from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
 from ..openai.parameters import TOP_LOGPROBS
 
-__all__ = ["BEST_OF", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
+__all__ = ["BEST_OF", "GRAMMAR", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
 
 MAX_BEST_OF = 16
 """The most sequences to choose from; GET /info shows it. TGI's own limit is 2 unless an endpoint sets another."""
@@ -60,6 +61,8 @@ class Grammar:
         return StructuredOutput(json_schema=json_guide(shown, value).json_schema, field=name)
 
 
+GRAMMAR = Parameter("grammar", Grammar(), None, "structured_output")
+
 ROWS = {row.name: row for row in TABLE} | {
     row.name: row
     for row in (
@@ -79,7 +82,7 @@ ROWS = {row.name: row for row in TABLE} | {
         Parameter("top_n_tokens", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
         # LMI's name of it.
         Parameter("logprobs", Integer(0, TOP_LOGPROBS), 0, "top_n_tokens"),
-        Parameter("grammar", Grammar(), None, "structured_output"),
+        GRAMMAR,
     )
 }
 

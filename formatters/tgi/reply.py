@@ -21,6 +21,7 @@ from ..common.encoder import EncoderState
 from ..common.finish import FINISH_REASONS as USUAL_REASONS
 from ..common.finish import aborted
 from ..lmi.reply import EVENTS, Framing
+from ..openai.bodies import PromptLogprobs
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
     INCOMPLETE,
@@ -64,6 +65,8 @@ class ResponseOptions:
     """Whether details have LMI's `inputs`."""
     array: bool = True
     """Whether a whole answer is the one element of an array."""
+    ranked: bool = False
+    """Whether of several sequences the best one comes first. Else it is chosen here."""
 
 
 @dataclass(slots=True)
@@ -85,6 +88,14 @@ class _Encoder(EncoderState):
     def full_text(self, texts: list[str]) -> str:
         text = "".join(texts)
         return self.shape.inputs + text if self.shape.return_full_text else text
+
+    def prefill(self) -> list[PrefillToken]:
+        """The prompt's tokens, where they were asked for."""
+        return [prefill_token(token) for token in self.started.prefill] if self.started else []
+
+    def prompt_top(self) -> PromptLogprobs | UnsetType:
+        """The same as LMI's details have them, with the likeliest in each one's place."""
+        return prompt_logprobs(self.started) if self.shape.prompt_top else UNSET
 
     def refuse(self, error: LmiError, rendering: Rendering | None) -> list[bytes]:
         """The complete body of an error, with its status."""
@@ -137,7 +148,7 @@ class WholeEncoder(_Encoder):
     def _end(self) -> list[bytes]:
         self.finished = True
         sequences = [self.sequences[index] for index in sorted(self.sequences)]
-        best = max(sequences, key=lambda sequence: sequence.mean)
+        best = sequences[0] if self.shape.ranked else max(sequences, key=lambda sequence: sequence.mean)
         self.headers = {
             "x-compute-characters": str(len(self.shape.inputs)),
             "x-prompt-tokens": str(self.prompt_tokens),
@@ -155,8 +166,8 @@ class WholeEncoder(_Encoder):
             generated_tokens=len(best.tokens),
             inputs=self.inputs,
             seed=self._seed(best),
-            prefill=self._prefill(),
-            prompt_logprobs=prompt_logprobs(self.started) if self.shape.prompt_top else UNSET,
+            prefill=self.prefill(),
+            prompt_logprobs=self.prompt_top(),
             tokens=[token_object(token) for token in best.tokens],
             best_of_sequences=[self._other(sequence) for sequence in others] or UNSET,
             top_tokens=self._top_tokens(best),
@@ -168,7 +179,7 @@ class WholeEncoder(_Encoder):
             finish_reason=self._reason(sequence),
             generated_tokens=len(sequence.tokens),
             seed=self._seed(sequence),
-            prefill=self._prefill(),
+            prefill=self.prefill(),
             tokens=[token_object(token) for token in sequence.tokens],
             top_tokens=self._top_tokens(sequence),
         )
@@ -178,9 +189,6 @@ class WholeEncoder(_Encoder):
 
     def _reason(self, sequence: _Sequence) -> str:
         return FINISH_REASONS[sequence.finish.reason] if sequence.finish else ""
-
-    def _prefill(self) -> list[PrefillToken]:
-        return [prefill_token(token) for token in self.started.prefill] if self.started else []
 
     def _top_tokens(self, sequence: _Sequence) -> list[list[TokenObject]] | UnsetType:
         return [top_tokens(token) for token in sequence.tokens] if self.shape.top else UNSET
@@ -231,6 +239,8 @@ class StreamEncoder(_Encoder):
             inputs=self.inputs,
             seed=self.shape.seed,
             input_length=self.prompt_tokens,
+            prefill=self.prefill() or UNSET,
+            prompt_logprobs=self.prompt_top(),
         )
         line = StreamLine(
             self.count + 1 if token is None else self.count,

@@ -35,6 +35,10 @@ MODEL_DIR = Path("/opt/ml/model")
 _OF_THE_MODEL = {"HF_TASK", *MODELS, *(name for names in MODELS.values() for name in names)}
 _ENTRY_POINT = "DJL_ENTRY_POINT"
 _RUNTIME_LORA = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+_TGIS_ANSWERS = [
+    "TGI's answers to `inputs`, which are read as LMI's: max_new_tokens is 30 unless given, stop strings are cut off.",
+    "Requests with the attribute dialect=tgi are read as TGI's.",
+]
 _VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY)}
 
 
@@ -154,7 +158,7 @@ def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Ent
         if environment.get(variable):
             yield Entry(key, environment[variable], comments=[f"{variable}={environment[variable]}"])
     if _is_tgis(environment):
-        yield Entry("option.tgi_compat", "true", comments=["`inputs` are answered as by TGI; without it as by LMI"])
+        yield Entry("option.tgi_compat", "true", comments=_TGIS_ANSWERS)
     if not tgis and "tensor_parallel_size" not in merged.properties:
         yield Entry("option.tensor_parallel_degree", "1", comments=["vLLM's default; here it is all devices"])
     if limit := environment.get("MAX_CONCURRENT_REQUESTS"):

@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "Wire dialect of every request.", default="by the request", convert=str.lower,
     )] = None
     """In lower case; whether there is such a dialect, formatters know."""
-    tgi_compat: Annotated[bool, Option("Answer requests with `inputs` as Hugging Face's TGI does.")] = False
+    tgi_compat: Annotated[bool, Option("Answer LMI's requests in the form of Hugging Face's TGI.")] = False
     output_formatter: OutputFormat | None = None
     custom_formatter: str | None = None
     """Another value of option.output_formatter: `module:name`, a dialect or user function."""

@@ -1,4 +1,7 @@
-"""TGI's own routes on the local server, and Hugging Face's client on them; `option.tgi_compat` on /invocations."""
+"""TGI's own routes and its dialect by name, and Hugging Face's client on them; `option.tgi_compat` on other requests.
+
+The server has the option, which changes nothing where TGI is asked for.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,10 @@ ASKED = QUESTIONS[0]
 ENDLESS = question("endless").prompt
 
 
+def named(dialect: str) -> dict[str, str]:
+    return {"X-Amzn-SageMaker-Custom-Attributes": f"dialect={dialect}"}
+
+
 @pytest.fixture(scope="module")
 def server(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("tgi")
@@ -43,9 +50,10 @@ def online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
 
 
-@pytest.fixture(params=["", "/invocations"], ids=["bare", "invocations"])
+@pytest.fixture(params=[("", None), ("/invocations", named("tgi"))], ids=["bare", "invocations"])
 def client(server: Server, request: pytest.FixtureRequest) -> Iterator[InferenceClient]:
-    with InferenceClient(f"{server.url}{request.param}", timeout=60) as client:
+    path, headers = request.param
+    with InferenceClient(f"{server.url}{path}", headers=headers, timeout=60) as client:
         yield client
 
 
@@ -64,17 +72,19 @@ def test_generate(http: httpx.Client) -> None:
 def test_root_and_invocations(http: httpx.Client) -> None:
     """An array; LMI's `inputs` in the details on SageMaker's route only (specs 002, TGI compatibility)."""
     for path in ("/", "/invocations", "/predictions/model"):
-        answer = http.post(path, json={"inputs": ASKED.prompt, "parameters": {"details": True}})
+        answer = http.post(path, json={"inputs": ASKED.prompt, "parameters": {"details": True}}, headers=named("tgi"))
         (made,) = answer.json()
         check(made, whole(details=True, inputs=path != "/"))
         assert made["generated_text"] == ASKED.answer
-        assert http.post(path, json={"inputs": ASKED.prompt}).json() == [{"generated_text": ASKED.answer}]
+        short = http.post(path, json={"inputs": ASKED.prompt}, headers=named("tgi"))
+        assert short.json() == [{"generated_text": ASKED.answer}]
 
 
 @pytest.mark.parametrize("path", ["/generate_stream", "/", "/invocations"])
 def test_streams(http: httpx.Client, path: str) -> None:
     body: dict[str, Any] = {"inputs": ASKED.prompt, "parameters": {"details": True}}
-    answer = http.post(path, json=body if path == "/generate_stream" else body | {"stream": True})
+    body |= {} if path == "/generate_stream" else {"stream": True}
+    answer = http.post(path, json=body, headers=named("tgi"))
     assert answer.headers["content-type"] == "text/event-stream"
     made = [httpx.Response(200, text=event[6:]).json() for event in answer.text.split("\n\n") if event]
     line, last = lines(details=True, inputs=path == "/invocations")
@@ -105,6 +115,57 @@ def test_errors(http: httpx.Client, path: str) -> None:
     else:
         check(unread.json(), ERROR)
         assert unread.status_code == 422
+
+
+# --- The option ---
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "stop": {"stop": ["e"], "max_new_tokens": 40},
+    "drawn": {"do_sample": True, "temperature": 1.5, "seed": 7, "max_new_tokens": 12},
+    "not drawn": {"do_sample": False, "temperature": 1.5},
+    "best_of": {"best_of": 3, "do_sample": True, "temperature": 1.5, "seed": 7, "max_new_tokens": 8},
+    "n": {"n": 2, "do_sample": True, "temperature": 1.5, "seed": 7, "max_new_tokens": 8},
+    "beams": {"num_beams": 2, "max_new_tokens": 8},
+    "full text": {"return_full_text": True},
+    "beyond the context": {"max_new_tokens": 10_000},
+}
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_texts_are_lmis(http: httpx.Client, kind: str) -> None:
+    """And all that its details tell; the answer has TGI's shape (specs 002, Response with TGI compatibility)."""
+    body = {"inputs": ASKED.prompt, "parameters": REQUESTS[kind]}
+    (made,) = http.post("/invocations", json=body).json()
+    several = kind in ("best_of", "n", "beams")
+    check(made, whole(details=True, inputs=True, best_of=several))
+    body = {**body, "parameters": {**REQUESTS[kind], "details": True}}
+    expected = http.post("/invocations", json=body, headers=named("lmi")).json()
+    assert made["generated_text"] == expected["generated_text"]
+    pairs = [(made["details"], expected["details"])]
+    if several:
+        pairs += list(zip(made["details"]["best_of_sequences"], expected["details"]["best_of_sequences"], strict=True))
+    for ours, lmis in pairs:
+        for name in ("finish_reason", "generated_tokens"):
+            assert ours[name] == lmis[name]
+        assert [token["id"] for token in ours["tokens"]] == [token["id"] for token in lmis["tokens"]]
+        assert ours.get("generated_text") == lmis.get("generated_text")
+
+
+def test_thirty_tokens_and_no_stop_string(server: Server) -> None:
+    """As Hugging Face's client gets them, which sends what its user does not set as null, or not at all."""
+    with InferenceClient(f"{server.url}/invocations", timeout=60) as client:
+        made = client.text_generation(ENDLESS, details=True)
+        assert made.details is not None
+        assert (made.details.generated_tokens, made.details.finish_reason) == (30, "length")
+        stop = made.generated_text[10:14]
+        stopped = client.text_generation(ENDLESS, stop=[stop])
+        assert stopped == made.generated_text[: made.generated_text.index(stop)]
+        *_, last = client.text_generation(ENDLESS, stream=True, details=True)
+        assert (last.generated_text, last.details) != (None, None)
+        assert last.generated_text == made.generated_text
+        with pytest.raises(TextGenerationError, match=r"parameters\.top_p"):
+            client.text_generation("Hello", top_p=7)
 
 
 # --- huggingface_hub ---

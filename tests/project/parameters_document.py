@@ -34,6 +34,7 @@ from lmi.formatters.openai.subset import other_fields
 from lmi.formatters.rerank import parameters as rerank_parameters
 from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
 from lmi.formatters.responses.parameters import TABLE as RESPONSE_TABLE
+from lmi.formatters.tgi import compat
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
 from lmi.formatters.tokens.request import FORMS as TOKEN_FORMS
 from lmi.formatters.tokens.request import TOKENIZE_TABLE
@@ -238,8 +239,14 @@ def _sections() -> Iterator[Section]:
         without=dynamic.WITHOUT,
     )
     yield Section(
+        "LMI with TGI's answers",
+        "With `option.tgi_compat=true`, where the body decides the dialect: the parameters of LMI, with their\n"
+        "defaults and limits, but for these.",
+        compat.OWN,
+    )
+    yield Section(
         "TGI",
-        "In `parameters`, with `option.tgi_compat=true` or on TGI's routes.",
+        "In `parameters`, on TGI's routes and where the dialect `tgi` is named.",
         TGI_ROWS.values(),
         {"seed": "random", "max_new_tokens": "the rest of the context", "details": "by the route"},
     )

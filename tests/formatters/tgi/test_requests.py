@@ -35,7 +35,9 @@ from ...kit.api.types import (
 from ...kit.user_code.engine import ScriptedEngine
 
 PROMPT = "What is Deep Learning?"
-SETTINGS = typed_settings(tgi_compat=True)
+SETTINGS = typed_settings()
+NAMED = {"dialect": "tgi"}
+"""The attribute; test_compat.py has the requests that the option alone makes TGI's."""
 
 
 def generation(parameters: dict[str, Any] | None = None, *, path: str = "/invocations", **fields: Any) -> Generation:
@@ -46,7 +48,7 @@ def generation(parameters: dict[str, Any] | None = None, *, path: str = "/invoca
 def refused(parameters: dict[str, Any] | None = None, **fields: Any) -> str:
     """The message of what is wrong, from the answer that tells it."""
     body = json.dumps({"inputs": PROMPT, "parameters": parameters, **fields}).encode()
-    answer = receive(Request(body), SETTINGS)
+    answer = receive(Request(body, attributes=NAMED), SETTINGS)
     assert isinstance(answer, Response)
     made = json.loads(answer.body)
     check(made, ERROR)
@@ -317,7 +319,7 @@ json_values = st.recursive(
 @given(json_values, st.dictionaries(st.sampled_from(sorted(ROWS)), json_values, max_size=4))
 def test_no_values_raise(stream: Any, parameters: dict[str, Any]) -> None:
     body = json.dumps({"inputs": PROMPT, "stream": stream, "parameters": parameters}).encode()
-    received = receive(Request(body, attributes={"dialect": "tgi"}), SETTINGS)
+    received = receive(Request(body, attributes=NAMED), SETTINGS)
     if isinstance(received, ParsedRequest):
         # What was accepted can be sent to the engine's process.
         assert msgspec.msgpack.encode(received.generations)
@@ -351,7 +353,7 @@ def test_errors_on_its_own_routes(path: str, compat: bool, body: bytes) -> None:
     ids=["415", "401", "403"],
 )
 def test_errors_that_hosts_tell(error: RequestError, status: int) -> None:
-    answer = refusal(error, Request(b'{"inputs": "a"}'), SETTINGS)
+    answer = refusal(error, Request(b'{"inputs": "a"}'), msgspec.structs.replace(SETTINGS, tgi_compat=True))
     assert (answer.status, json.loads(answer.body)) == (status, {"error": "why", "error_type": error.code})
 
 

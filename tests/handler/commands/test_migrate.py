@@ -58,7 +58,9 @@ ENVIRONMENTS: list[tuple[dict[str, str], dict[str, str], list[str]]] = [
          "option.max_model_len": "4096", "option.max_queued_requests": "128", "job_queue_size": "128",
          "option.tgi_compat": "true"},
         ["# SM_NUM_GPUS=4\n", "# dropped: PORT has no effect: the host says where it listens",
-         "# Still to be set in the environment, where they are read: HUGGING_FACE_HUB_TOKEN\n"],
+         "# Still to be set in the environment, where they are read: HUGGING_FACE_HUB_TOKEN\n",
+         "# TGI's answers to `inputs`, which are read as LMI's: max_new_tokens is 30 unless given",
+         "# Requests with the attribute dialect=tgi are read as TGI's.\noption.tgi_compat=true\n"],
     ),
     (
         {"HF_MODEL_ID": "/opt/ml/model", "HF_MODEL_QUANTIZE": "bitsandbytes-nf4", "DTYPE": "bfloat16"},

@@ -1,0 +1,354 @@
+"""`option.tgi_compat`: LMI's request with TGI's answer (specs 002, Response with TGI compatibility)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from lmi.formatters.tgi.compat import ROWS
+
+from ...kit.answers.events import feed
+from ...kit.answers.tgi import ERROR, PREFILL, TOKEN, check, lines, whole
+from ...kit.api.dialects import LMI_ALIASES, LMI_ROWS, parse, receive
+from ...kit.api.options import typed_settings
+from ...kit.api.types import (
+    JSON_LINES,
+    SSE,
+    Delta,
+    Finish,
+    Generation,
+    ParsedRequest,
+    Request,
+    Response,
+    ResponseEncoder,
+    Started,
+    StructuredOutput,
+    Token,
+    TopToken,
+)
+
+PROMPT = "What is Deep Learning?"
+LMI = typed_settings()
+COMPATIBLE = typed_settings(tgi_compat=True)
+TGI = {"dialect": "tgi"}
+DEEP = Token(304, "Deep", -0.25)
+END = Token(2, "", -0.125, True, raw=b"</s>")
+
+
+def received(
+    parameters: Any, compatible: bool = True, *, stream: bool | None = None, path: str = "/invocations", **options: Any
+) -> ParsedRequest | Response:
+    body = {"inputs": PROMPT, "parameters": parameters, "stream": stream}
+    settings = msgspec.structs.replace(COMPATIBLE if compatible else LMI, **options)
+    return receive(Request(json.dumps(body).encode(), path=path), settings)
+
+
+def call(parameters: Any = None, **more: Any) -> ParsedRequest:
+    made = received(parameters, **more)
+    assert isinstance(made, ParsedRequest), made.body
+    return made
+
+
+def generation(parameters: Any = None, **more: Any) -> Generation:
+    (made,) = call(parameters, **more).generations
+    return made
+
+
+# --- The request is LMI's ---
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "do_sample": (True, False, 1),
+    "seed": (-1, 0, 5, 2**63 - 1, -2, "a"),
+    "temperature": (0, 0.5, 1.0, 100, 101, -1, "hot"),
+    "repetition_penalty": (0.01, 1.3, 100, 0, 101),
+    "top_k": (-1, 0, 5, -2, 1.5),
+    "top_p": (0.5, 1, 0, 1.1),
+    "max_new_tokens": (1, 500, 0, "many"),
+    "details": (True, False, "all"),
+    "return_full_text": (True, False, "yes"),
+    "stop_sequences": ("a", ["a", "b"], [], [""], 5),
+    "decoder_input_details": (True, False, 1),
+    "typical_p": (0.5, 1, 0, 1.1),
+    "truncate": (1, 7, 0),
+    "ignore_eos_token": (True, False, 1),
+    "min_p": (0, 0.5, 1, 1.1),
+    "presence_penalty": (-2, 0.5, 2, 2.1),
+    "frequency_penalty": (-2, 0.5, 2, 2.1),
+    "n": (1, 2, 128, 129, 0),
+    "best_of": (1, 2, 17, 128, 129, 0),
+    "num_beams": (1, 2, 128, 129, 0),
+    "length_penalty": (-100, 0.5, 101),
+    "early_stopping": (True, "never", "soon"),
+    "stop_token_ids": ([1, 2], [], [-1], "a"),
+    "include_stop_str_in_output": (True, False, 1),
+    "logprobs": (0, 3, 25, -1),
+    "prompt_logprobs": (0, 3, 25, -1),
+    "skip_special_tokens": (True, False, 1),
+    "spaces_between_special_tokens": (True, False, 1),
+    "min_length": (0, 3, 31, -1),
+    "bad_sequences": ("a", ["a", "b"], [""]),
+    "stop": ("a", ["a", "b"], True, False, 5),
+    "top_n_tokens": (0, 3, 25, -1),
+    "watermark": (False, True),
+    "end_id": (-1, 0, 5, -2),
+    "pad_id": (-1, 5, -2),
+}
+"""Of each of LMI's parameters: values within its limits, at them and beyond."""
+VALUES |= {alias: VALUES[name] for alias, name in LMI_ALIASES.items()}
+
+TOGETHER: tuple[dict[str, Any], ...] = (
+    {},
+    {"do_sample": False, "temperature": 0.7},
+    {"do_sample": False, "top_k": 5, "top_p": 0.5},
+    {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3},
+    {"do_sample": True, "temperature": 0},
+    {"top_k": 0, "top_p": 0},
+    {"n": 2, "best_of": 4, "do_sample": True, "seed": 7},
+    {"n": 4, "best_of": 2},
+    {"best_of": 2, "do_sample": False},
+    {"num_beams": 3, "n": 2, "length_penalty": 0.5, "early_stopping": True},
+    {"num_beams": 2, "n": 3},
+    {"num_beams": 2, "temperature": 0.5},
+    {"min_length": 9, "max_new_tokens": 3},
+    {"stop": ["a"], "stop_sequences": ["b"]},
+    {"details": False, "logprobs": 3, "decoder_input_details": True},
+    {"logprobs": 3, "decoder_input_details": True, "prompt_logprobs": 2},
+    dict.fromkeys(LMI_ROWS["common"]),
+)
+CASES = {name: [{name: value} for value in values] for name, values in VALUES.items()} | {"together": [*TOGETHER]}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_is_asked_of_the_engine(name: str) -> None:
+    """Or refused with the same words, but for what the answer shows: details unless they are not wanted."""
+    for parameters, schema, stream in itertools.product(CASES[name], LMI_ROWS, (True, False)):
+        shown = parameters if parameters.get("details") is not None else {**parameters, "details": True}
+        with_option = received(parameters, stream=stream, parameter_schema=schema)
+        without = received(shown, False, stream=stream, parameter_schema=schema)
+        if isinstance(without, Response):
+            assert isinstance(with_option, Response), parameters
+            assert with_option.failure is not None
+            assert without.failure is not None
+            assert with_option.failure.message == without.failure.message
+            check(json.loads(with_option.body), ERROR)
+            assert with_option.status == 422
+            continue
+        assert isinstance(with_option, ParsedRequest), parameters
+        (made,), (expected,) = with_option.generations, without.generations
+        # TGI shows special tokens as what they are.
+        assert made == msgspec.structs.replace(expected, token_bytes=expected.tokens), parameters
+
+
+@pytest.mark.parametrize("schema", sorted(LMI_ROWS))
+def test_every_name_of_lmis_is_in_the_table(schema: str) -> None:
+    """A grammar is what only TGI's answers were asked for with."""
+    assert set(VALUES) == {*LMI_ROWS[schema]} - {"grammar"}
+    assert set(ROWS[schema]) == set(LMI_ROWS[schema])
+
+
+def test_defaults() -> None:
+    """Specs 002, GenerationParameters: 30 tokens, greedy, stop strings cut off; a long prompt leaves room for fewer."""
+    made = generation()
+    sampling = made.sampling
+    assert (sampling.max_tokens, sampling.temperature, sampling.include_stop, made.overflow) == (30, 0, False, "clip")
+    assert generation({"do_sample": False, "temperature": 0.7}).sampling.temperature == 0
+
+
+def test_a_seed_is_drawn_by_the_engine() -> None:
+    """Unlike TGI's own: details are there by default, and seeds cost each sampled token time."""
+    assert generation({"do_sample": True, "details": True}).sampling.seed is None
+
+
+# --- TGI's own stay TGI's ---
+
+
+@pytest.mark.parametrize(
+    ("path", "attributes", "option"),
+    [
+        ("/generate", {}, None),
+        ("/generate_stream", {}, None),
+        ("/", {}, None),
+        ("/invocations", TGI, None),
+        ("/predictions/model", TGI, None),
+        ("/invocations", {}, "tgi"),
+    ],
+)
+def test_tgis_routes_and_the_dialect_by_its_name(path: str, attributes: dict[str, str], option: str | None) -> None:
+    """Whatever the option is."""
+    bodies: list[dict[str, Any]] = [{}, {"stop": ["a"], "temperature": 0.7, "do_sample": False}, {"max_new_tokens": 5}]
+    for parameters in bodies:
+        body = json.dumps({"inputs": PROMPT, "parameters": parameters}).encode()
+        with_option, without = (
+            receive(Request(body, path=path, attributes=attributes), msgspec.structs.replace(settings, dialect=option))
+            for settings in (COMPATIBLE, LMI)
+        )
+        assert isinstance(with_option, ParsedRequest)
+        assert isinstance(without, ParsedRequest)
+        (made,), (expected,) = with_option.generations, without.generations
+        assert (made.sampling.include_stop, made.overflow) == (True, "refuse")
+        assert made.sampling.max_tokens == parameters.get("max_new_tokens")
+        if "temperature" in parameters:
+            assert made.sampling.temperature == 0.7
+            # Where details show it the seed is drawn.
+            made, expected = (
+                msgspec.structs.replace(one, sampling=msgspec.structs.replace(one.sampling, seed=None))
+                for one in (made, expected)
+            )
+        assert made == expected
+        if path != "/generate_stream":
+            (answer,) = feed(with_option.reply, Started(7), Delta(0, "Deep", (), Finish("length", 1)))
+            assert b"details" not in answer
+
+
+# --- TGI's names beyond LMI's ---
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def test_a_grammar() -> None:
+    made = generation({"grammar": {"type": "regex", "value": "[0-9]+"}}).sampling
+    assert made.structured_output == StructuredOutput(regex="[0-9]+", field="parameters.grammar")
+    assert made == msgspec.structs.replace(generation().sampling, structured_output=made.structured_output)
+    made = generation({"grammar": {"type": "json", "value": SCHEMA}, "n": 2, "do_sample": True}).sampling
+    assert made.structured_output is not None
+    assert json.loads(made.structured_output.json_schema or "") == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"grammar": "json"}, "parameters.grammar: expected an object, got 'json'"),
+        (
+            {"grammar": {"type": "regex", "value": "[0-9]+"}, "num_beams": 2},
+            "parameters.grammar: cannot be combined with parameters.num_beams above 1",
+        ),
+    ],
+)
+def test_a_grammar_that_is_refused(parameters: dict[str, Any], message: str) -> None:
+    answer = received(parameters)
+    assert isinstance(answer, Response)
+    check(json.loads(answer.body), ERROR)
+    assert json.loads(answer.body)["error"] == f"Input validation error: {message}"
+
+
+# --- The answer is TGI's ---
+
+
+def ended(tokens: tuple[Token, ...], index: int = 0, *, last: bool = True, logprob: float | None = None) -> Delta:
+    text = "".join(token.text for token in tokens)
+    return Delta(index, text, tokens, Finish("eos", len(tokens), last=last, cumulative_logprob=logprob))
+
+
+def answer(reply: ResponseEncoder, *deltas: Delta, prefill: tuple[Token, ...] = ()) -> list[Any]:
+    """The documents that the records hold, of which the whole answer is the only one."""
+    records = feed(reply, Started(7, prefill=prefill), *(deltas or (ended((DEEP, END)),)))
+    return [json.loads(record.removeprefix(b"data: ")) for record in records]
+
+
+TOKENS = [
+    {"id": 304, "text": "Deep", "logprob": -0.25, "special": False},
+    {"id": 2, "text": "</s>", "logprob": -0.125, "special": True},
+]
+
+
+@pytest.mark.parametrize("details", [None, True])
+def test_a_whole_answer_has_details(details: bool | None) -> None:
+    """djl_python 0.36, output_formatter.py: `parameters.get("details", tgi_compat)`."""
+    ((made,),) = answer(call({"details": details}).reply)
+    check(made, whole(details=True, inputs=True))
+    assert made == {
+        "generated_text": "Deep",
+        "details": {
+            "finish_reason": "eos_token",
+            "generated_tokens": 2,
+            "inputs": PROMPT,
+            "seed": None,
+            "prefill": [],
+            "tokens": TOKENS,
+        },
+    }
+
+
+def test_without_details() -> None:
+    assert answer(call({"details": False}).reply) == [[{"generated_text": "Deep"}]]
+    *_, last = answer(call({"details": False}, stream=True).reply)
+    assert (last["generated_text"], last["details"]) == ("Deep", None)
+
+
+@pytest.mark.parametrize(("output_formatter", "kind"), [(None, SSE), ("sse", SSE), ("jsonlines", JSON_LINES)], ids=str)
+def test_a_stream_has_details_at_its_end(output_formatter: str | None, kind: str) -> None:
+    """Server-sent events unless the endpoint's output_formatter says otherwise (djl_python, get_output_formatter)."""
+    reply = call(stream=True, output_formatter=output_formatter).reply
+    made = answer(reply)
+    assert reply.content_type == kind
+    line, last = lines(details=True, inputs=True)
+    check(made[0], line)
+    check(made[1], last)
+    assert [one["token"] for one in made] == TOKENS
+    assert made[1]["details"] == {
+        "finish_reason": "eos_token",
+        "generated_tokens": 2,
+        "inputs": PROMPT,
+        "seed": None,
+        "input_length": 7,
+    }
+
+
+def test_the_prompts_tokens() -> None:
+    """In a stream's last line too, where LMI's has them and TGI has none."""
+    first = Token(1, "What", None, top=(TopToken(1, "What", -0.5),))
+    parameters = {"prompt_logprobs": 1}
+    ((made,),) = answer(call(parameters).reply, prefill=(first,))
+    *_, last = answer(call(parameters, stream=True).reply, prefill=(first,))
+    for details in (made["details"], last["details"]):
+        assert details["prefill"] == [{"id": 1, "text": "What", "logprob": None}]
+        check(details["prefill"][0], PREFILL)
+        assert len(details["prompt_logprobs"]) == 1
+    *_, last = answer(call({"decoder_input_details": True}, stream=True).reply, prefill=(first,))
+    assert last["details"]["prefill"] == made["details"]["prefill"]
+    assert "prompt_logprobs" not in last["details"]
+
+
+def test_the_likeliest_tokens() -> None:
+    token = msgspec.structs.replace(DEEP, top=(TopToken(304, "Deep", -0.25), TopToken(5, "Dee", -2.0)))
+    for name in ("top_n_tokens", "logprobs"):
+        ((made,),) = answer(call({name: 2}).reply, ended((token,)))
+        (line,) = answer(call({name: 2}, stream=True).reply, ended((token,)))
+        assert made["details"]["top_tokens"] == [line["top_tokens"]]
+        for top in line["top_tokens"]:
+            check(top, TOKEN)
+
+
+@pytest.mark.parametrize("parameters", [{"best_of": 2}, {"n": 2}, {"num_beams": 2}], ids=str)
+def test_several_sequences_in_lmis_order(parameters: dict[str, Any]) -> None:
+    """They come best first, by LMI's rule; TGI's own compares means."""
+    asked = call({**parameters, "return_full_text": True, "seed": 5})
+    long = ended((DEEP, DEEP, END), 0, last=False, logprob=-3.0)
+    ((made,),) = answer(asked.reply, long, ended((DEEP,), 1, logprob=-0.9))
+    check(made, whole(details=True, inputs=True, best_of=True))
+    assert made["generated_text"] == f"{PROMPT}DeepDeep"
+    (other,) = made["details"]["best_of_sequences"]
+    assert (other["generated_text"], other["generated_tokens"]) == (f"{PROMPT}Deep", 1)
+    # Which of them drew with which seed is no longer known.
+    assert (made["details"]["seed"], other["seed"]) == (None, None)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(
+    ("parameters", "seed"),
+    [({"do_sample": True, "seed": 5}, 5), ({"do_sample": True}, None), ({"seed": 5}, None)],
+    ids=str,
+)
+def test_the_seed_is_the_requests(parameters: dict[str, Any], seed: int | None, stream: bool) -> None:
+    *_, last = answer(call(parameters, stream=stream).reply)
+    (made,) = [last] if stream else last
+    assert made["details"]["seed"] == seed
+
+
+def test_the_dialect_is_still_tgi() -> None:
+    assert call().dialect == "tgi"
+    assert parse("tgi", {"inputs": PROMPT}, COMPATIBLE).generations[0].sampling.max_tokens == 30
