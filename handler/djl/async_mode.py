@@ -24,7 +24,7 @@ from .frames import (
     Frame,
     frame_of_exchange,
     frame_of_fault,
-    frame_of_response,
+    frames_of_response,
     start_of_output,
 )
 
@@ -80,7 +80,8 @@ class _Sender:
 async def message_of_response(response: Response, tracking_id: str) -> bytes:
     """A response that is complete to a request that has just come, as Java's socket takes it, when it may be sent."""
     await asyncio.sleep(MIN_AGE_S)
-    return b"".join(_Sender(tracking_id).output(frame_of_response(response)))
+    sender = _Sender(tracking_id)
+    return b"".join(piece for frame in frames_of_response(response) for piece in sender.output(frame))
 
 
 class AsyncBatcher:

@@ -24,7 +24,7 @@ from ..exchange import Exchange
 from ..headers import headers_of
 from ..service import Service
 from .call_limit import NextCall
-from .slices import FIELD, next_slice
+from .slices import FIELD, next_slice, slices
 
 __all__ = ["Chunks", "PlainBatch", "Whole"]
 
@@ -66,7 +66,10 @@ class PlainBatch:
         self._service.metrics.batch([request])
         opened = self._service.open(request, wakeup.notify)
         if isinstance(opened, Response):
-            return _whole_of_response(opened)
+            whole = _whole_of_response(opened)
+            if len(whole.body) <= FIELD:
+                return whole
+            return Chunks(iter(slices(whole.body)), whole.status, whole.headers)
 
         def ready() -> bool:
             """Of what is not streamed, all is: it has a Content-Length."""
@@ -103,7 +106,7 @@ class PlainBatch:
     def _whole(self, entry: Exchange | Response, request: Request) -> Whole:
         """A request's part of the batch's answer. Raises nothing: the others' answers are complete."""
         if isinstance(entry, Response):
-            return _whole_of_response(entry)
+            return _within(_whole_of_response(entry), request, self._service.settings)
         if not entry.finished:
             return self._refused_late(entry, request)
         try:

@@ -22,7 +22,7 @@ from ...formatters.base import JSON
 from ...model.errors import GenerationError, LmiError
 from ..exchange import Exchange
 from ..headers import headers_of
-from .slices import SLICE, WHOLE, next_slice
+from .slices import SLICE, WHOLE, next_slice, slices
 
 __all__ = [
     "MIN_AGE_S",
@@ -30,7 +30,7 @@ __all__ = [
     "Frame",
     "frame_of_exchange",
     "frame_of_fault",
-    "frame_of_response",
+    "frames_of_response",
     "message_of_batch",
     "start_of_output",
 ]
@@ -183,9 +183,16 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
         yield records.popleft()
 
 
-def frame_of_response(answer: Response) -> Frame:
-    """A whole answer as one frame. On these paths Java gives errors a body of its own (djl-contract, 3 and 4)."""
-    if answer.failure is None or answer.status < 400:
-        return Frame(answer.body, True, headers_of(answer))
-    headers = {**headers_of(answer), **JAVAS_OWN}
-    return Frame(b"", True, headers, answer.failure, CODES.get(answer.status, answer.status))
+def frames_of_response(answer: Response) -> list[Frame]:
+    """A whole answer that needs no engine: one frame, or several where a field does not hold it, the last one empty.
+
+    On these paths Java gives errors a body of its own (djl-contract, 3 and 4).
+    """
+    headers = headers_of(answer)
+    if answer.failure is not None and answer.status >= 400:
+        status = CODES.get(answer.status, answer.status)
+        return [Frame(b"", True, {**headers, **JAVAS_OWN}, answer.failure, status)]
+    if len(answer.body) <= WHOLE:
+        return [Frame(answer.body, True, headers)]
+    first, *others = slices(answer.body)
+    return [Frame(first, headers=headers), *map(Frame, others), Frame(last=True)]

@@ -21,7 +21,7 @@ from ...formatters import Request, Response
 from ...model.errors import GenerationError
 from ..exchange import Exchange
 from ..service import Service
-from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frame_of_response
+from .frames import NOTHING, Frame, frame_of_exchange, frame_of_fault, frames_of_response
 
 __all__ = ["RollingBatch"]
 
@@ -36,13 +36,13 @@ MAX_PACE_S = 0.010
 
 
 class _Open:
-    """A request that Java holds open: an exchange that runs, or one frame that is all there is to say."""
+    """A request that Java holds open: an exchange that runs, or the frames of an answer that is there already."""
 
-    __slots__ = ("begun", "exchange", "frame", "place")
+    __slots__ = ("begun", "exchange", "frames", "place")
 
-    def __init__(self, frame: Frame = NOTHING) -> None:
+    def __init__(self, *frames: Frame) -> None:
         self.exchange: Exchange | None = None
-        self.frame = frame
+        self.frames = deque(frames)
         self.begun = False
         self.place = 0
         """Which one in Java's order; -1: it is not among them any more."""
@@ -51,12 +51,12 @@ class _Open:
     def ready(self) -> bool:
         """Whether there is something to send."""
         exchange = self.exchange
-        return self.frame is not NOTHING if exchange is None else bool(exchange.records) or exchange.finished
+        return bool(self.frames if exchange is None else exchange.records or exchange.finished)
 
     def next(self, merge: bool) -> Frame:
         """What there is to send now."""
         if self.exchange is None:
-            return self.frame
+            return self.frames.popleft()
         try:
             frame = frame_of_exchange(self.exchange, first=not self.begun, merge=merge)
         except Exception as error:  # noqa: BLE001 - logged there
@@ -116,7 +116,7 @@ class RollingBatch:
             if frame.last:
                 # The exchange knows of the entry, by what it tells its news.
                 ended, entry.place, entry.exchange = True, -1, None
-            elif frame is not NOTHING and (exchange := entry.exchange) and (exchange.records or exchange.finished):
+            elif frame is not NOTHING and entry.ready:
                 again.append(entry)
         if ended:
             self._open = [entry for entry, frame in zip(self._open, frames, strict=True) if not frame.last]
@@ -144,7 +144,7 @@ class RollingBatch:
         self._open.append(entry)
         opened = self._service.open(request, lambda _: self._fresh.append(entry))
         if isinstance(opened, Response):
-            entry.frame = frame_of_response(opened)
+            entry.frames.extend(frames_of_response(opened))
             self._fresh.append(entry)
         else:
             entry.exchange = opened

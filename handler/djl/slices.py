@@ -1,4 +1,4 @@
-"""Records in pieces that DJL's Java side takes: one field of its protocol holds at most 20 MiB.
+"""Records and pages in pieces that DJL's Java side takes: one field of its protocol holds at most 20 MiB.
 
 Beyond that `Connection.OutputDecoder` throws and closes the worker's channel, which ends every request in flight
 (CodecUtils.MAX_BUFFER_SIZE; a smaller MAX_NETTY_BUFFER_SIZE of the host's is not known here).

@@ -25,7 +25,7 @@ from ..kit.api.errors import (
     TimeLimitError,
     TooLargeError,
 )
-from ..kit.api.handler import Exchange, RollingBatch, Watch, frame_of_response, headers_of, started_service
+from ..kit.api.handler import Exchange, RollingBatch, Watch, frames_of_response, headers_of, started_service
 from ..kit.api.types import Delta, Event, Failed, Finish, Generation, Request, Response, Sampling, Started, Token
 from ..kit.user_code.engine import ScriptedEngine
 
@@ -208,7 +208,7 @@ def test_rolling_batch_tells_it_with_the_status_and_the_header(tmp_path: Path) -
 def test_what_will_not_be_better_later_has_no_such_header(tmp_path: Path) -> None:
     made = place(tmp_path)
     refused = made.refused(b"not JSON")
-    assert "Retry-After" not in frame_of_response(refused).headers
+    assert "Retry-After" not in frames_of_response(refused)[0].headers
 
 
 # --- The body ---

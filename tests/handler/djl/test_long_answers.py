@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from ...kit.api.errors import ParameterError
 from ...kit.api.handler import Exchange, Service, started_service
 from ...kit.api.types import Delta, Event, Finish, Generation, Request, Response, Sampling, Started, Token, TopToken
 from ...kit.djl import hosting
+from ...kit.djl.outputs import Told, outputs_of
 from ...kit.hosts.host import Host, client, model_directory, start
 from ...kit.user_code.engine import ScriptedEngine
 
@@ -190,6 +191,96 @@ def test_a_dynamic_batchs_answer_may_be_as_long_as_a_field(tmp_path: Path) -> No
         engine.submit_then = [Started(1), Delta(0, "a" * (FEW - frame + more), finish=END)]
         whole, _ = PlainBatch(service).answers([asked("lmi"), asked("lmi")])
         assert (b"in a batch" in whole.body) is refused
+
+
+# --- Pages, which need no engine ---
+
+PAGE = "/v1/responses/{id}/input_items"
+
+
+def page_of(engine: ScriptedEngine, ask: Callable[[Request], bytes]) -> Request:
+    """A request for the input items of a response that is kept, which hold LONG."""
+    asked = {"input": LONG, "store": True}
+    attributes = {"route": "/v1/responses"}
+    engine.submit_then = [Started(1), Delta(0, "short", finish=END)]
+    kept = json.loads(ask(Request(json.dumps(asked).encode(), attributes=attributes)))
+    return Request(b"{}", attributes={"route": f"GET {PAGE.replace('{id}', kept['id'])}"})
+
+
+def is_the_page(body: bytes) -> None:
+    (item,) = json.loads(body)["data"]
+    assert item["content"] == [{"type": "input_text", "text": LONG}]
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_page_in_a_rolling_batch(tmp_path: Path) -> None:
+    """Another request beside it goes on."""
+    engine, service = service_of(tmp_path, response_store="true")
+    batch = RollingBatch(service, 0.0)
+
+    def ask(request: Request) -> bytes:
+        frames = batch.step([request])
+        while not frames[-1].last:
+            frames += batch.step([None])
+        return b"".join(frame.data for frame in frames)
+
+    page = page_of(engine, ask)
+    engine.submit_then = []
+    steps = [batch.step([asked("lmi"), page])]
+    while not steps[-1][1].last:
+        steps.append(batch.step([None, None]))
+    engine.say(max(engine.sinks), Started(1), Delta(0, "beside", finish=END))
+    (beside,) = batch.step([None])
+    assert json.loads(beside.data) == {"generated_text": "beside"}
+    frames = [step[1] for step in steps]
+    assert len(frames) > 3
+    assert [len(frame.data) <= FEW // 3 for frame in frames] == [True] * len(frames)
+    assert frames[-1].data == b""
+    assert frames[0].headers
+    assert not any(frame.headers for frame in frames[1:])
+    is_the_page(b"".join(frame.data for frame in frames))
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("narrow")
+async def test_a_page_in_async_mode(tmp_path: Path) -> None:
+    engine, service = service_of(tmp_path, response_store="true")
+    batcher = AsyncBatcher(service)
+
+    async def messages(request: Request) -> list[Told]:
+        found: list[Told] = []
+        async for message in batcher.messages(request, "7"):
+            batcher.sent()
+            found += outputs_of(message)
+        return found
+
+    told = await messages(page_of(engine, lambda request: whole_of(service, request)))
+    assert len(told) > 3
+    assert {one.whose for one in told} == {"7"}
+    assert all(len(one.frame["data"].encode()) <= FEW // 3 for one in told)
+    assert [one.frame["last"] for one in told] == [*("false" for _ in told[1:]), "true"]
+    assert told[-1].frame["data"] == ""
+    is_the_page("".join(one.frame["data"] for one in told).encode())
+
+
+def whole_of(service: Service, request: Request) -> bytes:
+    """The answer to a request whose engine has said all at once."""
+    exchange = service.open(request)
+    assert isinstance(exchange, Exchange)
+    return exchange.take_all()
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_page_in_a_dynamic_batch(tmp_path: Path) -> None:
+    engine, service = service_of(tmp_path, rolling_batch="disable", response_store="true")
+    page = page_of(engine, lambda request: whole_of(service, request))
+    answer = PlainBatch(service).answer(page)
+    assert isinstance(answer, Chunks)
+    pieces = list(answer.records)
+    assert max(map(len, pieces)) <= FEW // 3
+    is_the_page(b"".join(pieces))
+    for one in PlainBatch(service).answers([page, page]):
+        assert f"expected at most {FEW} in a batch" in json.loads(one.body)["error"]["message"]
 
 
 # --- option.max_answer_bytes ---

@@ -12,7 +12,7 @@ from lmi.handler.djl import dynamic_batch, frames
 from lmi.handler.djl.async_mode import AsyncBatcher
 from lmi.handler.djl.dynamic_batch import PlainBatch, Whole
 from lmi.handler.djl.frames import NOTHING as NO_FRAME
-from lmi.handler.djl.frames import Frame, frame_of_exchange, frame_of_response
+from lmi.handler.djl.frames import Frame, frame_of_exchange, frames_of_response
 from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
@@ -65,7 +65,7 @@ __all__ = [
     "check_model_dir",
     "djl_worker",
     "frame_of_exchange",
-    "frame_of_response",
+    "frames_of_response",
     "headers_of",
     "lmi_command",
     "load_extensions",
