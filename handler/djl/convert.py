@@ -5,6 +5,7 @@ Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (PyPredictor, Req
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ __all__ = [
     "BatchOutput",
     "RawOutput",
     "adapter_call_of",
+    "initialises",
+    "is_dynamic_batch",
     "output_of_adapter_call",
     "output_of_response",
     "output_of_responses",
@@ -32,10 +35,16 @@ __all__ = [
 ]
 
 REQUEST_ID = "requestId"
+OF_THE_BATCH = {"batch_size", "handler"}
+"""Properties that Java gives a dynamic batch as a whole."""
+NUMBERED = re.compile(r"batch_\d{3}\.")
 
 
 def request_of(inputs: Input) -> Request:
     """A request on its own: the body is the content item `data` or the first one, the others are query parameters."""
+    if inputs.is_empty():
+        # A form without fields.
+        return _request(b"", inputs.get_properties(), {})
     keys = inputs.content.get_keys()
     values = inputs.content.get_values()
     at = keys.index("data") if "data" in keys else 0
@@ -80,6 +89,24 @@ def requests_of_batch(inputs: Input) -> list[Request | None]:
         own = properties.get(len(items))
         items.append(None if own is None and not value else _request(bytes(value), own or {}, {}))
     return items
+
+
+def initialises(inputs: Input) -> bool:
+    """Whether it is the one that starts the engine. A client's request may have no content either, as a form without
+    fields, but has an id.
+    """
+    return inputs.is_empty() and REQUEST_ID not in inputs.get_properties()
+
+
+def is_dynamic_batch(inputs: Input) -> bool:
+    """Whether it holds several requests of a dynamic batch, and not one by itself.
+
+    Java numbers every name of theirs, and leaves the names of a request by itself as they are: those of its headers,
+    attributes and query parameters, which a client may call `batch_size`, and its `requestId`, which is always there
+    (PyPredictor.batchPredict, InferenceRequestHandler).
+    """
+    names = [*inputs.get_properties(), *inputs.content.get_keys()]
+    return "batch_size" in names and all(name in OF_THE_BATCH or NUMBERED.match(name or "") for name in names)
 
 
 def requests_of_dynamic_batch(inputs: Input) -> list[Request]:

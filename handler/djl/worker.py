@@ -40,6 +40,8 @@ from .convert import (
     BatchOutput,
     RawOutput,
     adapter_call_of,
+    initialises,
+    is_dynamic_batch,
     output_of_adapter_call,
     output_of_response,
     output_of_responses,
@@ -103,7 +105,7 @@ class Worker:
         return enter(self._registry, call)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
-        if inputs.is_empty():
+        if initialises(inputs):
             return self._start(inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
@@ -118,14 +120,12 @@ class Worker:
         return BatchOutput(frames)
 
     def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
-        # A batch of one comes as its request is, and a client's header or query parameter may have any name.
-        keys = inputs.content.get_keys()
-        if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
-            return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
-        return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
+        if is_dynamic_batch(inputs):
+            return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
+        return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
-        if inputs.is_empty():
+        if initialises(inputs):
             await self._start_in_time(inputs)
             return None
         tracking_id = str(inputs.get_property(TRACKING_ID))
