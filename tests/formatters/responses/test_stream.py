@@ -126,13 +126,13 @@ def test_an_error_in_mid_stream() -> None:
 
 def test_what_a_call_still_has_comes_before_a_text_of_the_same_step() -> None:
     """As an answer's text may follow a call without arguments at once."""
-    steps = [
+    events = events_of(
+        reply(stream=True),
         Started(5),
         Delta(0, "", calls=(CallDelta(0, "call_1", "f"),)),
         Delta(0, "Done.", calls=(CallDelta(0, arguments="{}"),)),
         Delta(0, "", finish=end()),
-    ]
-    events = events_of(reply(stream=True), *steps)
+    )
     names = [event["type"] for event in events]
     (called,) = [event["item"] for event in events if event.get("item", {}).get("status") == "completed"][:1]
     assert (called["type"], called["arguments"]) == ("function_call", "{}")
