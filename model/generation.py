@@ -36,7 +36,11 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     messages: tuple[dict[str, Any], ...]
     """In OpenAI's form: role, content (a string or parts), tool_calls, tool_call_id, name ..."""
     tools: tuple[dict[str, Any], ...] = ()
-    """In OpenAI's form: {"type": "function", "function": {"name", "description", "parameters"}}."""
+    """In OpenAI's form: {"type": "function", "function": {"name", "description", "parameters", "strict"}}.
+
+    strict: whether the arguments are to fit the schema by guided decoding. Where it is not said, those of a forced call
+    are. Without a forced call vLLM sees to it from 0.32 on, for the parsers that know their form (structural tags).
+    """
     tool_choice: str | None = None
     """none, auto, required, or None where there are no tools; with `function` a name is forced."""
     function: str | None = None

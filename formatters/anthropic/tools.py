@@ -79,7 +79,7 @@ def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
     if tool.get("description") is not None:
         function["description"] = Text().read(f"{place}.description", tool["description"])
     if tool.get("strict") is not None:
-        Boolean().read(f"{place}.strict", tool["strict"])
+        function["strict"] = Boolean().read(f"{place}.strict", tool["strict"])
     function["parameters"] = {"type": "object"} | Tree().read(f"{place}.input_schema", tool.get("input_schema"))
     return {"type": "function", "function": function}
 

@@ -15,7 +15,7 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import handle_unknown_field
-from ..common.kinds import Object, Text, Tree
+from ..common.kinds import Boolean, Object, Text, Tree
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = ["TOOLS", "TOOLS_SCHEMA", "TOOL_CHOICES", "Tools", "list_of_tools", "read_function", "read_tools"]
@@ -142,8 +142,8 @@ def read_function(given: Any, place: str, settings: Settings, unknown: str = "to
         read["description"] = Text().read(f"{place}.description", function["description"])
     if function.get("parameters") is not None:
         read["parameters"] = Tree().read(f"{place}.parameters", function["parameters"])
-    if function.get("strict") is not None and not isinstance(function["strict"], bool):
-        raise PayloadError.of(f"{place}.strict", function["strict"], "true or false")
+    if function.get("strict") is not None:
+        read["strict"] = Boolean().read(f"{place}.strict", function["strict"])
     for key in function:
         if key not in FUNCTION_FIELDS:
             handle_unknown_field(key, FUNCTION_FIELDS, settings, unknown)

@@ -111,9 +111,14 @@ class WholeResponse(OpenAIEncoder):
             if item is None:
                 item = self._new("reasoning", records)
             records += self._grow(item, delta.reasoning)
+        calls = delta.calls
         if delta.text:
+            # What an open call has to add came before the text.
+            while calls and calls[0].index in self.calls:
+                self._call(calls[0], records)
+                calls = calls[1:]
             self._text(delta.text, records)
-        for call in delta.calls:
+        for call in calls:
             self._call(call, records)
         if word is not None:
             self._end(word, records)

@@ -12,7 +12,7 @@ from ..errors import UnsupportedError
 from ..events import Delta, Event, Finish
 from ..generation import Beams, Generation, Sampling
 from ..text.outputs import OutputReader, Prompt
-from ..text.parsers import Splitter, split
+from ..text.parsers import Splitter, split_whole
 from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
 from .beam_stops import Stops
@@ -79,8 +79,7 @@ class BeamTexts:
 
     def _delta(self, run: BeamRun, index: int, hypothesis: Hypothesis, last: bool, discarded: int) -> Delta:
         splitter = run.splitters[index]
-        keep_tokens = run.generation.tokens or splitter is not None
-        text = self._reader.text(run.sampling, run.prompt_ids, keep_tokens, run.generation.token_bytes)
+        text = self._reader.text(run.sampling, run.prompt_ids, run.generation.tokens, run.generation.token_bytes)
         ids = hypothesis.prefix.tokens
         ended = "stop" if hypothesis.ending == "end" else "length"
         self._reader.read(text, list(ids), [step.note for step in hypothesis.prefix.steps], ended)
@@ -89,4 +88,4 @@ class BeamTexts:
         how = "repetition" if hypothesis.ending == "stop" else ended
         reason, stop = self._reader.finish_reason(text.stream.stop, how, ids[-1])
         finish = Finish(reason, stop, text.stream.count, text.cumulative, last=last, discarded_tokens=discarded)
-        return split(splitter, Delta(index, new, tokens, finish), shown=run.generation.tokens)
+        return split_whole(splitter, Delta(index, new, tokens, finish), list(ids[: text.stream.count]))

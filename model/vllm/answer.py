@@ -5,15 +5,14 @@ EngineCoreOutput --grow, end--> ids, log-probabilities --text/outputs.py--> text
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from ..events import Delta, Finish, Token
+from ..events import Delta, Finish
 from ..text.outputs import OutputReader, SequenceText
-from ..text.parsers import Splitter, split
+from ..text.parsers import Splitter, split, split_whole
 from ..text.sequences import Group
 from .core_outputs import chosen, entries
 
@@ -21,9 +20,6 @@ __all__ = ["Answer"]
 
 WHOLE_INTERVAL = 256
 """Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
-
-SPLIT_INTERVAL = 32
-"""As WHOLE_INTERVAL, where it is taken apart: vLLM's parsers take up to 0.1 ms a token, and others wait meanwhile."""
 
 
 @dataclass(slots=True)
@@ -49,14 +45,14 @@ class Answer:
     """Tokens of which no text has been made."""
     logprobs: list[Any] = field(default_factory=list[Any])
     """Of each of them what is wanted."""
-    parts: list[Delta] = field(default_factory=list[Delta])
-    """What has been taken apart of an answer that is not streamed."""
+    all_ids: list[int] = field(default_factory=list[int])
+    """All tokens of an answer that is not streamed and is taken apart."""
 
     def __post_init__(self) -> None:
         self.searched = not self.text.stream.endless
         self.plain = self.group.stream and self.text.plain and self.splitter is None
         if not self.group.stream:
-            self.due = self.interval = WHOLE_INTERVAL if self.splitter is None else SPLIT_INTERVAL
+            self.due = self.interval = WHOLE_INTERVAL
 
     @property
     def stopped(self) -> bool:
@@ -85,15 +81,10 @@ class Answer:
         if self.due > 0 or self.stopped:
             return None
         self.due = self.interval
-        if self.splitter is not None:
-            delta = self._split(*self.text.stream.take(), None)
-            if self.group.stream:
-                return delta if delta.text or delta.tokens or delta.reasoning or delta.calls else None
-            self.parts.append(delta)
-        elif self.group.stream:
-            text, tokens = self.text.stream.take()
-            return Delta(self.index, text, tokens) if text or tokens else None
-        return None
+        if not self.group.stream:
+            return None
+        delta = split(self.splitter, Delta(self.index, *self.text.stream.take()), shown=self.group.tokens)
+        return delta if delta.text or delta.tokens or delta.reasoning or delta.calls else None
 
     def end(self, output: Any, reason: str | None) -> Delta:
         """The last of it: by its last output, or None for `reason` where it is `stopped`. Raises as `grow`."""
@@ -107,12 +98,17 @@ class Answer:
         transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
         last, cumulative = not self.group.running, self.text.cumulative
         finish = Finish(ended, stop, stream.count, cumulative, last=last, kv_transfer_params=transfer)
-        return _joined([*self.parts, self._split(text, tokens, finish)])
+        delta = Delta(self.index, text, tokens, finish)
+        if self.group.stream:
+            return split(self.splitter, delta, shown=self.group.tokens)
+        return split_whole(self.splitter, delta, self.all_ids[: stream.count])
 
     def _take(self, output: Any) -> None:
         ids = output.new_token_ids
         if not self.group.stream:
             self.group.grow(len(ids))
+            if self.splitter is not None:
+                self.all_ids += ids
         self.due -= len(ids)
         self.ids += ids
         wanted = self.text.logprobs
@@ -123,21 +119,3 @@ class Answer:
         """Makes text of what there is; `reason` is why it ended, if it has."""
         self.reader.read(self.text, self.ids, self.logprobs, reason)
         self.ids, self.logprobs = [], []
-
-    def _split(self, text: str, tokens: tuple[Token, ...], finish: Finish | None) -> Delta:
-        """What is new, split where it is the answer to a conversation that is to be."""
-        return split(self.splitter, Delta(self.index, text, tokens, finish), shown=self.group.tokens)
-
-
-def _joined(parts: Sequence[Delta]) -> Delta:
-    """All that there is of a sequence, in one piece; the last part has its end."""
-    if len(parts) == 1:
-        return parts[0]
-    return Delta(
-        parts[-1].index,
-        "".join(part.text for part in parts),
-        tuple(token for part in parts for token in part.tokens),
-        parts[-1].finish,
-        "".join(part.reasoning for part in parts),
-        tuple(call for part in parts for call in part.calls),
-    )

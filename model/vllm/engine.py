@@ -129,7 +129,7 @@ class VllmEngine:
         try:
             for index, (request, splitter) in enumerate(zip(prepared.requests, prepared.splitters, strict=True)):
                 name = f"{number}.{index}"
-                keep_tokens = generation.tokens or splitter is not None
+                keep_tokens = generation.tokens or (generation.stream and splitter is not None)
                 text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
                 request.request_id = name
                 self._core.add(request)

@@ -40,12 +40,13 @@ def now(call: Coroutine[Any, Any, Result]) -> Result:
 class _Said:
     """The tokens that a request gets, again and again, and their log-probabilities."""
 
-    __slots__ = ("at", "logprobs", "most", "tokens")
+    __slots__ = ("at", "logprobs", "most", "stops", "tokens")
 
     def __init__(self, tokens: Sequence[int], request: Any) -> None:
         self.tokens = tokens
         self.logprobs = _logprobs(tuple(tokens)) if request.sampling_params.logprobs is not None else None
         self.most: int = request.sampling_params.max_tokens
+        self.stops = False
         self.at = 0
 
 
@@ -71,6 +72,8 @@ class StandInCore:
         from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
         self.per_step = 1
+        self.stops = False
+        """Whether an answer ends with the last of its tokens, which is an end of sequence; else with max_tokens."""
         self.spent = 0
         self.tokens = list(tokens)
         self._sequences = sequences
@@ -97,20 +100,22 @@ class StandInCore:
         for name, said in list(islice(self._said.items(), self._sequences)):
             tokens, at = said.tokens, said.at
             size = min(self.per_step, said.most - at)
-            place = at % max(1, len(tokens) + 1 - self.per_step)
+            place = at if said.stops else at % max(1, len(tokens) + 1 - self.per_step)
             output = EngineCoreOutput(name, list(tokens[place : place + size]))
             if said.logprobs is not None:
                 output.new_logprobs = said.logprobs.slice_request(place, size)
             said.at += size
             if said.at == said.most:
-                output.finish_reason = FinishReason.LENGTH
+                output.finish_reason = FinishReason.STOP if said.stops else FinishReason.LENGTH
                 del self._said[name]
             outputs.append(output)
         return self._encoder.encode(EngineCoreOutputs(outputs=outputs, timestamp=1.0))
 
     def add(self, request: Any) -> None:
         """Takes an EngineCoreRequest."""
-        self._said[request.request_id] = _Said(self.tokens or request.prompt_token_ids, request)
+        said = self._said[request.request_id] = _Said(self.tokens or request.prompt_token_ids, request)
+        if self.stops and len(said.tokens) <= said.most:
+            said.stops, said.most = True, len(said.tokens)
 
     def abort(self, names: Sequence[str]) -> None:
         """Forgets requests."""

@@ -6,6 +6,7 @@ Conversation --request--> vLLM's ChatCompletionRequest --render--> prompt;  --sp
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,16 +16,17 @@ from ...generation import Conversation
 from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
-from ...text.parsers import Reasoning, Splitter
+from ...text.forced_calls import ForcedCalls
+from ...text.parsers import Reasoning, Splitter, new_id
 from ..core import Core
 from ..internals import keep_linear, part, tokenize_params
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
 
 __all__ = ["ChatRenderer"]
 
-FORCED = "hermes"
-"""A tool parser for calls that a request forces where the options name none: forced calls are JSON that vLLM's guided
-decoding lays down, and are read alike by every parser."""
+FORCED = "pythonic"
+"""A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
+which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 
 TRUNCATE = "truncate_prompt_tokens"
 """What clients call Sampling.truncate where the prompt is a conversation."""
@@ -43,6 +45,7 @@ class ChatRenderer:
         self._processing = threading.Lock()
         self._template = chat_template(settings)
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
+        self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
@@ -66,8 +69,7 @@ class ChatRenderer:
             "parallel_tool_calls": conversation.parallel_tool_calls,
         }
         if conversation.tools:
-            forced = conversation.function is not None or conversation.tool_choice == "required"
-            fields["tools"] = [_strict(tool) for tool in conversation.tools] if forced else [*conversation.tools]
+            fields["tools"] = [*conversation.tools]
             fields["tool_choice"] = conversation.tool_choice or "auto"
             if conversation.function:
                 fields["tool_choice"] = {"type": "function", "function": {"name": conversation.function}}
@@ -82,14 +84,19 @@ class ChatRenderer:
         parser = self._parser_for(conversation, request)
         if parser is None:
             return request
+        shown = request.tools
+        if conversation.tools and _forced(conversation):
+            request.tools = [_guiding(tool) for tool in shown]
         try:
-            return parser.adjust_request(request)
+            request = parser.adjust_request(request)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             if raised_by_us(error):
                 raise
             # It reads the tools' schemas, which may hold anything.
             field = conversation.tools_field
             raise ParameterError(f"{field}: vLLM cannot read their schemas: {one_line(str(error))}", field) from error
+        request.tools = shown
+        return request
 
     def render(
         self,
@@ -111,8 +118,7 @@ class ChatRenderer:
             tools = [tool.model_dump() for tool in request.tools]
             chat = chat.with_defaults({"tools": tools})
         # As vLLM's server: first the text, which can be judged before it is tokenized. mistral-common gives none.
-        by_mistral = part("vllm.utils.mistral:is_mistral_tokenizer")
-        chat = chat.with_defaults({"tokenize": by_mistral(self._core.get_tokenizer())})
+        chat = chat.with_defaults({"tokenize": self._by_mistral})
         tokenize = tokenize_params(
             shortened,
             truncate_prompt_tokens=None if pictures else truncate,
@@ -136,14 +142,20 @@ class ChatRenderer:
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
         """A splitter for one sequence; None where the answer is text as it is."""
-        thinking = self._parser_for(conversation, request)
-        if thinking is None:
+        guide = request.structured_outputs
+        forced = None
+        if guide is not None and guide.json is not None:
+            # Only for a forced call; what it is, guided decoding says, and not the family of the model.
+            forced = ForcedCalls(conversation.function, _mistrals_id if self._by_mistral else new_id)
+        thinking = self._parser_for(conversation, request, tools=forced is None)
+        if thinking is None and forced is None:
             return None
         return Splitter(
             thinking,
-            self._parser_for(conversation, request, reasoning=False),
+            self._parser_for(conversation, request, reasoning=False, tools=forced is None),
             request,
             Reasoning(self._start, self._end, prompt_ids),
+            forced=forced,
             one_call=not conversation.parallel_tool_calls,
             show_reasoning=conversation.include_reasoning,
         )
@@ -157,10 +169,13 @@ class ChatRenderer:
         reasoning = Reasoning(self._start, self._end, prompt_ids)
         return reasoning.known and not reasoning.open
 
-    def _parser_for(self, conversation: Conversation, request: Any, *, reasoning: bool = True) -> Any:
+    def _parser_for(
+        self, conversation: Conversation, request: Any, *, reasoning: bool = True, tools: bool = True
+    ) -> Any:
         """A new parser, with a tool parser only where tools may be called; None where there is nothing to parse."""
         reasoner = self._settings.reasoning_parser if reasoning else None
-        return self._new(self._tool_parser(conversation), reasoner, request.tools, request.chat_template_kwargs or {})
+        tool_parser = self._tool_parser(conversation) if tools else None
+        return self._new(tool_parser, reasoner, request.tools, request.chat_template_kwargs or {})
 
     def _try(self, option: str, tool_parser: str | None, reasoning_parser: str | None) -> Any:
         """A parser by itself; raises OptionError where vLLM does not have it, or it is not for this model."""
@@ -196,7 +211,7 @@ class ChatRenderer:
         """The name of the tool parser that a conversation needs; raises ParameterError where there is none."""
         choice = conversation.tool_choice
         if conversation.tools and choice != "none":
-            if conversation.function or choice == "required":
+            if _forced(conversation):
                 return self._settings.tool_call_parser or FORCED
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
@@ -232,6 +247,23 @@ def _is_plain(conversation: Conversation) -> bool:
 TEXT = {"role", "content"}
 
 
-def _strict(tool: dict[str, Any]) -> dict[str, Any]:
-    """`tool` with arguments that must fit its schema unless it says otherwise; newer vLLM takes any JSON by default."""
-    return {**tool, "function": {"strict": True, **tool["function"]}}
+def _forced(conversation: Conversation) -> bool:
+    """Whether a tool must be called."""
+    return conversation.function is not None or conversation.tool_choice == "required"
+
+
+def _mistrals_id() -> str:
+    """An id of a call: mistral-common takes those of nine letters and digits alone."""
+    return uuid.uuid4().hex[:9]
+
+
+def _guiding(tool: Any) -> Any:
+    """A tool of vLLM's form as guided decoding is to take it; vLLM takes `$defs` out of the schemas that it is given.
+
+    The arguments fit the tool's schema unless the client says otherwise (newer vLLM takes any JSON by default), and are
+    an object where it has none.
+    """
+    function = tool.function
+    schema = dict(function.parameters or {"type": "object", "properties": {}})
+    strict = getattr(function, "strict", None) is not False
+    return tool.model_copy(update={"function": function.model_copy(update={"parameters": schema, "strict": strict})})

@@ -24,7 +24,7 @@ def test_a_tool() -> None:
         "cache_control": {"type": "ephemeral"}, "eager_input_streaming": None, "input_examples": [{"at": "a"}],
     }  # fmt: skip
     (tool,) = read([given]).tools.tools
-    function = {"name": "look", "description": "Looks", "parameters": {"type": "object", **schema}}
+    function = {"name": "look", "description": "Looks", "strict": True, "parameters": {"type": "object", **schema}}
     assert tool == {"type": "function", "function": function}
 
 

@@ -247,7 +247,7 @@ def test_no_tools(given: dict[str, Any]) -> None:
 
 
 def test_what_a_tool_may_leave_out() -> None:
-    bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": True}}
+    bare = {"type": "function", "function": {"name": "f", "description": None, "parameters": None, "strict": None}}
     assert conversation(USER, tools=[bare]).tools == ({"type": "function", "function": {"name": "f"}},)
 
 

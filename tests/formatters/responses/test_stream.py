@@ -122,3 +122,20 @@ def test_an_error_in_mid_stream() -> None:
         "type": "error", "code": "rate_limit_exceeded", "message": "full", "param": None, "sequence_number": 0,
     }  # fmt: skip
     assert events[-1]["response"]["error"] == {"code": "rate_limit_exceeded", "message": "full"}
+
+
+def test_what_a_call_still_has_comes_before_a_text_of_the_same_step() -> None:
+    """As an answer's text may follow a call without arguments at once."""
+    events = events_of(
+        reply(stream=True),
+        Started(5),
+        Delta(0, "", calls=(CallDelta(0, "call_1", "f"),)),
+        Delta(0, "Done.", calls=(CallDelta(0, arguments="{}"),)),
+        Delta(0, "", finish=end()),
+    )
+    names = [event["type"] for event in events]
+    (called,) = [event["item"] for event in events if event.get("item", {}).get("status") == "completed"][:1]
+    assert (called["type"], called["arguments"]) == ("function_call", "{}")
+    delta = names.index("response.function_call_arguments.delta")
+    assert delta < names.index("response.output_item.done") < names.index("response.output_text.delta")
+    assert [item["type"] for item in events[-1]["response"]["output"]] == ["function_call", "message"]

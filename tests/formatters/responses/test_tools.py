@@ -15,7 +15,12 @@ OTHER = {"type": "function", "name": "other"}
 NAMED = {"type": "function", "name": "other"}
 NESTED = {
     "type": "function",
-    "function": {"name": "get_weather", "description": "The weather", "parameters": TOOL["parameters"]},
+    "function": {
+        "name": "get_weather",
+        "description": "The weather",
+        "parameters": TOOL["parameters"],
+        "strict": True,
+    },
 }
 
 

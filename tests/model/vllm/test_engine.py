@@ -336,11 +336,17 @@ class Broken:
     def __init__(self, after: int) -> None:
         self.left = after
 
-    def feed(self, tokens: Any, *, ended: bool) -> Any:
-        self.left -= len(tokens)
+    def feed(self, tokens: Any, *, ended: bool, cut: bool = False) -> Any:
+        return self._part("".join(token.text for token in tokens), len(tokens))
+
+    def whole(self, text: str, ids: list[int], *, cut: bool) -> Any:
+        return self._part(text, len(ids))
+
+    def _part(self, text: str, size: int) -> Any:
+        self.left -= size
         if self.left < 0:
             raise KeyError("a fault")
-        return Part("".join(token.text for token in tokens))
+        return Part(text)
 
 
 @pytest.mark.parametrize("n", [1, 3])
