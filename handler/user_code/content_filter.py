@@ -12,8 +12,12 @@ So whatever of a request the chat template brings into the prompt is judged, as 
 
 Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish reason is
 content_filter. Where several tokens of plain text came together, they are judged one by one before they are dropped:
-what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that fails fails
-the request.
+what stays does not depend on how fast they came. A filter that fails fails the request.
+
+Nothing is sent that has not been judged, in whatever field a dialect or a formatter of the user's puts it: a dialect
+gets tokens only where it asked for them, and where these say more than the text, as while a parser holds a call back,
+what they say together is judged too. Of the tokens that might have come instead (`top`), each is judged by itself, and
+left out where it is flagged.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import msgspec
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
-from ...model.events import Delta, Event, Failed, Finish, Token
+from ...model.events import Delta, Event, Failed, Finish, Started, Token
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from .loading import Function
@@ -96,12 +100,13 @@ class ContentFilter:
                 if text not in judged:
                     self.admit(*text)
                     judged.add(text)
+        shown = tuple(generation.tokens for generation in call.generations)
         generations = tuple(
             # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not.
             msgspec.structs.replace(generation, stream=True, tokens=True, held=held)
             for generation in call.generations
         )
-        encoder = FilteredEncoder(call.reply, self, generations)
+        encoder = FilteredEncoder(call.reply, self, generations, shown)
         return replace(call, generations=generations, reply=encoder, stream=call.streamed), encoder
 
 
@@ -121,6 +126,8 @@ class _Sequence:
     """What has come of one sequence."""
 
     text: str = ""
+    tokens_text: str = ""
+    """The same as its tokens have it, where they are shown: a parser holds some of it back, or leaves it out."""
     tokens: int = 0
     ended: bool = False
 
@@ -128,10 +135,20 @@ class _Sequence:
 class FilteredEncoder:
     """Passes on to another encoder, `inner`, what the filter accepts."""
 
-    def __init__(self, inner: ResponseEncoder, judge: ContentFilter, generations: Sequence[Generation]) -> None:
+    def __init__(
+        self,
+        inner: ResponseEncoder,
+        judge: ContentFilter,
+        generations: Sequence[Generation],
+        shown: Sequence[bool],
+    ) -> None:
+        """`shown`: of which generations `inner` asked for the tokens."""
         self._inner = inner
         self._filter = judge
         self._generations = generations
+        self._shown = shown
+        self._verdicts: dict[str, bool] = {}
+        """Which tokens that might have come are acceptable, by their text."""
         self._accepted_prompts = 0
         self._sequences: dict[tuple[int, int], _Sequence] = {}
         self.to_abort: list[int] = []
@@ -162,32 +179,62 @@ class FilteredEncoder:
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that what is acceptable of `event` completes."""
-        if not isinstance(event, Delta):
-            return self._inner.feed(event, prompt)
+        judged: Event | None = event
+        try:
+            if isinstance(event, Delta):
+                judged = self._judged(event, prompt)
+            elif isinstance(event, Started) and event.prefill:
+                judged = msgspec.structs.replace(event, prefill=self._acceptable(event.prefill))
+        except UserCodeError as error:
+            judged = Failed.of(error)
+        return [] if judged is None else self._inner.feed(judged, prompt)
+
+    def _judged(self, event: Delta, prompt: int) -> Delta | None:
+        """What is acceptable of `event`; None of a sequence that has ended. Raises UserCodeError."""
         state = self._sequences.setdefault((prompt, event.index), _Sequence())
         if state.ended:
-            return []
+            return None
+        shown = self._shown[prompt]
+        before = state.text
         new = event.reasoning + event.text + "".join((call.name or "") + call.arguments for call in event.calls)
-        if new:
-            before = state.text
-            state.text += new
-            try:
-                reason = self._filter.judge(state.text, "text")
-                kept = () if reason is None else self._accepted(before, event)
-            except UserCodeError as error:
-                return self._inner.feed(Failed.of(error), prompt)
-            if reason is not None:
-                shown = f": {reason}" if content_is_shown() else ""
-                log.info("request %s: the content filter ended the response%s", current(), shown)
-                return self._end(state, event.index, kept, prompt)
+        state.text += new
+        new_tokens = "".join(token.text for token in event.tokens) if shown else ""
+        state.tokens_text += new_tokens
+        more_in_tokens = shown and state.tokens_text != state.text
+        reason = self._filter.judge(state.text, "text") if new else None
+        if reason is None and more_in_tokens and new_tokens:
+            reason = self._filter.judge(state.tokens_text, "text")
+        if reason is not None:
+            kept = () if more_in_tokens else self._accepted(before, event)
+            why = f": {reason}" if content_is_shown() else ""
+            log.info("request %s: the content filter ended the response%s", current(), why)
+            return self._end(state, event.index, kept, prompt)
         state.tokens += len(event.tokens)
-        if event.finish is not None:
+        finish = event.finish
+        if finish is not None:
             state.ended = True
-            if not event.finish.last and self._all_ended(prompt):
+            if not finish.last and self._all_ended(prompt):
                 # The engine goes on with what was cut off.
                 self.to_abort.append(prompt)
-                event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
-        return self._inner.feed(event, prompt)
+                finish = msgspec.structs.replace(finish, last=True)
+        tokens = self._acceptable(event.tokens) if shown else ()
+        return msgspec.structs.replace(event, tokens=tokens, finish=finish)
+
+    def _acceptable(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+        """`tokens`, which have been judged, without what might have come in their places and is flagged."""
+        if not any(token.top for token in tokens):
+            return tokens
+        return tuple(
+            msgspec.structs.replace(
+                token, top=tuple(other for other in token.top if other.id == token.id or self._passes(other.text))
+            )
+            for token in tokens
+        )
+
+    def _passes(self, text: str) -> bool:
+        if text not in self._verdicts:
+            self._verdicts[text] = not text or self._filter.judge(text, "text") is None
+        return self._verdicts[text]
 
     def judge_prompt(self, text: str, prompt: int) -> LmiError | None:
         """Why a generation may not start from this text; once all may, they are noted in `to_release`."""
@@ -220,12 +267,13 @@ class FilteredEncoder:
                 return event.tokens[:count]
         return event.tokens[:-1]
 
-    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> list[bytes]:
-        """Ends a sequence after `kept`, before what was flagged."""
+    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> Delta:
+        """The end of a sequence, after `kept`, before what was flagged."""
         state.ended = True
         state.tokens += len(kept)
         last = self._all_ended(prompt)
         if last:
             self.to_abort.append(prompt)
         finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
-        return self._inner.feed(Delta(index, "".join(token.text for token in kept), kept, finish=finish), prompt)
+        tokens = self._acceptable(kept) if self._shown[prompt] else ()
+        return Delta(index, "".join(token.text for token in kept), tokens, finish=finish)
