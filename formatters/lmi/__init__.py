@@ -116,6 +116,7 @@ def _generation(inputs: str, parameters: Parameters, request: Request, streams: 
         tokens=shows_tokens,
         overflow="clip",
         prompt_field="inputs",
+        fields=parameters.names,
     )
 
 

@@ -9,7 +9,7 @@ by name, unless the value is the one that changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.errors import ParameterError, UnsupportedError
@@ -116,6 +116,8 @@ class Parameters:
     prefill: int | None
     """The same of the prompt's tokens; None: they are not shown."""
     return_full_text: bool
+    names: dict[str, str] = field(compare=False)
+    """What the client calls fields of Sampling (Generation.fields)."""
     several: str | None = None
     """The field that asks for more than one sequence, if one does."""
 
@@ -140,6 +142,7 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         top=values["logprobs"] or 0,
         prefill=prefill_of(values) if values["details"] else None,
         return_full_text=values["return_full_text"],
+        names=names,
         several=several,
     )
 
