@@ -64,6 +64,7 @@ PARTS = (
     "vllm.lora.request:LoRARequest",
     "vllm.renderers:renderer_from_config",
     # Options.
+    "vllm:EngineArgs.get_batch_defaults",
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
     "vllm.utils.cpu_resource_utils:get_memory_node_info",
     # Prompts and conversations.
