@@ -151,7 +151,7 @@ class BeamRuns:
         """Takes in one prefix's step, and with the last of them goes on."""
         place = run.waiting.pop(output.request_id)
         if str(output.finish_reason) not in {"length", "stop"} or output.new_logprobs is None:
-            raise GenerationError("the engine failed while generating")
+            raise GenerationError(self._core.failure(output.request_id) or "the engine failed while generating")
         (entry,) = entries(output.new_logprobs, run.beam.candidates)
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
         search = run.beam.search
