@@ -224,6 +224,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether `Started.text` is wanted."""
     prompt_field: str = "prompt"
     """What the client calls the prompt, for errors about it."""
+    fields: dict[str, str] = {}
+    """What the client calls fields of `sampling`, for errors about them; those that are not here by their own names."""
     held: bool = False
     """Whether it is held back once it is prepared: its prompt comes as Rendered, and it waits for Engine.release."""
     adapter: str | None = None
@@ -232,6 +234,10 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The headers of W3C's trace context, for an engine that makes spans."""
     kv_transfer_params: dict[str, Any] | None = None
     """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
+
+    def field(self, name: str) -> str:
+        """What the client calls a field of `sampling`."""
+        return self.fields.get(name, name)
 
 
 if not TYPE_CHECKING:  # or type checkers would accept any name

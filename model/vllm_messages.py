@@ -69,6 +69,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"No available memory for the cache blocks|desired GPU memory utilization", "gpu_memory_utilization"),
     (r"requested memory for kv", "kv_cache_memory_bytes"),
     (r"derived max_model_len", "max_model_len"),
+    (r"draft_tensor_parallel_size", "draft_model_tp_size"),
     (r"tensor parallel size|World size \(\d+\) is larger|tensor_parallel_size", "tensor_parallel_degree"),
     (r"pipeline.parallel", "pipeline_parallel_degree"),
     (r"expert parallel", "enable_expert_parallel"),

@@ -145,6 +145,7 @@ def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = Fa
         token_bytes=token_bytes and shows_tokens,
         overflow="clip",
         prompt_field="inputs",
+        fields=parameters.names,
     )
 
 

@@ -108,6 +108,7 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
         tokens=streams,
         overflow="clip",
         prompt_field="inputs",
+        fields=parameters.names,
     )
 
 

@@ -10,7 +10,7 @@ by name, unless the value is the one that changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.errors import ParameterError, UnsupportedError
@@ -118,6 +118,8 @@ class Parameters:
     prefill: int | None
     """The same of the prompt's tokens; None: they are not shown."""
     return_full_text: bool
+    names: dict[str, str] = field(compare=False)
+    """What the client calls fields of Sampling (Generation.fields)."""
     several: str | None = None
     """The field that asks for more than one sequence, if one does."""
 
@@ -147,6 +149,7 @@ def read_parameters(
         top=values["logprobs"] or 0,
         prefill=prefill_of(values) if values["details"] else None,
         return_full_text=values["return_full_text"],
+        names=names,
         several=several,
     )
 

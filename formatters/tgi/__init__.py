@@ -109,6 +109,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         # TGI refuses a prompt that with max_new_tokens exceeds the context.
         overflow="refuse",
         prompt_field="inputs",
+        fields=parameters.names,
     )
     return ParsedRequest(
         (generation,), WholeEncoder(shape) if framing is None else StreamEncoder(shape, framing=framing)

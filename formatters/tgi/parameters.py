@@ -8,7 +8,7 @@ but a value that changes nothing passes where TGI refuses it: top_p 1, typical_p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.errors import ParameterError
@@ -108,6 +108,8 @@ class Parameters:
     """What asks for them."""
     top_n_tokens: int
     return_full_text: bool
+    names: dict[str, str] = field(compare=False)
+    """What the client calls fields of Sampling (Generation.fields)."""
 
 
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
@@ -135,4 +137,5 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         prefill_field=names.get("prompt_logprobs") or names.get("decoder_input_details", ""),
         top_n_tokens=values["top_n_tokens"],
         return_full_text=values["return_full_text"],
+        names=names,
     )

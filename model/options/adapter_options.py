@@ -91,7 +91,8 @@ class AdapterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     enable_lora: Annotated[bool, Option("Serve LoRA adapters beside the model.")] = False
     max_loras: Annotated[int, Option(
-        "How many adapters one batch may mix: each takes a slot of the device's memory.", ge=1,
+        "How many adapters one batch may mix: each takes a slot of the device's memory.",
+        default="4, or max_cpu_loras where that is less", ge=1,
     )] = 4
     max_lora_rank: Annotated[int | None, Option(
         "The highest rank of an adapter: " + ", ".join(map(str, RANKS)) + ".",

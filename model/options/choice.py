@@ -170,6 +170,8 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
     if engine == "transformers":
         reader.fault("enable_lora", "expected vLLM with it, the transformers engine has no adapters")
     most = adapters.max_cpu_loras
+    if most is not None and reader.name_given("max_loras") is None:
+        adapters = msgspec.structs.replace(adapters, max_loras=min(most, adapters.max_loras))
     if most is not None and most < adapters.max_loras:
         reader.fault("max_cpu_loras", f"expected at least option.max_loras={adapters.max_loras}, got {most}")
     if argument := naming_lmcache(reader.arguments):
@@ -224,5 +226,8 @@ def speculative_config(given: IndirectOptions, directory: str) -> str | None:
     config: dict[str, Any] = {"num_speculative_tokens": given.speculative_length}
     if model in PROMPT_LOOKUP:
         return json.dumps({"method": "ngram", **config})
-    draft = {"model": path_or_id(model, directory), "method": "draft_model"}
-    return json.dumps({**draft, **config, "draft_tensor_parallel_size": given.draft_model_tp_size})
+    config |= {"model": path_or_id(model, directory), "method": "draft_model"}
+    if given.draft_model_tp_size is not None:
+        # By default it is the model's own, which a draft model must have; of other drafts some must have 1.
+        config["draft_tensor_parallel_size"] = given.draft_model_tp_size
+    return json.dumps(config)

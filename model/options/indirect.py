@@ -49,7 +49,8 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     max_rolling_batch_size: Annotated[int | None, Option(
-        "How many sequences are generated at once at most; more wait.", default="256, on transformers 32", ge=1,
+        "How many sequences are generated at once at most; more wait.", ge=1,
+        default="256, on transformers 32; max_rolling_batch_prefill_tokens where that is less",
         aliases=("max_num_seqs",), argument="max_num_seqs", set_by_djl=True,
     )] = None
     mpi_mode: Annotated[bool, Option(
@@ -94,5 +95,7 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
         "Draft tokens per step; 0: no speculative decoding.", ge=0, aliases=("spec_length",),
     )] = 4
     """lmi-dist's default. TensorRT-LLM's, under the other name, is 0 (djl_python, properties.py)."""
-    draft_model_tp_size: Annotated[int, Option("How many devices share each layer of the draft model.", ge=1)] = 1
+    draft_model_tp_size: Annotated[int | None, Option(
+        "How many devices share each layer of the draft model.", default="the model's, or what vLLM can", ge=1,
+    )] = None
 # fmt: on

@@ -106,6 +106,11 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
         reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
+    written = (
+        {"speculative_config": "speculative_draft_model"} if draft else {"draft_model_tp_size": "speculative_config"}
+    )
+    if settings.lmcache_auto_config:
+        written["kv_transfer_config"] = "lmcache_auto_config"
     device = reader.host_number("device_id", -1)
     machines = reader.host_number("cluster_size", 1)
     if machines > 1 and settings.parallel.nnodes == 1:
@@ -114,8 +119,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     notes = (*merged.notes, *(named(note, merged.sources) for note in reader.notes))
     for note in notes:
         log.warning("%s", note)
-    own = TRANSFORMERS_BATCH if engine == "transformers" else settings.max_rolling_batch_size
-    size = given.max_rolling_batch_size or own
+    size = given.max_rolling_batch_size or _most_sequences(engine, settings, reader)
     arguments = reader.arguments | {"model": settings.model_id, "dtype": settings.dtype, "max_num_seqs": str(size)}
     if settings.tensor_parallel_degree is None:
         arguments.pop("tensor_parallel_size", None)
@@ -143,8 +147,17 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
         host=reader.host,
         sources=merged.sources,
+        written=written,
         notes=notes,
     )
+
+
+def _most_sequences(engine: str, settings: Settings, reader: OptionReader) -> int:
+    """max_rolling_batch_size where nobody says: vLLM takes no more sequences than tokens in a step."""
+    own = TRANSFORMERS_BATCH if engine == "transformers" else settings.max_rolling_batch_size
+    step = reader.arguments.get("max_num_batched_tokens", "")
+    # vLLM reads `8k` too, which is more in any case.
+    return min(own, int(step)) if step.isascii() and step.isdecimal() and int(step) else own
 
 
 def load_settings(model_dir: Path, *, environment: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:

@@ -222,6 +222,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """DJL Serving's own options, as they were given."""
     sources: dict[str, str] = {}
     """By option, the variable that its value came from, which messages name (environment/reading.py)."""
+    written: dict[str, str] = {}
+    """By option, the one that the user wrote for it: of two that say the same, and which messages name."""
     notes: tuple[str, ...] = ()
     """What a user should know: logged once by `settings_of`."""
 

@@ -83,6 +83,7 @@ class EngineLoop:
         self._residents = None if loader is None else Residents(loader, self._tell_outcome)
         self._request_ids = RequestIds()
         self._host_gone = asyncio.Event()
+        self._intake_failed: asyncio.Future[None] = self._loop.create_future()
         self._steps = 0
         """How often the engine has brought something, if only that it made a step."""
 
@@ -96,8 +97,9 @@ class EngineLoop:
 
     async def run(self) -> None:
         """Serves until the host is gone; raises what the backend raises when it has failed."""
-        threading.Thread(target=self._take_in, name="lmi-intake", daemon=True).start()
-        tasks = [asyncio.ensure_future(work) for work in (self._read(), self._beat(), self._host_gone.wait())]
+        threading.Thread(target=self._take_all_in, name="lmi-intake", daemon=True).start()
+        works = (self._read(), self._beat(), self._host_gone.wait(), self._intake_failed)
+        tasks = [asyncio.ensure_future(work) for work in works]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
@@ -219,8 +221,15 @@ class EngineLoop:
 
     # On other threads.
 
+    def _take_all_in(self) -> None:
+        """The intake thread. Where it fails, nothing that the host sends would be read any more: so the loop ends."""
+        try:
+            self._take_in()
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._call(self._intake_failed.set_exception, error)
+
     def _take_in(self) -> None:
-        """The intake thread: a request that fails here fails alone."""
+        """A request that fails here fails alone."""
         while (message := self._channel.receive()) is not None:
             if isinstance(message, Add):
                 self._request_ids.add(message.number, message.generation.request_id)

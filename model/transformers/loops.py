@@ -67,15 +67,15 @@ class Loops:
 
         if row not in self._rows:
             return
-        ids = torch.tensor([row.ids], device=self._model.device)
         try:
+            ids = torch.tensor([row.ids], device=self._model.device)
             self._model.generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=row.max_tokens,
                 eos_token_id=sorted(row.ends) or None, pad_token_id=0,
                 logits_processor=[functools.partial(self._choose, row)],
                 stopping_criteria=[functools.partial(self._ended, row)],
             )  # fmt: skip
-        except Exception as error:
+        except BaseException as error:  # libraries in Rust panic with one
             log.exception("transformers' generate failed")
             failure = error if isinstance(error, LmiError) else GenerationError(f"it could not be computed: {error}")
             self.news.put([(row, 0, None, failure)])

@@ -79,7 +79,7 @@ class BeamRuns:
         run.candidates = min(run.candidates, self._most, self._vocabulary)
         return VllmRun(run, first)
 
-    def check(self, sampling: Sampling, beams: Beams) -> None:
+    def check(self, generation: Generation, beams: Beams) -> None:
         """Raises UnsupportedError where vLLM may not tell enough log-probabilities, or would compute the whole prompt
         again for each token of each beam.
         """
@@ -96,8 +96,9 @@ class BeamRuns:
                 beams.field,
             )
         # Of other requests vLLM checks it itself; a search asks it for as many as it may.
-        if (likely := sampling.logprobs or 0) > self._most:
-            raise ParameterError.of("logprobs", likely, f"at most {self._most} (option.max_logprobs)")
+        if (likely := generation.sampling.logprobs or 0) > self._most:
+            expected = f"at most {self._most} (option.max_logprobs)"
+            raise ParameterError.of(generation.field("logprobs"), likely, expected)
 
     def add(self, run: VllmRun) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""
@@ -150,7 +151,7 @@ class BeamRuns:
         """Takes in one prefix's step, and with the last of them goes on."""
         place = run.waiting.pop(output.request_id)
         if str(output.finish_reason) not in {"length", "stop"} or output.new_logprobs is None:
-            raise GenerationError("the engine failed while generating")
+            raise GenerationError(self._core.failure(output.request_id) or "the engine failed while generating")
         (entry,) = entries(output.new_logprobs, run.beam.candidates)
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
         search = run.beam.search

@@ -13,11 +13,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..engine import EngineStats
+from ..errors import one_line
 from .core_outputs import leave_rows
-from .internals import make_client, part
+from .internals import failed_output, make_client, part
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
 from .worker import EXTENSION, MEND
@@ -48,6 +50,8 @@ class Core:
         self.ended = threading.Event()
         """Set once it is meant to have ended."""
         self._sending: set[asyncio.Task[None]] = set()
+        self._unsent: dict[str, str] = {}
+        """Why, by the name of a request that could not be sent."""
         self._reported: dict[int, Any] = {}
         """The SchedulerStats that came last, by engine: data parallelism has several."""
         self._stats_log = StatsLog(config) if log_stats else None
@@ -95,12 +99,18 @@ class Core:
         await self._client.pin_lora_async(number)
 
     def add(self, request: Any) -> None:
-        """Sends a request to the core; does not wait."""
-        self._send(self._client.add_request_async(request))
+        """Sends a request to the core; does not wait. One that cannot be sent comes back by `receive`, with the
+        finish_reason `error`, and `failure` has the cause.
+        """
+        self._send(self._client.add_request_async(request), request.request_id)
 
     def abort(self, names: Sequence[str]) -> None:
         """Ends requests, by name; nothing more comes of them but what is on its way. Does not wait."""
         self._send(self._client.abort_requests_async(list(names)))
+
+    def failure(self, name: str) -> str | None:
+        """Why a request with the finish_reason `error` was not sent, once; None: it was, and the core gave it up."""
+        return self._unsent.pop(name, None)
 
     async def receive(self) -> Sequence[Any]:
         """The next EngineCoreOutputs' outputs; raises when the core has ended."""
@@ -158,14 +168,19 @@ class Core:
             log.exception("vLLM's statistics are not kept any more")
             self._counts, self._stats_log, self._metrics = False, None, None
 
-    def _send(self, sending: Coroutine[Any, Any, None]) -> None:
+    def _send(self, sending: Coroutine[Any, Any, None], name: str | None = None) -> None:
         # Tasks begin in the order in which they are made, and what they do first is to send.
         task = asyncio.get_running_loop().create_task(sending)
         self._sending.add(task)
-        task.add_done_callback(self._sent)
+        task.add_done_callback(partial(self._sent, name))
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
+    def _sent(self, name: str | None, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Where the core has ended `receive` says so too.
-            log.error("the core could not be told: %s", error)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("the core could not be told: %s", error)
+        # Where the core has ended `receive` says so, of all requests.
+        if name is not None and not isinstance(error, part("vllm.v1.engine.exceptions:EngineDeadError")):
+            self._unsent[name] = f"the request could not be sent to the engine: {one_line(str(error))}"
+            # Behind what has come before: vLLM's client keeps it there until it is asked for.
+            self._client.outputs_queue.put_nowait(failed_output(name))

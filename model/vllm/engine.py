@@ -207,6 +207,8 @@ class VllmEngine:
         """
         group = answer.group
         events: list[Event] = []
+        if str(output.finish_reason) == "error":
+            raise self._failure(answer)
         if not group.started and answer.index == 0:
             group.started = True
             first = told(output, group.prompt_logprobs)
@@ -219,17 +221,21 @@ class VllmEngine:
             if not answer.stopped:
                 return events
             stopped.append(answer.name)
-        if reason == "error" and (field := answer.guide_field) and not self._connected:
-            # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
-            raise ParameterError(f"{field}: no token of the model matches it", field)
-        if reason == "error":
-            raise GenerationError("the engine failed while generating")
         self._forget(answer)
         last = answer.end(output, reason)
         if self._tracing is not None and last.finish is not None:
             self._tracing.end(answer.name, last.finish.generated_tokens)
         events.append(last)
         return events
+
+    def _failure(self, answer: Answer) -> LmiError:
+        """Why the core has given up a sequence, or never had it."""
+        if unsent := self._core.failure(answer.name):
+            return GenerationError(unsent)
+        if (field := answer.guide_field) and not self._connected:
+            # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
+            return ParameterError(f"{field}: no token of the model matches it", field)
+        return GenerationError("the engine failed while generating")
 
     def _forget(self, answer: Answer) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""

@@ -28,6 +28,7 @@ __all__ = [
     "argument_actions",
     "available_memory",
     "check_library",
+    "failed_output",
     "image_limit",
     "keep_linear",
     "part",
@@ -64,6 +65,7 @@ PARTS = (
     "vllm.lora.request:LoRARequest",
     "vllm.renderers:renderer_from_config",
     # Options.
+    "vllm:EngineArgs.get_batch_defaults",
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
     "vllm.utils.cpu_resource_utils:get_memory_node_info",
     # Prompts and conversations.
@@ -90,6 +92,8 @@ PARTS = (
     "vllm.v1.engine:EngineCoreOutput.new_logprobs",
     "vllm.v1.engine:EngineCoreOutput.new_prompt_logprobs_tensors",
     "vllm.v1.engine:EngineCoreOutput.finish_reason",
+    "vllm.v1.engine:FinishReason.ERROR",
+    "vllm.v1.engine.exceptions:EngineDeadError",
     "vllm.v1.engine:EngineCoreOutput.stop_reason",
     "vllm.v1.engine:EngineCoreOutput.kv_transfer_params",
     "vllm.v1.engine:EngineCoreOutput.pooling_output",
@@ -151,6 +155,13 @@ def make_client(config: Any, renderer: Any) -> Any:
     # Later versions prepare the processing of images beside the start.
     more = {"renderer": renderer} if "renderer" in inspect.signature(make).parameters else {}
     return make(vllm_config=config, executor_class=executor, log_stats=True, **more)
+
+
+def failed_output(name: str) -> Any:
+    """What the core sends where one request has failed, and nothing else has come."""
+    output = part("vllm.v1.engine:EngineCoreOutput")
+    failed = output(request_id=name, new_token_ids=[], finish_reason=part("vllm.v1.engine:FinishReason").ERROR)
+    return part("vllm.v1.engine:EngineCoreOutputs")(outputs=[failed])
 
 
 def run_workers(config: Any) -> None:

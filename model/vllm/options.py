@@ -25,7 +25,7 @@ from ..options.faults import refuse, shown
 from ..options.table import OPTION_NAMES, name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
-from .internals import argument_actions, available_memory
+from .internals import argument_actions, available_memory, part
 from .pooling.rerankers import overrides
 from .worker import EXTENSION
 
@@ -61,7 +61,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
-        option = name_of_argument(name)
+        option = settings.written.get(name, name_of_argument(name))
         if name in fields:
             try:
                 arguments[name] = _value(fields[name], actions.get(name), text)
@@ -200,7 +200,7 @@ def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any
             option = name_of_argument("max_num_batched_tokens")
             expected = f"at least {least} with adapters and {drafted} drafted tokens (max_rolling_batch_size times "
             refuse([(option, f"option.{option}: expected {expected}{drafted + 1}), got {given}")])
-        if given is None and least > SMALLEST_STEP:
+        if given is None and least > _usual_step(arguments):
             arguments["max_num_batched_tokens"] = least
     return {
         "enable_lora": True,
@@ -210,8 +210,13 @@ def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any
     }
 
 
-SMALLEST_STEP = 2048
-"""Tokens: the least that vLLM computes in a step where nobody says how many."""
+def _usual_step(arguments: Mapping[str, Any]) -> int:
+    """How many tokens vLLM computes in a step on this device where nobody says, as a server."""
+    from vllm.usage.usage_lib import UsageContext
+
+    processes = (arguments.get("tensor_parallel_size") or 1) * (arguments.get("pipeline_parallel_size") or 1)
+    tokens, _ = part("vllm:EngineArgs.get_batch_defaults")(processes)
+    return int(tokens[UsageContext.OPENAI_API_SERVER])
 
 
 def _devices(settings: Settings) -> int:

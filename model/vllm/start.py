@@ -59,8 +59,9 @@ def make_config(settings: Settings, typical: Typical | None = None) -> tuple[Vll
     if typical is not None:
         typical.ask(arguments)
     chosen = os.environ.get(PROCESSES)
+    # By the context vLLM chooses what one step computes at most: what its own server computes.
     config = EngineArgs(**arguments).create_engine_config(
-        UsageContext.ENGINE_CONTEXT, headless=settings.parallel.follows
+        UsageContext.OPENAI_API_SERVER, headless=settings.parallel.follows
     )
     if chosen:
         # vLLM's CPU platform has just replaced what the user's environment says.

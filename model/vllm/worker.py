@@ -24,6 +24,7 @@ class AdapterWorker:
         heed_slots()
         if part("vllm.platforms:current_platform").is_cpu():
             spare_base_rows()
+            heed_prompts()
 
 
 EXTENSION = f"{AdapterWorker.__module__}.{AdapterWorker.__qualname__}"
@@ -71,3 +72,38 @@ def _spared(expand: Callable[..., None]) -> Callable[..., None]:
         expand(columns * (indices >= 0).unsqueeze(1), weights, output, indices, *more, **named)
 
     return expand_spared
+
+
+def heed_prompts() -> None:
+    """On a CPU, the log-probabilities of a prompt's tokens are computed with the adapter of its own request.
+
+    vLLM computes them for each request by itself, after those of the step's new tokens (gpu_model_runner.py), and its
+    kernels for CPUs (0.23.0, 0.32.0) still have one adapter for each new token then: as many as there are requests, to
+    which a prompt's tokens do not fit, so that beside others one such request would end the engine.
+    """
+    runner = part("vllm.v1.worker.gpu_model_runner:GPUModelRunner")
+    kernels = part("vllm.lora.punica_wrapper.punica_cpu:PunicaWrapperCPU")
+    told, of_new_tokens = runner._get_prompt_logprobs_dict, kernels.sampler_indices.fget
+    row: int | None = None
+    """The place, among the step's tokens, of one of the prompt's."""
+
+    def sampler_indices(self: Any) -> Any:
+        return of_new_tokens(self) if row is None else self.token_lora_indices[row : row + 1]
+
+    def told_one_by_one(self: Any, hidden_states: Any, num_scheduled_tokens: Any) -> dict[str, Any]:
+        nonlocal row
+        asked, found = self.num_prompt_logprobs, dict[str, Any]()
+        try:
+            for name in [name for name in asked if name in num_scheduled_tokens]:
+                row = int(self.query_start_loc.np[self.input_batch.req_id_to_index[name]])
+                self.num_prompt_logprobs = one = {name: asked[name]}
+                found |= told(self, hidden_states, num_scheduled_tokens)
+                if not one:
+                    # Its prompt is done.
+                    del asked[name]
+        finally:
+            row, self.num_prompt_logprobs = None, asked
+        return found
+
+    runner._get_prompt_logprobs_dict = told_one_by_one
+    kernels.sampler_indices = property(sampler_indices)

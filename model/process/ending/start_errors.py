@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ...errors import MemoryShortError, StartError, one_line
+from ...options import Settings
 from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 
 __all__ = ["start_error"]
@@ -13,8 +14,8 @@ MAX_CAUSE_CHARACTERS = 600
 """Characters of a cause that are shown: the rest, as a list of all architectures, is in the log."""
 
 
-def start_error(error: BaseException) -> StartError:
-    """What a backend's failure to start is reported as."""
+def start_error(error: BaseException, settings: Settings | None = None) -> StartError:
+    """What a backend's failure to start with these settings is reported as."""
     if isinstance(error, StartError):
         return error
     chain = [error]
@@ -29,6 +30,8 @@ def start_error(error: BaseException) -> StartError:
     said = " <- ".join([text for text in told if not says_nothing(text)] or told)
     short = isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said) is not None
     option = next((option for pattern, option in ADVICE if re.search(pattern, said, re.IGNORECASE)), None)
+    if settings is not None and option is not None:
+        option = settings.written.get(option, option)
     more = next((f"{words}: " for pattern, words in MORE if re.search(pattern, said, re.IGNORECASE)), "")
     look = f", see option.{option}" if option else ""
     kind = MemoryShortError if short else StartError

@@ -138,6 +138,8 @@ class PoolingBackend:
                 continue
             prepared, number = self._running.pop(name), int(name)
             try:
+                if unsent := self._core.failure(name):
+                    raise GenerationError(unsent)
                 vector = vector_of(output.pooling_output, self.makes, prepared.activation)
                 started = Started(prepared.tokens, told(output, 0).cached_tokens)
             except SystemExit:

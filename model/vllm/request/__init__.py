@@ -3,5 +3,5 @@
 requests.py              the whole: a request for each sequence
 prompt.py, chat.py, images.py     its prompt: text, conversation, pictures
 structured.py            its grammar
-sampling.py              its parameters
+sampling.py, bounds.py   its parameters; what vLLM's model runners have room for
 """

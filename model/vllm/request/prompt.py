@@ -57,8 +57,10 @@ class PromptRenderer:
         return self._core.renderer.render_cmpl([parsed], tokenize)[0]
 
 
-def refused(error: Exception, guide_field: str | None = None) -> ParameterError:
+def refused(error: Exception, generation: Generation, guide_field: str | None = None) -> ParameterError:
     """What vLLM found wrong with a request's values. Where it names none, the fault is that of the guided decoding."""
-    param = getattr(error, "parameter", None) or guide_field
-    named = param is None or param in str(error)
-    return ParameterError(str(error) if named else f"{param}: {error}", param)
+    parameter: str | None = getattr(error, "parameter", None)
+    # Where vLLM names one, its text ends with the whole value.
+    text = str(error.args[0]) if parameter and error.args else str(error)
+    param = generation.field(parameter) if parameter else guide_field
+    return ParameterError(text if param is None or param in text else f"{param}: {text}", param)

@@ -23,6 +23,7 @@ from ..beam import BeamRuns, VllmRun
 from ..core import Core
 from ..start import client_errors
 from ..typical import Typical
+from .bounds import RunnerBounds
 from .chat import ChatRenderer
 from .prompt import PromptRenderer, refused
 from .sampling import sampling_params
@@ -80,8 +81,12 @@ class Requests:
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
-        # Of a prompt; a tokenizer may have ids that no text can be generated with (vLLM, InputProcessor).
-        self._prompt_vocabulary = max(self._vocabulary, getattr(core.get_tokenizer(), "max_token_id", 0) + 1)
+        self._bounds = RunnerBounds(self._vocabulary)
+        known = getattr(core.get_tokenizer(), "max_token_id", 0) + 1
+        # Some tokenizers know more tokens than their model: those in the place of an image (vLLM, InputProcessor), and
+        # in a text such as have no row among the embeddings, where the core would look for one.
+        self._prompt_vocabulary = max(self._vocabulary, known) if config.is_multimodal_model else self._vocabulary
+        self._tokenizer_knows_more = known > self._prompt_vocabulary
         self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
@@ -97,7 +102,7 @@ class Requests:
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = max_new_tokens_for(generation, len(ids), self._context, self._most)
             check_size(generation, len(ids), self._longest)
-            if isinstance(generation.prompt, tuple):
+            if isinstance(generation.prompt, tuple) or self._tokenizer_knows_more:
                 check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
             guided, guide_field = structured_outputs(sampling.structured_output, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
@@ -106,13 +111,14 @@ class Requests:
                 vocabulary=self._vocabulary, connected=self._connected,
             )  # fmt: skip
             if sampling.beams is not None:
-                self._beams.check(sampling, sampling.beams)
+                self._beams.check(generation, sampling.beams)
             priority = generation.priority if self._by_priority else 0
             first = self._core.request(prompt, params[0], priority, lora)
+            self._bounds.check(first.sampling_params, generation)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error, guide_field) from error
+            raise refused(error, generation, guide_field) from error
         if guided is not None and self._chat.guided_at_once(ids):
             first.reasoning_ended = True
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
@@ -139,7 +145,7 @@ class Requests:
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error) from error
+            raise refused(error, generation) from error
 
     def _prompt(self, request: Any, images: Sequence[Image], generation: Generation) -> Any:
         """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...errors import ParameterError
 from ...generation import Generation, nth_seed
 from ...text.prompt_limits import check_ids
 
@@ -15,9 +16,10 @@ __all__ = ["LIMITS", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
     "temperature": "from vLLM 0.32 on up to 2",
-    "bad_words": "in mid-text only where the word has as many tokens after a blank as without one",
+    "bad_words": "in mid-text only where the word has as many tokens after a blank as without one (such a word counts "
+    "twice); 128 words and 1,024 tokens in all",
     "logit_bias": "tokens of the vocabulary",
-    "stop_token_ids": "tokens of the vocabulary",
+    "stop_token_ids": "tokens of the vocabulary; with min_tokens 128, those that the model itself ends with included",
     "logprobs": "up to `option.max_logprobs`, 20",
     "prompt_logprobs": "up to `option.max_logprobs`, 20",
     "spaces_between_special_tokens": "with tokenizers that put spaces there",
@@ -60,7 +62,10 @@ def sampling_params(
 
     sampling = generation.sampling
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
-    check_ids("stop_token_ids", sampling.stop_token_ids, vocabulary)
+    check_ids(generation.field("stop_token_ids"), sampling.stop_token_ids, vocabulary)
+    if (blank := next((word for word in sampling.bad_words if not word.strip()), None)) is not None:
+        # vLLM strips them, and 0.23 then asks for the first token of none.
+        raise ParameterError.of(generation.field("bad_words"), blank, "words, not white space alone")
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         "min_tokens": min(sampling.min_tokens, max_tokens),

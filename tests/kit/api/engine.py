@@ -17,6 +17,7 @@ from lmi.model.nodes.leader import Followers
 from lmi.model.process.channel import Channel
 from lmi.model.process.child import EngineChild
 from lmi.model.process.client import EngineClient
+from lmi.model.process.ending.start_errors import start_error
 from lmi.model.process.engine_loop import EngineLoop
 from lmi.model.process.messages import (
     Abort,
@@ -56,5 +57,5 @@ __all__ = [
     "Ready", "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats",
     "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "facts_of", "freeze",
     "image_parts", "join_leader", "limits", "max_new_tokens_for", "public_address", "ranked", "show_content",
-    "structured_outputs", "v2_takes_processors", "vllm_core",
+    "start_error", "structured_outputs", "v2_takes_processors", "vllm_core",
 ]  # fmt: skip

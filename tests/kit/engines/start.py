@@ -2,6 +2,7 @@
 
 in_process     a backend in the test's own process, stepped by hand (backends.py: run); vLLM's core has its own
 own_process    an engine in a process of its own, behind its client, as a host has it
+preparer       what makes vLLM's requests of generations, without the engine
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from lmi.model.options import Settings
 from lmi.model.process.client import EngineClient
 from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.options import engine_arguments
+from lmi.model.vllm.request.chat import ChatRenderer
+from lmi.model.vllm.request.requests import Requests
+from lmi.model.vllm.start import make_core
+from lmi.model.vllm.typical import Typical
 
 __all__ = [
     "ON_TRANSFORMERS",
@@ -25,6 +30,7 @@ __all__ = [
     "engine_arguments",
     "in_process",
     "own_process",
+    "preparer",
     "vllm_only_reads_options",
 ]
 
@@ -114,6 +120,14 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
 def own_process(settings: Settings, **arguments: Any) -> EngineClient:
     """A client of an engine that its `start` starts and its `close` ends. `arguments`: EngineClient's own."""
     return EngineClient(settings, **arguments)
+
+
+def preparer(settings: Settings) -> Requests:
+    """For generations without beams and adapters; its `_core` is vLLM's front, which has not been started."""
+    core = make_core(settings)
+    core.tasks = ("generate",)
+    nothing: Any = None
+    return Requests(core, settings, ChatRenderer(core, settings), nothing, Typical(settings), nothing)
 
 
 def vllm_only_reads_options(monkeypatch: pytest.MonkeyPatch) -> None:

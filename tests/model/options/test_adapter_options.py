@@ -114,7 +114,6 @@ def test_what_no_rank_holds_or_what_is_none_is_refused(rank: str) -> None:
     ("options", "message"),
     [
         ({"max_loras": "5", "max_cpu_loras": "2"}, "option.max_cpu_loras: expected at least option.max_loras=5, got 2"),
-        ({"max_cpu_loras": "3"}, "option.max_cpu_loras: expected at least option.max_loras=4, got 3"),
         ({"max_loras": "0"}, "option.max_loras: expected an integer of at least 1, got '0'"),
         ({"lora_cache_size": "0"}, "option.lora_cache_size: expected an integer of at least 1, got '0'"),
         ({"adapters_on_error": "ignore"}, "option.adapters_on_error: expected one of fail, warn, got 'ignore'"),
@@ -129,6 +128,12 @@ def test_what_does_not_fit_is_refused(options: dict[str, str], message: str) -> 
 
 def test_as_many_in_memory_as_in_slots_do() -> None:
     assert settings(max_loras="5", max_cpu_loras="5").adapters.max_cpu_loras == 5
+
+
+@pytest.mark.parametrize(("given", "slots"), [("2", 2), ("4", 4), ("9", 4)])
+def test_no_more_slots_than_are_kept_in_memory(given: str, slots: int) -> None:
+    adapters = settings(max_cpu_loras=given).adapters
+    assert (adapters.max_loras, adapters.max_cpu_loras) == (slots, int(given))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,7 @@ def test_a_folder_of_adapters_has_to_be_there(tmp_path: Path) -> None:
 
 
 def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
-    message = refused(tmp_path, max_lora_rank="24", max_cpu_loras="1", lora_cache_dir="nothing")
+    message = refused(tmp_path, max_lora_rank="24", max_loras="2", max_cpu_loras="1", lora_cache_dir="nothing")
     assert message.startswith("3 options")
     for name in ("max_lora_rank", "max_cpu_loras", "lora_cache_dir"):
         assert f"option.{name}: " in message

@@ -334,6 +334,11 @@ def test_streaming_is_an_option_of_dynamic_batches_alone() -> None:
             {"draft_model_id": "ngram", "speculative_draft_model": "ngram"},
             {"method": "ngram", "num_speculative_tokens": 4},
         ),
+        # vLLM gives a draft model as many devices as its model has.
+        (
+            {"speculative_draft_model": "owner/draft"},
+            {"method": "draft_model", "model": "owner/draft", "num_speculative_tokens": 4},
+        ),
         (
             {"speculative_draft_model": "owner/draft", "speculative_length": "7", "draft_model_tp_size": "2"},
             {
@@ -362,6 +367,26 @@ def test_what_only_a_draft_model_gives_a_meaning() -> None:
         assert "speculative_config" not in settings(**given).engine_arguments
     both = refused(speculative_draft_model="x", speculative_config='{"method": "ngram"}')
     assert "option.speculative_draft_model: expected it or option.speculative_config, got both" in both
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, 256),
+        ({"max_num_batched_tokens": "64"}, 64),
+        ({"max_rolling_batch_prefill_tokens": "64"}, 64),
+        ({"max_num_batched_tokens": "8k"}, 256),
+        ({"max_num_batched_tokens": "8192"}, 256),
+        # vLLM has the last word on what the user has set.
+        ({"max_num_batched_tokens": "64", "max_num_seqs": "128"}, 128),
+        ({"max_num_batched_tokens": "16", "rolling_batch": "scheduler"}, 16),
+        ({"max_num_batched_tokens": "64", "rolling_batch": "scheduler"}, 32),
+    ],
+    ids=str,
+)
+def test_no_more_sequences_than_tokens_in_a_step(given: dict[str, str], size: int) -> None:
+    taken = settings(**given)
+    assert (taken.max_rolling_batch_size, taken.engine_arguments["max_num_seqs"]) == (size, str(size))
 
 
 def test_contradicting_aliases_are_refused() -> None:

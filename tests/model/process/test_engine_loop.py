@@ -185,6 +185,19 @@ async def test_an_engine_that_fails_ends_the_loop(ends: Ends) -> None:
         await asyncio.wait_for(EngineLoop(ends.engine, Failing(), ImageRules()).run(), 10)
 
 
+async def test_an_intake_that_fails_ends_the_loop(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that the host sends would be read any more, though the engine goes on."""
+    loop = EngineLoop(ends.engine, Noting(), ImageRules())
+
+    def failing(*_: object) -> None:
+        raise MemoryError("no room for a request")
+
+    monkeypatch.setattr(loop._preparer, "take", failing)
+    ends.host.send(Add(1, Generation(request_id="r", prompt="a")))
+    with pytest.raises(MemoryError, match="no room for a request"):
+        await asyncio.wait_for(loop.run(), 10)
+
+
 async def test_what_is_held_back_starts_when_it_is_released_and_not_after_an_abort(ends: Ends) -> None:
     backend = Noting()
     running = asyncio.ensure_future(EngineLoop(ends.engine, backend, ImageRules()).run())

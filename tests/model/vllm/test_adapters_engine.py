@@ -107,6 +107,36 @@ def test_others_are_loaded_while_all_slots_are_in_use(served: Asked, adapters: A
     assert [served.wait(one).text for one in opened] == alone
 
 
+def prompt_logprobs(directory: Path, prompt: str) -> list[float]:
+    """Of each token of a prompt but the first, by transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    ids = torch.tensor([AutoTokenizer.from_pretrained(directory)(prompt)["input_ids"]])
+    with torch.no_grad():
+        probabilities = model(ids).logits.log_softmax(-1)[0]
+    return [float(probabilities[place, token]) for place, token in enumerate(ids[0][1:])]
+
+
+def test_log_probabilities_of_prompts_beside_other_requests(
+    served: Asked, adapters: Adapted, demo_model: Path, tmp_path: Path
+) -> None:
+    """Those of an adapter's own model, of the model itself too, in the step in which others are computed."""
+    directories = {BASE: demo_model} | {
+        name: merge(demo_model, adapters.folders[name], tmp_path / name) for name in NAMES
+    }
+    beside = served.open(served.body("many0", "Tell me", 200, ignore_eos_token=True))
+    prompts = ("Who wrote Hamlet?", "Tell me about it")
+    asked = [(name, prompt) for prompt in prompts for name in directories]
+    bodies = [served.body(name, prompt, 2, details=True, decoder_input_details=True) for name, prompt in asked]
+    for (name, prompt), answer in zip(asked, served.posts(bodies), strict=True):
+        assert answer.status == 200, answer.body
+        told = [token["log_prob"] for token in answer.json["details"]["prefill"][1:]]
+        assert told == pytest.approx(prompt_logprobs(directories[name], prompt), abs=1e-3), name
+    assert served.wait(beside).status == 200
+
+
 def test_beams(served: Asked, adapters: Adapted, demo_model: Path, tmp_path: Path) -> None:
     """Those of transformers' own search on the merged model; beside those of the model itself."""
     import torch

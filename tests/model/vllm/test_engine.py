@@ -23,6 +23,7 @@ from ...kit.api.engine import RESPONSE_TOKEN as TOKEN
 from ...kit.api.engine import Part
 from ...kit.api.errors import (
     ContextError,
+    GenerationError,
     OptionError,
     ParameterError,
     StartError,
@@ -30,7 +31,18 @@ from ...kit.api.errors import (
     UnsupportedError,
 )
 from ...kit.api.options import make_settings
-from ...kit.api.types import Beams, Conversation, Delta, EngineEvent, Failed, Generation, Sampling, Settings, Started
+from ...kit.api.types import (
+    Beams,
+    Conversation,
+    Delta,
+    EngineEvent,
+    Failed,
+    Generation,
+    Sampling,
+    Settings,
+    Started,
+    StructuredOutput,
+)
 from ...kit.engines.backends import NUMBERS, deltas, run
 from ...kit.engines.start import EngineClient, in_process, own_process
 from ...kit.hosts.host import model_directory
@@ -459,6 +471,55 @@ def test_a_fault_between_two_sequences_starts_leaves_none(backend: Any, monkeypa
         backend.add(backend.prepare(next(NUMBERS), generation("Count up.", n=3)))
     assert not backend.busy
     assert not backend._groups
+    assert backend.core_ends()
+
+
+UNSENDABLE: dict[str, tuple[Callable[[Generation], Generation], Callable[[Any], Any]]] = {
+    "one": (lambda one: one, lambda prepared: prepared.requests[0]),
+    "the last of several": (
+        lambda one: msgspec.structs.replace(one, sampling=msgspec.structs.replace(one.sampling, n=3)),
+        lambda prepared: prepared.requests[2],
+    ),
+    "a beam": (
+        lambda one: msgspec.structs.replace(
+            one, stream=False, sampling=msgspec.structs.replace(one.sampling, beams=Beams(width=2))
+        ),
+        lambda prepared: prepared.beams.first,
+    ),
+    "a guide's": (
+        lambda one: msgspec.structs.replace(
+            one,
+            sampling=msgspec.structs.replace(one.sampling, structured_output=StructuredOutput(regex="a+", field="r")),
+        ),
+        lambda prepared: prepared.requests[0],
+    ),
+}
+"""What is asked, and the request of it that vLLM's client cannot send."""
+
+
+@pytest.mark.parametrize("case", UNSENDABLE)
+def test_a_request_that_cannot_be_sent_fails_at_once_and_alone(backend: Any, case: str) -> None:
+    change, chosen = UNSENDABLE[case]
+    neighbour = question("long")
+    prepared = backend.prepare(next(NUMBERS), change(generation("Count up.")))
+    # Its client has no form for it on the wire.
+    chosen(prepared).cache_salt = object()
+    backend.add(prepared)
+    beside = backend.prepare(next(NUMBERS), generation(neighbour.prompt))
+    backend.add(beside)
+    events: dict[int, list[EngineEvent]] = {prepared.number: [], beside.number: []}
+    before_the_end: list[bool] = []
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+            if isinstance(event, Failed):
+                before_the_end.append(beside.number in backend._groups)
+    failed = events[prepared.number][-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, GenerationError)
+    assert failed.error.message.startswith("the request could not be sent to the engine: ")
+    assert before_the_end == [True]
+    assert text(events[beside.number]) == neighbour.answer
     assert backend.core_ends()
 
 

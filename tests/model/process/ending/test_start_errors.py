@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ....kit.api.options import make_settings
 from ....kit.djl import hosting
 from ....kit.djl.hosting import HostError
 from ....kit.faults.start_faults import FAULTS, copy, weights
@@ -223,6 +224,22 @@ def test_djl_knows_of_too_little_memory(tmp_path: Path, monkeypatch: pytest.Monk
 def environment(folder: Path) -> dict[str, str]:
     """What the worker and its engine's process need here."""
     return {"PYTHONPATH": os.environ["PYTHONPATH"], "LMI_TEST_STARTS": str(folder / "starts")}
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "option"),
+    [
+        ({"speculative_draft_model": "a/b"}, "Unsupported speculative method", "speculative_draft_model"),
+        ({"speculative_config": '{"model": "a"}'}, "Unsupported speculative method", "speculative_config"),
+        ({"speculative_draft_model": "a/b"}, "'draft_tensor_parallel_size' must be the same", "draft_model_tp_size"),
+        ({"speculative_config": '{"model": "a"}'}, "'draft_tensor_parallel_size' must be 1", "speculative_config"),
+    ],
+)
+def test_an_error_names_the_option_that_was_written(options: dict[str, str], said: str, option: str) -> None:
+    from lmi.model.process.ending.start_errors import start_error
+
+    error = start_error(ValueError(said), make_settings(**options))
+    assert (error.param, error.message) == (option, f"the engine could not start, see option.{option}: {said}")
 
 
 def test_a_cause_is_never_many_lines() -> None:

@@ -265,6 +265,26 @@ def test_a_fault_in_a_step_ends_its_request_alone(model: Model, monkeypatch: pyt
     assert len(vectors(model.backend, TEXTS[0])) == 1
 
 
+def test_a_request_that_cannot_be_sent_fails_at_once_and_alone(model: Model) -> None:
+    backend = model.backend
+    prepared = [
+        backend.prepare(next(NUMBERS), Generation(request_id="test", prompt=prompt, embedding=Embedding()))
+        for prompt in TEXTS[:2]
+    ]
+    # vLLM's client has no form for it on the wire.
+    prepared[0].request.cache_salt = object()
+    for one in prepared:
+        backend.add(one)
+    events: dict[int, list[Event]] = {one.number: [] for one in prepared}
+    while backend.busy:
+        for number, event in backend.step():
+            events[number].append(event)
+    (failed,), neighbour = events.values()
+    assert isinstance(failed, Failed)
+    assert failed.message.startswith("the request could not be sent to the engine: ")
+    assert isinstance(neighbour[-1], Delta)
+
+
 def test_an_adapter_is_refused_by_name(model: Model) -> None:
     asked = Generation(request_id="r", prompt="Hi", embedding=Embedding(), adapter="poet")
     with pytest.raises(UnsupportedError, match=r"^adapters: this engine has none \(option\.enable_lora\)$"):

@@ -1,0 +1,295 @@
+"""Every bound of vLLM's model runner V2: what is at it V2 takes; what is one beyond it V2 raises for, in the worker,
+which ends the core, and ours refuses it before.
+
+The tables of V2 (vllm/v1/worker/gpu/sample/, 0.23.0 and 0.32.0) are vLLM's own; only the memory that a CPU and a GPU
+share is a CPU's alone here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lmi.model.vllm.request.bounds import RunnerBounds
+
+from ....kit.api.dialects import receive
+from ....kit.api.errors import ParameterError
+from ....kit.api.options import make_settings, typed_settings
+from ....kit.api.types import Conversation, Generation, ParsedRequest, Request, Sampling
+from ....kit.engines.start import preparer
+from ....kit.hosts.host import model_directory
+
+pytestmark = pytest.mark.engine
+
+VOCABULARY = 4096
+ENDS = [VOCABULARY - 1, VOCABULARY - 2]
+"""What the model ends with, besides its tokenizer's own."""
+
+
+@pytest.fixture(scope="module")
+def model_dir(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of more tokens, that nobody loads."""
+    model = model_directory(demo_model, tmp_path_factory.mktemp("bounds") / "model", {})
+    changes: dict[str, dict[str, Any]] = {
+        "config.json": {"vocab_size": VOCABULARY},
+        "generation_config.json": {"eos_token_id": ENDS},
+    }
+    for name, fields in changes.items():
+        file = model / name
+        given = json.loads(file.read_text()) if file.exists() else {}
+        file.unlink(missing_ok=True)
+        file.write_text(json.dumps(given | fields))
+    return model
+
+
+@pytest.fixture(scope="module")
+def requests(model_dir: Path) -> Any:
+    return preparer(make_settings(model_dir, max_logprobs=str(2 * VOCABULARY)))
+
+
+class CpuBuffer:
+    """In place of UvaBuffer (buffer_utils.py of 0.23; later versions have one for a machine without such memory)."""
+
+    def __init__(self, size: Any, dtype: Any) -> None:
+        import torch
+
+        self.cpu = self.uva = torch.zeros(size, dtype=dtype)
+        self.np = self.cpu.numpy()
+
+
+@pytest.fixture
+def take(requests: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """V2's own way to take a request's SamplingParams; raises as it does."""
+    import torch
+    from vllm.v1.worker.gpu import buffer_utils
+    from vllm.v1.worker.gpu.sample.sampler import Sampler
+    from vllm.v1.worker.gpu.states import RequestState
+
+    if hasattr(buffer_utils, "NonUvaBuffer"):
+        monkeypatch.setattr(buffer_utils, "is_uva_available", lambda: False)
+    else:
+        monkeypatch.setattr(buffer_utils, "UvaBuffer", CpuBuffer)
+    device = torch.device("cpu")
+    states = RequestState(2, 64, 64, 0, VOCABULARY, device)
+    given = {"max_num_reqs": 2, "vocab_size": VOCABULARY, "device": device, "req_states": states}
+    if "vllm_config" in inspect.signature(Sampler).parameters:
+        given["vllm_config"] = requests._core.vllm_config
+    sampler = Sampler(**given)
+    # 0.23 is given the prompt's length too.
+    more = (3,) if "prompt_len" in inspect.signature(sampler.add_request).parameters else ()
+    return lambda params: sampler.add_request(0, *more, params) and None
+
+
+HAN = 0x4E00
+"""From here on each character is three of the demo tokenizer's tokens, and four after a blank."""
+
+
+def ids(count: int) -> list[int]:
+    """Token ids, none of which the model ends with."""
+    return [*range(100, 100 + count)]
+
+
+def words(count: int) -> list[str]:
+    return [chr(HAN + number) for number in range(count)]
+
+
+OWN = len(ENDS) + 1
+LONG = chr(HAN) * 341
+"""1,023 tokens."""
+
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    # logit_bias.py: MAX_NUM_STOP_TOKEN_IDS, with what the model ends with.
+    "stop ids": (
+        "stop_token_ids",
+        {"min_tokens": 1, "stop_token_ids": ids(128 - OWN)},
+        {"min_tokens": 1, "stop_token_ids": ids(129 - OWN)},
+    ),
+    "stop ids that end nothing": (
+        "stop_token_ids",
+        {"min_tokens": 1, "stop_token_ids": ids(128 - OWN), "ignore_eos": True},
+        {"min_tokens": 1, "stop_token_ids": ids(129 - OWN), "ignore_eos": True},
+    ),
+    "biases": (
+        "logit_bias",
+        {"logit_bias": dict.fromkeys(ids(1024), 1.0)},
+        {"logit_bias": dict.fromkeys(ids(1025), 1.0)},
+    ),
+    "allowed ids": ("allowed_token_ids", {"allowed_token_ids": ids(1024)}, {"allowed_token_ids": ids(1025)}),
+    # bad_words.py: MAX_NUM_BAD_WORDS and MAX_BAD_WORDS_TOTAL_TOKENS, later VLLM_MAX_... in envs.py.
+    "bad words": ("bad_words", {"bad_words": words(128)}, {"bad_words": words(129)}),
+    # "a" is one token, and another one after a blank.
+    "bad words that count twice": ("bad_words", {"bad_words": [*words(126), "a"]}, {"bad_words": [*words(127), "a"]}),
+    "tokens of bad words": ("bad_words", {"bad_words": [LONG, "%"]}, {"bad_words": [LONG, "%%"]}),
+    "tokens that count twice": ("bad_words", {"bad_words": ["a" * 512]}, {"bad_words": ["a" * 512, "%"]}),
+}
+"""The field; what is at the bound; what is one beyond it."""
+
+
+def client_errors() -> tuple[type[Exception], ...]:
+    """What vLLM's front raises for a bad request."""
+    import vllm.exceptions
+
+    return (ValueError, getattr(vllm.exceptions, "VLLMClientError", ValueError))
+
+
+def completed(requests: Any, arguments: dict[str, Any]) -> Any:
+    """SamplingParams as they go to the core."""
+    from vllm import SamplingParams
+
+    # No field of Sampling; 0.23 compares it with what the tokenizer knows.
+    allowed = arguments.get("allowed_token_ids")
+    asked = {name: value for name, value in arguments.items() if name != "allowed_token_ids"}
+    params = SamplingParams(max_tokens=20, detokenize=False, **asked)
+    made = requests._core.request({"type": "token", "prompt_token_ids": [5]}, params).sampling_params
+    made.allowed_token_ids = allowed
+    return made
+
+
+ASKED = Generation(request_id="test", prompt=(5,), fields={"bad_words": "parameters.bad_sequences"})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_at_a_bound_is_taken(requests: Any, take: Callable[[Any], None], case: str) -> None:
+    params = completed(requests, CASES[case][1])
+    take(params)
+    RunnerBounds(VOCABULARY).check(params, ASKED)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_beyond_it_is_refused_before_v2_raises(requests: Any, take: Callable[[Any], None], case: str) -> None:
+    field, _, beyond = CASES[case]
+    try:
+        params = completed(requests, beyond)
+    except client_errors() as error:
+        refusal = str(error)
+        params = None
+    if params is None:
+        # From a later version on vLLM counts some itself.
+        assert "Too many bad words" in refusal
+        return
+    with pytest.raises(ValueError, match=r"^Too many "):
+        take(params)
+    named = ASKED.field(field)
+    with pytest.raises(ParameterError, match=rf"^{named}: expected at most \d+ .+, got \d+$") as caught:
+        RunnerBounds(VOCABULARY).check(params, ASKED)
+    assert caught.value.param == named
+
+
+def test_stop_ids_without_min_tokens_have_no_bound(requests: Any, take: Callable[[Any], None]) -> None:
+    params = completed(requests, {"stop_token_ids": ids(1024)})
+    take(params)
+    RunnerBounds(VOCABULARY).check(params, ASKED)
+
+
+def generation(**fields: Any) -> Generation:
+    sampling = {name: fields.pop(name) for name in [*fields] if name in Sampling.__struct_fields__}
+    given = {"prompt": (5,), "sampling": Sampling(**{"max_tokens": 20, **sampling}), **fields}
+    return Generation(request_id="test", **given)
+
+
+REFUSED: dict[str, tuple[Generation, str]] = {
+    "stop ids": (generation(stop_token_ids=tuple(ids(126)), min_tokens=1), "stop_token_ids"),
+    "bad words": (generation(bad_words=tuple(words(129))), "bad_words"),
+    "tokens of bad words": (generation(bad_words=(LONG, "%%")), "bad_words"),
+    "biases": (generation(logit_bias=dict.fromkeys(ids(1025), 1.0)), "logit_bias"),
+    # option.max_logprobs is beyond the vocabulary here: torch.topk raises.
+    "log-probabilities": (generation(logprobs=VOCABULARY + 1), "logprobs"),
+    "log-probabilities of the prompt": (generation(prompt_logprobs=VOCABULARY + 1), "prompt_logprobs"),
+    "a token id": (generation(prompt=(5, VOCABULARY)), "prompt"),
+    "a blank bad word": (generation(bad_words=("a", " ")), "bad_words"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_ends_a_core_is_not_sent(requests: Any, case: str) -> None:
+    asked, field = REFUSED[case]
+    # From a later version on vLLM counts bad words itself.
+    with pytest.raises(ParameterError, match=rf"^{field}: (expected|Too many bad words) ") as caught:
+        requests.prepare(1, asked)
+    assert caught.value.param == field
+    assert "\n" not in caught.value.message
+
+
+TOKENS = 640
+"""Of the demo model."""
+BEYOND = "<|beyond|>"
+"""A token of the tokenizer alone."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer_with_more(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose tokenizer has a token for which there is no row of weights, and which the model ends with."""
+    model = model_directory(demo_model, tmp_path_factory.mktemp("more") / "model", {})
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": TOKENS, "content": BEYOND})
+    for name, content in {
+        "tokenizer.json": tokenizer,
+        "generation_config.json": {"eos_token_id": [633, TOKENS]},
+    }.items():
+        (model / name).unlink()
+        (model / name).write_text(json.dumps(content))
+    return model
+
+
+FOREIGN: dict[str, tuple[Generation, str]] = {
+    "a bad word": (generation(bad_words=(BEYOND,)), "bad_words"),
+    "a text": (generation(prompt=f"a{BEYOND}", prompt_field="inputs"), "inputs"),
+    "token ids": (generation(prompt=(5, TOKENS)), "prompt"),
+    "a conversation": (
+        generation(prompt=Conversation(messages=({"role": "user", "content": BEYOND},)), prompt_field="messages"),
+        "messages",
+    ),
+    "an end": (generation(min_tokens=1), "min_tokens"),
+}
+
+
+def test_a_token_that_the_model_does_not_have_is_not_sent(tokenizer_with_more: Path) -> None:
+    requests = preparer(make_settings(tokenizer_with_more))
+    for asked, field in FOREIGN.values():
+        with pytest.raises(ParameterError, match=rf"^{field}: expected token.* {TOKENS}") as caught:
+            requests.prepare(1, asked)
+        assert caught.value.param == field
+    assert requests.prepare(1, generation(prompt="a", bad_words=("b",))).prompt_ids[-1] == 64
+
+
+def test_what_is_at_the_bounds_is_prepared(requests: Any) -> None:
+    asked = generation(
+        stop_token_ids=tuple(ids(125)), min_tokens=1, bad_words=(LONG, "%"), logprobs=VOCABULARY,
+        logit_bias=dict.fromkeys(ids(1024), 1.0), prompt=(5, VOCABULARY - 1),
+    )  # fmt: skip
+    assert requests.prepare(1, asked).tokens == 22
+
+
+BODIES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "lmi": ({"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}}, {}, "parameters.bad_sequences"),
+    "lmi by vLLM's name": ({"inputs": "a", "parameters": {"bad_words": [LONG, "%%"]}}, {}, "parameters.bad_words"),
+    "dynamic": (
+        {"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}},
+        {"rolling_batch": "disable"},
+        "parameters.bad_sequences",
+    ),
+    "tgi": (
+        {"inputs": "a", "parameters": {"bad_sequences": [LONG, "%%"]}},
+        {"tgi_compat": True},
+        "parameters.bad_sequences",
+    ),
+    "openai": ({"prompt": "a", "bad_words": [LONG, "%%"]}, {}, "bad_words"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_error_has_the_clients_name_of_the_field(requests: Any, name: str) -> None:
+    body, options, field = BODIES[name]
+    request = Request(json.dumps(body).encode(), path="/invocations", headers={}, request_id="7")
+    call = receive(request, msgspec.structs.replace(typed_settings(), **options))
+    assert isinstance(call, ParsedRequest), call
+    with pytest.raises(ParameterError) as caught:
+        requests.prepare(1, call.generations[0])
+    assert caught.value.param == field
+    assert caught.value.message.startswith(f"{field}: expected at most 1024 tokens")
