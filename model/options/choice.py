@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from .adapter_options import AdapterOptions
+from .advice.find import on_value
 from .faults import shown
 from .indirect import IndirectOptions
 from .lmcache import naming_lmcache
@@ -131,9 +132,10 @@ def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: Opt
     if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
         reader.fault("backend", f"{engine!r} contradicts option.rolling_batch={given.rolling_batch}")
     if engine == "vllm":
-        for name in FOR_TRANSFORMERS:
-            if getattr(settings, name):
-                reader.fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
+        for name in (*FOR_TRANSFORMERS, "quantize"):
+            text = reader.text_given(name)
+            if text and (advice := on_value(name, text, engine)):
+                reader.fault(name, advice.sentence)
     if task in TASK_NAMES:
         if engine == "transformers":
             name = "backend" if given.backend else "rolling_batch"

@@ -15,6 +15,7 @@ from .choice import (
     check_adapters,
     check_mpi,
     engine_of,
+    is_users,
     path_or_id,
     plugins_of,
     speculative_config,
@@ -70,7 +71,8 @@ def _resolved(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
 
 
 def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
-    reader = OptionReader()
+    unprefixed = unprefixed_names(Path(model_dir), environment)
+    reader = OptionReader(unprefixed)
     reader.faults.extend(merged.faults)
     for name, text in merged.properties.items():
         reader.read(name, text.strip())
@@ -98,6 +100,8 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    if not is_users(engine):
+        reader.check_names()
     check_mpi(given, settings, reader)
     plugins = plugins_of(settings, reader)
     lmcache = check_lmcache(settings, reader)
@@ -140,7 +144,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         tool_call_parser=None if given.enable_auto_tool_choice is False else settings.tool_call_parser,
         device_id=None if device < 0 else device,
         engine_arguments=arguments,
-        unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
+        unprefixed=tuple(sorted(unprefixed & arguments.keys())),
         host=reader.host,
         sources=merged.sources,
         notes=notes,

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
-from ..errors import did_you_mean, one_line
+from ..errors import one_line
 from ..options import Settings
+from ..options.advice.find import unknown
 from ..options.faults import refuse, shown
-from ..options.table import OPTION_NAMES, name_of_argument
+from ..options.table import name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory
@@ -43,7 +44,7 @@ _NONE = {"", "none", "null"}
 def engine_arguments(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `vllm.EngineArgs`.
 
-    Raises OptionError for names that this vLLM does not know, with the nearest that it knows, and for values that its
+    Raises OptionError for names that this vLLM does not know, with what to write instead, and for values that its
     parser refuses; one error for all. What only the transformers engine has is left out where it may be chosen instead.
     `max` devices become a number here, where they can be counted.
     """
@@ -75,7 +76,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 "unknown key without option. ignored (serving.properties, or ARGS_* in the environment): %s", name
             )
         else:
-            faults.append((option, _unknown(option, known)))
+            faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', known)}"))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = (
@@ -99,13 +100,6 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     if not isinstance(config, dict):
         return given  # which vLLM's parser refuses
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
-
-
-def _unknown(name: str, known: typing.Iterable[str]) -> str:
-    from vllm import __version__
-
-    hint = did_you_mean(name, [*known, *OPTION_NAMES], prefix="option.")
-    return f"option.{name}: there is no such option and no such argument of vLLM {__version__}{hint}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:
