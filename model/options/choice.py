@@ -10,6 +10,7 @@ import msgspec
 
 from .adapter_options import AdapterOptions
 from .advice.find import on_value
+from .advice.parsers import refused_parser
 from .faults import shown
 from .indirect import IndirectOptions
 from .lmcache import naming_lmcache
@@ -22,6 +23,7 @@ __all__ = [
     "batching_of",
     "check_adapters",
     "check_mpi",
+    "check_parsers",
     "engine_of",
     "is_users",
     "path_or_id",
@@ -160,6 +162,17 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
             "option.parameter_schema=trtllm"
         )
     reader.fault("mpi_mode", message)
+
+
+def check_parsers(given: IndirectOptions, settings: Settings, engine: str, reader: OptionReader) -> None:
+    """What the options of parsers lack, or cannot have."""
+    if given.enable_auto_tool_choice and not settings.tool_call_parser:
+        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
+    if given.enable_reasoning and not settings.reasoning_parser:
+        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    served = engine in {"vllm", "auto"} and given.enable_auto_tool_choice is not False
+    if served and (why := refused_parser(settings)):
+        reader.fault("tool_call_parser", why)
 
 
 def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> AdapterOptions:

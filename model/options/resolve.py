@@ -14,6 +14,7 @@ from .choice import (
     batching_of,
     check_adapters,
     check_mpi,
+    check_parsers,
     engine_of,
     is_users,
     path_or_id,
@@ -96,10 +97,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
         reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
-    if given.enable_auto_tool_choice and not settings.tool_call_parser:
-        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
-    if given.enable_reasoning and not settings.reasoning_parser:
-        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    check_parsers(given, settings, engine, reader)
     if not is_users(engine):
         reader.check_names()
     check_mpi(given, settings, reader)

@@ -71,6 +71,8 @@ PARTS = (
     "vllm.renderers.params:TokenizeParams.apply_pre_tokenization",
     "vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest.build_chat_params",
     "vllm.parser:ParserManager.get_parser",
+    "vllm.tool_parsers:ToolParserManager.list_registered",
+    "vllm.reasoning:ReasoningParserManager.list_registered",
     "vllm.parser.abstract_parser:StreamState",
     "vllm.utils.mistral:is_mistral_tokenizer",
     "vllm.multimodal.media.image:ImageMediaIO.load_bytes",

@@ -56,7 +56,7 @@ LMI: tuple[Row, ...] = (
             convert=lambda text: text.lower().removeprefix("torch.")),
     gone("preloaded_model", "the engine loads the model"),
     gone("image_placeholder_token", "the model's own chat template places images"),
-    renamed("is_mpi", "its former name", {"mpi_mode": "{value}"}, value="true|false"),
+    gone("is_mpi", "one worker uses all devices"),
     renamed("entry_point", "DJL Serving's name of it", {"entryPoint": "{value}"}),
     # transformers-NeuronX.
     renamed("n_positions", "transformers-NeuronX's name of it", {"max_model_len": "{value}"}),

@@ -32,12 +32,12 @@ VALUES: tuple[Row, ...] = (
     renamed("task", "its name here", {"task": "text-generation"}, value="conversational|text2text-generation"),
     renamed("quantize", _ANY, {"quantize": "fp8"}, value="smoothquant|dynamic_int8|static_int8|int8|eetq"),
     renamed("quantize", _ANY, {"quantize": "fp8"},
-            value="bitsandbytes[48]|bitsandbytes-nf4|bitsandbytes-fp4", engine="vllm"),
+            value="bitsandbytes4|bitsandbytes8|bitsandbytes-nf4|bitsandbytes-fp4", engine="vllm"),
     gone("quantize", _CHECKPOINT, value="squeezellm|exl2|marlin|aqlm"),
     lost("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: vLLM "
          "has no fast model loader of SageMaker's", value="sagemaker_fast_model_loader"),
     renamed("kv_cache_dtype", "vLLM's name of it", {"kv_cache_dtype": "fp8_e4m3"}, value="fp8_e4m3fn"),
-    renamed("limit_mm_per_prompt", "its form since", {"limit_mm_per_prompt": "{{value}}"},
+    renamed("limit_mm_per_prompt", "its form now", {"limit_mm_per_prompt": "{{value}}"},
             value=r"\w+=\d+(?:\s*,\s*\w+=\d+)*", convert=_counts),
     lost("device_map", f"{_DEVICES} beside it", engine="vllm"),
     lost("load_in_8bit load_in_4bit", "vLLM quantizes by option.quantize=fp8; for transformers write "

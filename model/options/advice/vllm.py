@@ -13,7 +13,7 @@ __all__ = ["NEWER", "NEWEST", "ROPE", "VLLM"]
 NEWEST = "0.32"
 """The newest version that is tested."""
 
-_FORMER = "vLLM's form of it since"
+_FORM = "its form in vLLM now"
 _SCHEDULES = "vLLM schedules in a way of its own since its engine V1"
 _TOKENIZERS = "there is one tokenizer, in the engine's process"
 _PROMPT_ADAPTERS = "vLLM has no prompt adapters any more"
@@ -27,13 +27,13 @@ ROPE = (
 
 VLLM: tuple[Row, ...] = (
     # Structured output.
-    renamed("guided_decoding_backend", _FORMER, {"structured_outputs_config": '{"backend": "{value}"}'},
+    renamed("guided_decoding_backend", _FORM, {"structured_outputs_config": '{"backend": "{value}"}'},
             value="(?:auto|xgrammar|guidance|outlines|lm-format-enforcer)(?::.*)?",
             convert=lambda text: text.partition(":")[0].lower()),
-    renamed("guided_decoding_disable_any_whitespace", _FORMER,
+    renamed("guided_decoding_disable_any_whitespace", _FORM,
             {"structured_outputs_config": '{"disable_any_whitespace": {value}}'}, value="true|false",
             convert=str.lower),
-    renamed("guided_decoding_disable_additional_properties", _FORMER,
+    renamed("guided_decoding_disable_additional_properties", _FORM,
             {"structured_outputs_config": '{"disable_additional_properties": {value}}'}, value="true|false",
             convert=str.lower),
     gone("guided_decoding_disable_fallback", "the backend that is named is the only one"),
@@ -60,12 +60,12 @@ VLLM: tuple[Row, ...] = (
          "cache of prompts in the machine's memory"),
     gone("max_num_partial_prefills max_long_partial_prefills", "vLLM fills each step by itself", until="0.23"),
     # Graphs.
-    renamed("cuda_graph_sizes", _FORMER, {"cudagraph_capture_sizes": "{value}"}),
+    renamed("cuda_graph_sizes", _FORM, {"cudagraph_capture_sizes": "{value}"}),
     gone("max_seq_len_to_capture max_context_len_to_capture", "vLLM's graphs go by the size of the batch, not by the "
          "length of prompts"),
     # The model.
     lost("rope_scaling rope_theta", ROPE),
-    renamed("override_pooler_config", "its name since", {"pooler_config": "{value}"}),
+    renamed("override_pooler_config", "its name now", {"pooler_config": "{value}"}),
     gone("qlora_adapter_name_or_path", "an adapter of any kind lies in the folder `adapters`"),
     gone("quantization_param_path calculate_kv_scales", "the checkpoint has the scales of the KV cache, or there are "
          "none", until="0.23"),
@@ -78,75 +78,34 @@ VLLM: tuple[Row, ...] = (
     gone("image_input_type image_token_id image_input_shape image_feature_size image_processor "
          "image_processor_revision", _IMAGES),
     gone("disable_image_processor", _IMAGES),
-    renamed("disable_mm_preprocessor_cache", _FORMER, {"mm_processor_cache_gb": "0"}, value="true"),
+    renamed("disable_mm_preprocessor_cache", _FORM, {"mm_processor_cache_gb": "0"}, value="true"),
     gone("disable_mm_preprocessor_cache", "it is the default", value="false"),
-    renamed("enable_multimodal_encoder_data_parallel", _FORMER, {"mm_encoder_tp_mode": "data"}, value="true"),
+    renamed("enable_multimodal_encoder_data_parallel", _FORM, {"mm_encoder_tp_mode": "data"}, value="true"),
     gone("enable_multimodal_encoder_data_parallel", "it is the default", value="false"),
     # Processes and devices.
-    renamed("worker_use_ray engine_use_ray", _FORMER, {"distributed_executor_backend": "ray"}, value="true"),
+    renamed("worker_use_ray engine_use_ray", _FORM, {"distributed_executor_backend": "ray"}, value="true"),
     gone("worker_use_ray engine_use_ray", "it is the default", value="false"),
     gone("tokenizer_pool_size tokenizer_pool_type tokenizer_pool_extra_config", _TOKENIZERS),
-    renamed("num_redundant_experts", _FORMER, {"eplb_config": '{"num_redundant_experts": {value}}'}, value=r"\d+"),
-    renamed("eplb_window_size", _FORMER, {"eplb_config": '{"window_size": {value}}'}, value=r"\d+"),
-    renamed("eplb_step_interval", _FORMER, {"eplb_config": '{"step_interval": {value}}'}, value=r"\d+"),
-    renamed("eplb_log_balancedness", _FORMER, {"eplb_config": '{"log_balancedness": {value}}'}, value="true|false",
+    renamed("num_redundant_experts", _FORM, {"eplb_config": '{"num_redundant_experts": {value}}'}, value=r"\d+"),
+    renamed("eplb_window_size", _FORM, {"eplb_config": '{"window_size": {value}}'}, value=r"\d+"),
+    renamed("eplb_step_interval", _FORM, {"eplb_config": '{"step_interval": {value}}'}, value=r"\d+"),
+    renamed("eplb_log_balancedness", _FORM, {"eplb_config": '{"log_balancedness": {value}}'}, value="true|false",
             convert=str.lower),
 )  # fmt: skip
 """The first row that is about a name and its value counts."""
 
-NEWER = frozenset(
-    [
-        "aux_output_config",
-        "custom_histogram_buckets",
-        "dcp_q_replicate",
-        "device_ids",
-        "diffusion_config",
-        "dp_sync_interval",
-        "ec_manager_config",
-        "elastic_ep_max_dp_size",
-        "enable_batch_sharded_sampling",
-        "enable_fault_tolerance",
-        "enable_hc_sp",
-        "enable_mamba_shared_prefix_checkpoint",
-        "enable_moe_shared_loras",
-        "enable_nccl_comm_suspend",
-        "enable_shm_tensor_arena",
-        "enable_trace_replay",
-        "engram_config",
-        "fault_tolerance_config",
-        "jit_monitor_mode",
-        "jit_monitor_verbose",
-        "kda_decode_backend",
-        "kda_prefill_backend",
-        "log_config_file",
-        "log_level",
-        "logging_config",
-        "long_prefill_token_threshold_adaptive",
-        "mamba_ssu_algorithm",
-        "max_lora_cls_labels",
-        "max_num_active_seqs",
-        "max_num_queued_reqs",
-        "max_num_queued_tokens",
-        "max_num_scheduled_tokens",
-        "mm_device_do_normalize",
-        "mm_hasher_algorithm",
-        "mm_ipc_gpu_memory_gb",
-        "mm_processor_device",
-        "model_class_overrides",
-        "per_request_spec_decode_metrics",
-        "prefill_schedule_interval",
-        "prefix_cache_retention_interval",
-        "prefix_match_unit",
-        "replayssm_buffer_len",
-        "return_sampling_mask",
-        "sleep_mode_offload_cudagraph",
-        "sleep_preserve_parameter_names",
-        "sparse_indexer_topk_backend",
-        "swa_bounded_replay",
-        "use_replayssm",
-        "video_pruning_method",
-        "watermark",
-        "watermark_config",
-    ]
-)
+_NEWER = """
+aux_output_config custom_histogram_buckets dcp_q_replicate device_ids diffusion_config dp_sync_interval
+ec_manager_config elastic_ep_max_dp_size enable_batch_sharded_sampling enable_fault_tolerance enable_hc_sp
+enable_mamba_shared_prefix_checkpoint enable_moe_shared_loras enable_nccl_comm_suspend enable_shm_tensor_arena
+enable_trace_replay engram_config fault_tolerance_config jit_monitor_mode jit_monitor_verbose kda_decode_backend
+kda_prefill_backend log_config_file log_level logging_config long_prefill_token_threshold_adaptive
+mamba_ssu_algorithm max_lora_cls_labels max_num_active_seqs max_num_queued_reqs max_num_queued_tokens
+max_num_scheduled_tokens mm_device_do_normalize mm_hasher_algorithm mm_ipc_gpu_memory_gb mm_processor_device
+model_class_overrides per_request_spec_decode_metrics prefill_schedule_interval prefix_cache_retention_interval
+prefix_match_unit replayssm_buffer_len return_sampling_mask sleep_mode_offload_cudagraph
+sleep_preserve_parameter_names sparse_indexer_topk_backend swa_bounded_replay use_replayssm video_pruning_method
+watermark watermark_config
+"""
+NEWER = frozenset(_NEWER.split())
 """Arguments that the newest version has and 0.23 does not."""
