@@ -126,5 +126,5 @@ def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
             yield heading, style
         for finding in group:
             yield f"  {finding.message}", ""
-            if finding.instead:
+            if finding.instead and f"write {finding.instead}" not in finding.message:
                 yield f"    write {finding.instead}", "bold"

@@ -10,7 +10,7 @@ from ..environment.variable import Variable
 from ..environment.vllm_image import ARGUMENTS, PREFIX
 from ..table import WRITTEN_NAMES
 from .lmi import LMI
-from .row import Advice, Row
+from .row import DEFAULT, Advice, Row
 from .values import VALUES
 from .vllm import NEWER, NEWEST, VLLM
 
@@ -59,7 +59,7 @@ def _of_variable(variable: Variable, text: str, why: str) -> Advice:
         entries = tuple(variable.texts(text).items())
     except ValueError as error:
         return Advice("lost", f"expected {error}, got {text!r}")
-    return Advice("renamed", why, entries) if entries else Advice("gone", "it is the default")
+    return Advice("renamed", why, entries) if entries else Advice("gone", DEFAULT)
 
 
 def on_value(name: str, text: str, engine: str = "") -> Advice | None:

@@ -7,7 +7,7 @@ history) and serving/docs/lmi/user_guides/. Those that are accepted without effe
 
 from __future__ import annotations
 
-from .row import Row, gone, lost, renamed
+from .row import DEFAULT, Row, gone, lost, renamed
 
 __all__ = ["LMI"]
 
@@ -77,7 +77,7 @@ LMI: tuple[Row, ...] = (
     gone("checkpoint ds_config training_mp_size return_tuple triangular_masking", _DEEPSPEED),
     # DJL's engines of vectors.
     renamed("reranking", "the task says it", {"task": "text-ranking"}, value="true"),
-    gone("reranking", "it is the default", value="false"),
+    gone("reranking", DEFAULT, value="false"),
     renamed("pooling", "vLLM's form of it", {"pooler_config": '{"pooling_type": "{value}"}'}, value="cls|mean",
             convert=str.upper),
     lost("pooling", 'set option.pooler_config={"pooling_type": "CLS"} or the like'),

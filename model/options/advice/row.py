@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Advice", "Fate", "Row", "gone", "lost", "renamed"]
+__all__ = ["DEFAULT", "Advice", "Fate", "Row", "gone", "lost", "renamed"]
+
+DEFAULT = "it is the default"
 
 Fate = Literal["renamed", "gone", "lost"]
 """`renamed`: other options say it. `gone`: it has no effect here, so that nothing is lost without it. `lost`: it has to

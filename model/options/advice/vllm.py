@@ -6,7 +6,7 @@ Sources: vLLM's EngineArgs (vllm/engine/arg_utils.py) of 0.4 to 0.22, which LMI'
 
 from __future__ import annotations
 
-from .row import Row, gone, lost, renamed
+from .row import DEFAULT, Row, gone, lost, renamed
 
 __all__ = ["NEWER", "NEWEST", "ROPE", "VLLM"]
 
@@ -18,6 +18,7 @@ _SCHEDULES = "vLLM schedules in a way of its own since its engine V1"
 _TOKENIZERS = "there is one tokenizer, in the engine's process"
 _PROMPT_ADAPTERS = "vLLM has no prompt adapters any more"
 _IMAGES = "the model's own processor of images says it"
+_SCALES = "the checkpoint has the scales of the KV cache, or there are none"
 _DRAFTS = "vLLM accepts drafts by rejection sampling alone"
 ROPE = (
     'set option.hf_overrides={"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}} or '
@@ -33,9 +34,10 @@ VLLM: tuple[Row, ...] = (
     renamed("guided_decoding_disable_any_whitespace", _FORM,
             {"structured_outputs_config": '{"disable_any_whitespace": {value}}'}, value="true|false",
             convert=str.lower),
-    renamed("guided_decoding_disable_additional_properties", _FORM,
-            {"structured_outputs_config": '{"disable_additional_properties": {value}}'}, value="true|false",
-            convert=str.lower),
+    renamed("guided_decoding_disable_additional_properties", f"{_FORM}, guidance alone has it",
+            {"structured_outputs_config": '{"backend": "guidance", "disable_additional_properties": true}'},
+            value="true"),
+    gone("guided_decoding_disable_additional_properties", DEFAULT, value="false"),
     gone("guided_decoding_disable_fallback", "the backend that is named is the only one"),
     lost("guided_decoding_backend", 'set option.structured_outputs_config={"backend": "xgrammar"}, or guidance or '
          "outlines"),
@@ -67,8 +69,8 @@ VLLM: tuple[Row, ...] = (
     lost("rope_scaling rope_theta", ROPE),
     renamed("override_pooler_config", "its name now", {"pooler_config": "{value}"}),
     gone("qlora_adapter_name_or_path", "an adapter of any kind lies in the folder `adapters`"),
-    gone("quantization_param_path calculate_kv_scales", "the checkpoint has the scales of the KV cache, or there are "
-         "none", until="0.23"),
+    gone("quantization_param_path", _SCALES),
+    gone("calculate_kv_scales", _SCALES, until="0.23"),
     gone("override_attention_dtype", "attention has the type of option.dtype", until="0.23"),
     # Adapters.
     gone("enable_lora_bias", "adapters with a bias are not served"),
@@ -79,12 +81,12 @@ VLLM: tuple[Row, ...] = (
          "image_processor_revision", _IMAGES),
     gone("disable_image_processor", _IMAGES),
     renamed("disable_mm_preprocessor_cache", _FORM, {"mm_processor_cache_gb": "0"}, value="true"),
-    gone("disable_mm_preprocessor_cache", "it is the default", value="false"),
+    gone("disable_mm_preprocessor_cache", DEFAULT, value="false"),
     renamed("enable_multimodal_encoder_data_parallel", _FORM, {"mm_encoder_tp_mode": "data"}, value="true"),
-    gone("enable_multimodal_encoder_data_parallel", "it is the default", value="false"),
+    gone("enable_multimodal_encoder_data_parallel", DEFAULT, value="false"),
     # Processes and devices.
     renamed("worker_use_ray engine_use_ray", _FORM, {"distributed_executor_backend": "ray"}, value="true"),
-    gone("worker_use_ray engine_use_ray", "it is the default", value="false"),
+    gone("worker_use_ray engine_use_ray", DEFAULT, value="false"),
     gone("tokenizer_pool_size tokenizer_pool_type tokenizer_pool_extra_config", _TOKENIZERS),
     renamed("num_redundant_experts", _FORM, {"eplb_config": '{"num_redundant_experts": {value}}'}, value=r"\d+"),
     renamed("eplb_window_size", _FORM, {"eplb_config": '{"window_size": {value}}'}, value=r"\d+"),

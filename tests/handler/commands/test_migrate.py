@@ -275,9 +275,9 @@ def test_what_is_not_ascii(tmp_path: Path) -> None:
     migrated = migrate(tmp_path).text
     assert migrated.isascii()
     assert read_properties(migrated)["option.served_model_name"] == "grün\t1"
-    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ €\n }}"})
+    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ '€'\n }}"})
     assert text.isascii()
-    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ €\n }}")
+    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ '€'\n }}")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

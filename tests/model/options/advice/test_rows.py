@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
+from lmi.model.options.advice.document import advice_table
 from lmi.model.options.advice.find import on_name, on_value, unknown
 from lmi.model.options.advice.lmi import LMI
 from lmi.model.options.advice.parsers import PARSERS
 from lmi.model.options.advice.row import Row
 from lmi.model.options.advice.values import VALUES
 from lmi.model.options.advice.vllm import NEWER, VLLM
-from lmi.model.options.environment.tgi import TGI
-from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
 
+from ....kit.api.engine import engine_arguments, registered_parsers, transformers_arguments
 from ....kit.api.errors import OptionError
-from ....kit.api.options import make_settings, option_named
+from ....kit.api.options import ARGUMENTS, PREFIX, TGI, make_settings, option_named
+from ....kit.paths import DOCS
 
 GIVEN = {
     "max_prompt_tokens": "256", "max_model_len": "256", "max_rolling_batch_size": "8", "gpu_memory_utilization": "0.8",
@@ -149,12 +150,10 @@ def test_likeness_is_a_question(name: str, question: str) -> None:
     )
 
 
-def transformers_refuses(name: str) -> str:
-    """What the transformers engine says of the name."""
-    from lmi.model.transformers.options import transformers_arguments
-
+def said(name: str, **options: str) -> str:
+    """What is wrong with an argument of vLLM's, here or in the transformers engine's options; empty: nothing."""
     try:
-        transformers_arguments(make_settings(**{name: "1", "backend": "transformers"}))
+        transformers_arguments(make_settings(**{name: "1"}, **options))
     except OptionError as error:
         return error.message
     return ""
@@ -173,9 +172,8 @@ def test_no_name_of_vllms_is_taken_for_another() -> None:
     assert names.isdisjoint(NEWER) is not newest
     assert {name for name, row in ROWS if name in names} == (set() if newest else {n for n, row in ROWS if row.until})
     for name in (name for name in names if not option_named(name)):
-        make_settings(**{name: "1"})
-        others = transformers_refuses(name)
-        assert "did you mean" not in others
+        assert "did you mean" not in said(name)
+        assert "did you mean" not in said(name, backend="transformers")
 
 
 @pytest.mark.engine
@@ -183,8 +181,6 @@ def test_no_name_of_vllms_is_taken_for_another() -> None:
     ("name", "row"), [row for row in (*ROWS, *VALUE_ROWS) if row[1].entries or row[1].fate == "lost"]
 )
 def test_vllm_takes_what_is_said(name: str, row: Row) -> None:
-    from lmi.model.vllm.options import engine_arguments
-
     for text in ["auto"] if name == "device_map" else texts(name, row):
         advice = row.advice(text)
         assert advice is not None
@@ -194,9 +190,12 @@ def test_vllm_takes_what_is_said(name: str, row: Row) -> None:
 @pytest.mark.engine
 def test_vllms_parsers() -> None:
     """The list for where vLLM is not installed has them all."""
-    from lmi.model.vllm.setup.plugins import registered
-
-    for option, names in registered().items():
+    for option, names in registered_parsers().items():
         built_in = {name for name in names if not name.startswith("mine")}
         assert built_in <= PARSERS[option]
         assert len(built_in) > 20
+
+
+def test_the_documentation_has_the_table() -> None:
+    page = (DOCS / "migrating.md").read_text("utf-8")
+    assert page.partition("<!-- advice -->\n")[2].partition("\n<!-- /advice -->")[0] == advice_table()
