@@ -66,6 +66,8 @@ PARTS = (
     # Options.
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
     "vllm.utils.cpu_resource_utils:get_memory_node_info",
+    "vllm.model_executor.layers.quantization:QUANTIZATION_METHODS",
+    "vllm.plugins:load_general_plugins",
     # Prompts and conversations.
     "vllm.renderers.inputs.preprocess:parse_model_prompt",
     "vllm.renderers.params:TokenizeParams.apply_pre_tokenization",

@@ -21,12 +21,12 @@ from typing import Any
 from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
 from ..errors import one_line
 from ..options import Settings
-from ..options.advice.find import unknown
+from ..options.advice.find import closest, unknown
 from ..options.faults import refuse, shown
 from ..options.table import name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
-from .internals import argument_actions, available_memory
+from .internals import argument_actions, available_memory, part
 from .pooling.rerankers import overrides
 from .worker import EXTENSION
 
@@ -77,6 +77,8 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
             )
         else:
             faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', known)}"))
+    if settings.engine != "auto" and (fault := _unknown_method(arguments.get("quantization"))):
+        faults.append(("quantize", fault))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = (
@@ -100,6 +102,19 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     if not isinstance(config, dict):
         return given  # which vLLM's parser refuses
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
+
+
+def _unknown_method(name: str | None) -> str | None:
+    """What is wrong with the quantization of that name, which vLLM judges long after it is given; None: nothing."""
+    methods: list[str] = part("vllm.model_executor.layers.quantization:QUANTIZATION_METHODS")
+    if name is None or name.lower() in methods:
+        return None
+    # Plugins of vLLM's may bring methods; it loads them by itself later.
+    part("vllm.plugins:load_general_plugins")()
+    if name.lower() in methods:
+        return None
+    expected = f"expected a method of vLLM's, one of {', '.join(sorted(methods))}"
+    return f"option.quantize: {expected}; got {shown(name)}{closest(name.lower(), methods)}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:

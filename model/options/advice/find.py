@@ -53,8 +53,7 @@ def on_name(name: str, text: str, *, any_version: bool = False) -> Advice | None
 
 def _of_variable(variable: Variable, text: str, why: str) -> Advice:
     if variable.fate != "option":
-        fate = "lost" if variable.fate == "refused" else "gone"
-        return Advice(fate, variable.help.removeprefix("unset it: "))
+        return Advice("lost" if variable.fate == "refused" else "gone", variable.help.removeprefix("unset it: "))
     try:
         entries = tuple(variable.texts(text).items())
     except ValueError as error:
