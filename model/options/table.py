@@ -13,7 +13,7 @@ from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 
-__all__ = ["OPTIONS", "OPTION_NAMES", "WRITTEN_NAMES", "name_of_argument", "option_named", "options_table"]
+__all__ = ["OPTIONS", "WRITTEN_NAMES", "name_of_argument", "option_named", "options_table"]
 
 
 def _engine(
@@ -125,10 +125,8 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
 _OF_ARGUMENT = {option.argument: option.name for option in OPTIONS if option.argument}
-OPTION_NAMES = tuple(_BY_NAME)
-"""With aliases."""
 WRITTEN_NAMES = tuple(name for name, option in _BY_NAME.items() if option.help and option.owner != "nobody")
-"""Those that somebody may have meant: they have an effect, and are not the host's word alone."""
+"""Names and aliases that somebody may have meant: they have an effect, and are not the host's word alone."""
 
 
 def option_named(name: str) -> Option | None:
