@@ -6,7 +6,8 @@ check.py        what start-up would say (check_adapters.py: of adapters, check_w
 findings.py     how that is told
 follow.py       this host's part of a model on several
 package.py      model.tar.gz
-migrate.py      other containers' configurations (migrate_source.py: what it reads, migrate_rules.py: what differs)
+migrate.py      other containers' configurations (migrate_source.py: what it reads, migrate_rules.py: what differs,
+                migrate_entry.py: what it writes)
 completion.py   the shell's
 terminal/       what is shown on a terminal meanwhile
 """

@@ -23,10 +23,15 @@ from pathlib import Path
 from ...model.adapters.folder import base_config
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
+from ...model.options.advice.parsers import PARSERS, unknown_parsers
 from ...model.options.choice import is_users
 from ...model.options.environment.reading import naming
+from ...model.options.faults import refuse
 from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
+from ...model.text.chat_template import chat_template
+from ...model.vllm.internals import VERSIONS
+from ...model.vllm.pooling.activation import activation_of, leaving_logits
 from ..preflight import entry_point_of, require_directory
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
@@ -89,6 +94,9 @@ def _lines(
 ) -> list[str]:
     """`model` stands for what the model's files say, where they are not there."""
     own = _own_code(settings)
+    entry = _entry_point(settings, environment)
+    model = model or check_model(settings)
+    _check_task(settings)
     mode = f"rolling batch of at most {settings.max_rolling_batch_size}"
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
@@ -96,10 +104,10 @@ def _lines(
         f"options: good; {settings.engine}, {mode}",
         *(f"{'warning' if IGNORED.search(note) else 'note'}: {note}" for note in settings.notes),
         *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
-        _entry_point(settings, environment),
+        entry,
         *own,
-        model or check_model(settings),
-        *_task(settings),
+        model,
+        *_template(settings),
         *workers,
         *(adapter_lines(settings) if adapters else ()),
         *(forbidden_lines(settings, secure) if secure and adapters else ()),
@@ -131,17 +139,35 @@ def _own_code(settings: Settings) -> list[str]:
     return [f"your own code: {', '.join(kinds)}"] if kinds else []
 
 
-def _task(settings: Settings) -> Iterator[str]:
-    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself."""
+def _check_task(settings: Settings) -> None:
+    """Raises OptionError for a model that generates no text and is to, as LMI's handler finds out itself, and for one
+    that ranks by several classes.
+    """
     config = base_config(settings) or {}
     architecture = str((config.get("architectures") or [""])[0])
     task = "text-embedding" if EMBEDDERS.fullmatch(architecture) else None
+    classes = len(config.get("id2label") or "ab")
     if architecture.endswith(HEAD):
-        task = "text-ranking" if len(config.get("id2label") or "ab") == 1 else "text-classification"
+        task = "text-ranking" if classes == 1 else "text-classification"
     if settings.engine.startswith("vllm") and not settings.pools and task is not None:
         expected = f"expected {task} with {architecture}, which generates no text"
         raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
-    yield from ()
+    if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
+        expected = f"expected {task} with this model, which has {classes} classes: text-ranking needs one"
+        raise OptionError(f"option.task: {expected}", "task")
+    if settings.scores and architecture.endswith(HEAD):
+        activation_of({**config, **leaving_logits(config, {})})
+
+
+def _template(settings: Settings) -> list[str]:
+    """Raises OptionError for a chat template that is none, where the start would read it."""
+    if settings.embeds or is_users(settings.engine):
+        return []
+    try:
+        chat_template(settings)
+    except ImportError:
+        return ["note: option.chat_template is not checked: transformers is not installed here"]
+    return []
 
 
 def _entry_point(settings: Settings, environment: Mapping[str, str]) -> str:
@@ -209,6 +235,8 @@ def _of_transformers(settings: Settings) -> list[str]:
 
 def _of_vllm(settings: Settings) -> list[str]:
     if importlib.util.find_spec("vllm") is None:
+        if not (settings.pools or settings.tool_parser_plugin or settings.reasoning_parser_plugin):
+            refuse(unknown_parsers(settings, PARSERS, f"vLLM's {VERSIONS}"))
         names = ", ".join(sorted(settings.engine_arguments))
         return [f"vLLM is not installed here: not checked whether it knows {names}"]
     from ...model.vllm.options import engine_arguments, vllm_version

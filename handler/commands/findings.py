@@ -14,8 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from ...model.errors import OptionError, did_you_mean
-from ...model.options.option import Option
+from ...model.errors import OptionError
+from ...model.options.advice.find import on_name, on_value
+from ...model.options.advice.meant import meant
 from ...model.options.properties import gather
 from ...model.options.table import option_named
 from .check import check
@@ -34,7 +35,6 @@ HEADINGS: dict[Level, tuple[str, str]] = {
 FORM = 1
 """Of the JSON; one that programs of before could not read has a higher one."""
 
-_HINT = re.compile(r"; did you mean (?P<name>[\w.]+)\?$")
 _SET = re.compile(r"\bset (?P<what>[\w.]+=\S+?(?: and [\w.]+=\S+?)*)(?=[;,:]?(?:\s|$))")
 """What a line of check.py says is to be set."""
 _NAMED = re.compile(r"\boption\.(?P<name>\w+)")
@@ -73,37 +73,31 @@ def findings(model_dir: Path, overrides: Mapping[str, str]) -> list[Finding]:
 
 def _given(model_dir: Path, overrides: Mapping[str, str]) -> dict[str, str]:
     try:
-        return gather(model_dir, os.environ) | dict(overrides)
+        written = gather(model_dir, os.environ)
     except (OptionError, OSError):
         # serving.properties cannot be read, which is what there is to say.
-        return dict(overrides)
+        written = {}
+    return written | {name.removeprefix("option."): text for name, text in overrides.items()}
 
 
 def _instead(name: str | None, message: str, given: Mapping[str, str]) -> str | None:
-    """What to write where `message` says what is wrong with the option `name`; None where nobody can tell."""
-    text = given.get(name or "", "")
-    if hint := _HINT.search(message):
-        return f"{hint['name']}={text}" if text else None
-    option = option_named(name) if name else None
-    if option is None or ": expected " not in message:
+    """What to write where `message` says what is wrong with the option `name`; None where nobody can tell.
+
+    Only what is certain: likeness of names is a question in the message.
+    """
+    text = given.get(name or "", "").strip()
+    if not name or not text:
         return None
-    if option.kind == "bool":
-        value = _TRUE.get(text.lower(), "")
-    elif option.choices:
-        near = did_you_mean(text.lower(), option.choices)
-        value = near.removeprefix("; did you mean ").removesuffix("?") or option.default
+    if found := meant(text):
+        return f"option.{name}={found[1]}"
+    option = option_named(name)
+    if option is None:
+        advice = on_name(name, text)
+    elif option.kind == "bool" and ": expected " in message and (value := _TRUE.get(text.lower())):
+        return f"option.{option.name}={value}"
     else:
-        value = option.default
-    return f"option.{option.name}={value}" if value != text and _is_good(option, value) else None
-
-
-def _is_good(option: Option, value: str) -> bool:
-    """Whether it is a value, and no words of the documentation."""
-    try:
-        option.value(value)
-    except ValueError:
-        return False
-    return bool(value)
+        advice = on_value(option.name, text) or on_value(option.name, text, "vllm")
+    return advice.instead if advice and advice.why in message else None
 
 
 def as_json(model_dir: Path, found: Sequence[Finding]) -> str:
@@ -132,5 +126,5 @@ def _lines(found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
             yield heading, style
         for finding in group:
             yield f"  {finding.message}", ""
-            if finding.instead:
+            if finding.instead and f"write {finding.instead}" not in finding.message:
                 yield f"    write {finding.instead}", "bold"

@@ -1,6 +1,6 @@
 """`lmi migrate`: serving.properties for this handler, of a configuration of LMI, of TGI or of the plain vLLM image.
 
-    DIR/serving.properties ------------> entries --RULES--------------> entries --`lmi check`, again and again--> text
+    DIR/serving.properties ------------> entries --RULES, advice/-----> entries --`lmi check`, again and again--> text
     environment --the handler's own tables--^       what differs is said          what it refuses is commented out
 
 The environment is read by the tables that the handler itself reads it by (model/options/environment/), so that a file
@@ -12,17 +12,18 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from ...model.errors import OptionError, one_line
+from ...model.errors import OptionError
 from ...model.options.environment.reading import Merged, merge
 from ...model.options.environment.tgi import HUGGING_FACE, MODELS, TGI
 from ...model.options.environment.vllm_image import LIBRARY, PREFIX, variable_named
 from ...model.options.properties import gather, sources_of
 from ...model.options.table import option_named
 from .check import check
-from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, RULES, STAYS, Rule
+from .migrate_entry import Entry, escaped, in_ascii
+from .migrate_rules import ASYNC_MODE, ENTRY_POINT, JAVAS, STAYS, ruled
 from .migrate_source import MigrateError, environment_of, lines_of
 
 __all__ = ["MigrateError", "Migrated", "escaped", "migrate", "write"]
@@ -40,33 +41,6 @@ _TGIS_ANSWERS = [
     "Requests with the attribute dialect=tgi are read as TGI's.",
 ]
 _VARIABLES = {variable.name: variable for variable in (*HUGGING_FACE, *TGI, *LIBRARY)}
-
-
-@dataclass
-class Entry:
-    """A key with its value, or a comment of the file's own, with what is to be said of it."""
-
-    key: str = ""
-    value: str = ""
-    raw: str = ""
-    """How the file wrote it, where it stays as it is."""
-    comments: list[str] = field(default_factory=list[str])
-    active: bool = True
-
-    @property
-    def option(self) -> str:
-        """The key without `option.`."""
-        return self.key.removeprefix("option.")
-
-    def text(self) -> Iterator[str]:
-        """Its lines."""
-        yield from (f"# {one_line(comment)}" for comment in self.comments)
-        if self.key:
-            # A comment ends with its line, whatever stands there.
-            plain = f"{self.key}={escaped(self.value)}"
-            yield (self.raw or plain) if self.active else f"#{plain}"
-        elif self.raw or not self.comments:
-            yield self.raw
 
 
 @dataclass
@@ -99,7 +73,7 @@ def migrate(source: Path) -> Migrated:
             entries = list(_of_environment(environment_of(source), directory))
         else:
             raise MigrateError(f"{source}: expected a model directory or a file with an environment, found nothing")
-        entries = list(_ruled(entries, refused))
+        entries = ruled(entries, refused)
         _complete(entries, lmis=source.is_dir() or any(entry.option == "rolling_batch" for entry in entries))
         try:
             checked = _checked(entries, source, directory, refused)
@@ -116,20 +90,6 @@ def write(text: str, output: Path, *, force: bool) -> Path:
         raise MigrateError(f"{path} exists: --force writes over it")
     path.write_text(text, "ascii")
     return path
-
-
-def escaped(value: str) -> str:
-    """A value as java.util.Properties reads it, in ASCII."""
-    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    if text.startswith((" ", "\f")):
-        text = "\\" + text
-    return _in_ascii(text)
-
-
-def _in_ascii(text: str) -> str:
-    units = text.encode("utf-16-be", "surrogatepass")
-    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
-    return "".join(chr(code) if code == 10 or 32 <= code < 127 else f"\\u{code:04x}" for code in codes)
 
 
 def _of_environment(environment: Mapping[str, str], empty: Path) -> Iterator[Entry]:
@@ -195,45 +155,6 @@ def _declared(variable: str) -> str:
     return _VARIABLES[variable].help if variable in _VARIABLES else ""
 
 
-def _ruled(entries: Iterable[Entry], refused: list[str]) -> Iterator[Entry]:
-    """The entries with what the table makes of them."""
-    for entry in entries:
-        refused += [one for comment in entry.comments if (one := comment.removeprefix("refused: ")) != comment]
-        rule = _rule_of(entry)
-        if rule is None:
-            yield entry
-            continue
-        why = rule.why.format(value=entry.value)
-        was = f"{entry.key}={entry.value}"
-        if rule.fate == "refused":
-            refused.append(f"{was}: {why}")
-            entry.active = False
-            entry.comments.append(f"refused: {why}")
-            yield entry
-        elif rule.fate == "kept":
-            entry.comments.append(why)
-            yield entry
-        elif rule.fate == "dropped":
-            yield Entry(comments=[*entry.comments, f"dropped: {was}: {why}"])
-        else:
-            comments = [*entry.comments, f"{was}: {why}"]
-            for key, value in rule.becomes:
-                yield Entry(key, value.format(value=entry.value), comments=comments)
-                comments = []
-
-
-def _rule_of(entry: Entry) -> Rule | None:
-    if not entry.key:
-        return None
-    for rule in RULES:
-        if re.fullmatch(rule.key, entry.option) and re.fullmatch(rule.value, entry.value.strip()):
-            return rule
-    option = option_named(entry.option)
-    if option is not None and option.owner == "nobody":
-        return Rule("", f"it has no effect: {option.help[0].lower()}{option.help[1:].rstrip('.')}", fate="dropped")
-    return None
-
-
 def _complete(entries: list[Entry], *, lmis: bool) -> None:
     """Adds what every configuration of this handler has, and the mode where the other container had none of LMI's."""
     given = {entry.option: entry.value for entry in entries if entry.active and entry.key}
@@ -282,7 +203,7 @@ def _to_blame(entries: Iterable[Entry], name: str | None) -> Entry | None:
 
 
 def _document(source: Path, entries: Iterable[Entry]) -> Iterator[str]:
-    name = _in_ascii(source.name or str(source))
+    name = in_ascii(source.name or str(source))
     yield f"# Made by lmi migrate of {name}. A comment says what differs; docs/migrating.md says more."
     for entry in entries:
-        yield from map(_in_ascii, entry.text())
+        yield from map(in_ascii, entry.text())

@@ -1,18 +1,26 @@
-"""What of LMI's serving.properties means something else here: the table of `lmi migrate`.
+"""What of LMI's serving.properties is an option here too and means something else: the table of `lmi migrate`.
 
-Sources: djl-serving 0.36 (LmiConfigRecommender, djl_python's properties of vLLM, TensorRT-LLM and Hugging Face, the LMI
-user guides). What this table does not name stays as it is, and `lmi check` judges it.
+Sources: djl-serving 0.36 (LmiConfigRecommender, the LMI user guides). Names and values that are none here are those of
+model/options/advice/. What neither names stays as it is, and `lmi check` judges it.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from ...model.options.advice.find import on_name, on_value
+from ...model.options.advice.meant import meant
+from ...model.options.advice.row import Fate
+from ...model.options.choice import is_users
 from ...model.options.environment.vllm_image import PREFIX
+from ...model.options.table import option_named
+from .migrate_entry import Entry
 
-__all__ = ["ASYNC_MODE", "ENTRY_POINT", "JAVAS", "RULES", "STAYS", "Rule"]
+__all__ = ["ASYNC_MODE", "ENTRY_POINT", "JAVAS", "STAYS", "ruled"]
 
 ENTRY_POINT = "lmi.handler"
 ASYNC_MODE = {"option.rolling_batch": "disable", "option.async_mode": "true", "retry_threshold": "10"}
@@ -48,12 +56,6 @@ class Rule:
     fate: Literal["mapped", "dropped", "refused", "kept"] = "mapped"
 
 
-def _without_effect(keys: str, why: str) -> Rule:
-    return Rule(keys, why, fate="dropped")
-
-
-_TRTLLM = "TensorRT-LLM's own: vLLM does without"
-
 RULES = (
     Rule("entryPoint", "this handler takes LMI's place", (("option.entryPoint", ENTRY_POINT),), r"djl_python\..*"),
     Rule("entryPoint", "code of yours: it serves through this handler if it imports lmi.handler (docs/migrating.md)",
@@ -63,27 +65,93 @@ RULES = (
          (("engine", "Python"), ("option.task", "text-embedding")), "Rust|OnnxRuntime"),
     Rule("mpi_mode", "one worker uses all devices", value="(?i:true)", fate="dropped"),
     Rule("rolling_batch", "vLLM has taken the place of {value}", (("option.rolling_batch", "vllm"),),
-         "lmi-dist|deepspeed"),
+         "lmi-dist"),
     Rule("rolling_batch", "vLLM runs the model, with TensorRT-LLM's defaults of parameters",
          (("option.rolling_batch", "vllm"), ("option.parameter_schema", "trtllm")), "trtllm"),
     Rule("rolling_batch", "transformers runs the model", value="scheduler|hf-accelerate", fate="kept"),
-    Rule("load_format", "vLLM has no such format: option.load_format=runai_streamer reads weights fast, as does "
-         "sharded_state", value="sagemaker_fast_model_loader", fate="refused"),
-    Rule("max_input_len", "TensorRT-LLM's name of it", (("option.max_prompt_tokens", "{value}"),)),
-    Rule("max_batch_size", "TensorRT-LLM's name of it", (("option.max_rolling_batch_size", "{value}"),)),
-    Rule("kv_cache_free_gpu_mem_fraction", "a share of what the weights leave there, of all memory here",
-         (("option.gpu_memory_utilization", "{value}"),)),
     Rule("enable_stateful_sessions", "it is the default; written out, it makes DJL Serving start one worker only, "
          "on the first device", value="(?i:true)", fate="dropped"),
-    Rule("max_output_len|max_new_tokens", "requests say it: max_new_tokens, max_tokens", fate="refused"),
-    Rule("reranking", "the task says it", (("option.task", "text-ranking"),), "(?i:true)"),
-    Rule("reranking", "it is the default", fate="dropped"),
-    Rule("pooling", 'set option.pooler_config={{"pooling_type": "CLS"}} or the like', fate="refused"),
-    _without_effect("awq_block_size|fp8_scheme|smoothquant_.*|calib_.*", "a checkpoint says how it was made"),
-    _without_effect(
-        "batch_scheduler_policy|use_custom_all_reduce|max_draft_len|max_beam_width|max_num_tokens|tokens_per_block|"
-        "enable_kv_cache_reuse|enable_trt_overlap|max_attention_window_size|fast_build|enable_build_cache|"
-        "(?:baichuan|chatglm|gpt)_model_version", _TRTLLM,
-    ),
 )  # fmt: skip
 """The first that fits counts."""
+
+FATES: dict[Fate, Literal["mapped", "dropped", "refused"]] = {
+    "renamed": "mapped", "gone": "dropped", "lost": "refused"
+}  # fmt: skip
+"""By what is to be done about a name or a value that is none here."""
+
+
+def ruled(entries: Iterable[Entry], refused: list[str]) -> list[Entry]:
+    """The entries with what the tables make of them; what is not served is added to `refused`."""
+    return list(_joined(_ruled(list(entries), refused)))
+
+
+def _ruled(entries: list[Entry], refused: list[str]) -> Iterator[Entry]:
+    own = any(entry.option == "backend" and is_users(entry.value) for entry in entries)
+    for entry in entries:
+        refused += [one for comment in entry.comments if (one := comment.removeprefix("refused: ")) != comment]
+        was = f"{entry.key}={entry.value}"
+        if entry.key and (found := meant(entry.value.strip())):
+            what, entry.value = found
+            entry.raw = ""
+            entry.comments.append(f"{was}: without {what}, part of the value otherwise")
+        rule = _rule_of(entry, own=own)
+        if rule is None:
+            yield entry
+            continue
+        why = rule.why.replace("{value}", entry.value)
+        if rule.fate == "refused":
+            refused.append(f"{was}: {why}")
+            entry.active = False
+            entry.comments.append(f"refused: {why}")
+            yield entry
+        elif rule.fate == "kept":
+            entry.comments.append(why)
+            yield entry
+        elif rule.fate == "dropped":
+            yield Entry(comments=[*entry.comments, f"dropped: {was}: {why}"])
+        else:
+            comments = [*entry.comments, f"{was}: {why}"]
+            for key, value in rule.becomes:
+                yield Entry(key, value.replace("{value}", entry.value), comments=comments)
+                comments = []
+
+
+def _rule_of(entry: Entry, *, own: bool) -> Rule | None:
+    """`own`: the engine is the user's, which has names of its own."""
+    if not entry.key:
+        return None
+    text = entry.value.strip()
+    for rule in RULES:
+        if re.fullmatch(rule.key, entry.option) and re.fullmatch(rule.value, text):
+            return rule
+    option = option_named(entry.option)
+    if option is not None and option.owner == "nobody":
+        return Rule("", f"it has no effect: {option.help[0].lower()}{option.help[1:].rstrip('.')}", fate="dropped")
+    if not text or (own and option is None):
+        return None
+    advice = None if option else on_name(entry.option, text, any_version=True)
+    advice = advice or on_value(option.name if option else entry.option, text)
+    if advice is None:
+        return None
+    becomes = tuple((f"option.{name}", value) for name, value in advice.entries)
+    return Rule("", advice.why, becomes, fate=FATES[advice.fate])
+
+
+def _joined(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries, with those that are parts of one JSON object as one."""
+    first: dict[str, Entry] = {}
+    for entry in entries:
+        before = first.setdefault(entry.option, entry) if entry.key and entry.active else entry
+        if before is not entry and (both := _both(before.value, entry.value)):
+            before.value, before.raw = both, ""
+            before.comments += entry.comments
+        else:
+            yield entry
+
+
+def _both(one: str, other: str) -> str | None:
+    try:
+        objects = [json.loads(text) for text in (one, other)]
+    except ValueError:
+        return None
+    return json.dumps({**objects[0], **objects[1]}) if all(isinstance(part, dict) for part in objects) else None

@@ -24,10 +24,12 @@ resolve.py         settings_of, load_settings
 faults.py          one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them
 environment/       what other variables mean: a cluster's, Hugging Face's, TGI's, SM_VLLM_*
+advice/            names and values of other servers, with what to write instead; quotes and comments in a value
 model_dir.py       what the model's folder must hold
 
 A name that is not in the table may be an argument of the engine: it goes to `Settings.engine_arguments` as it is, and
-the engine's process judges it (model/vllm/options.py); only a name that is all but one of the table's is refused here.
+the engine's process judges it (model/vllm/options.py); only a name that is all but one of the table's, or one that
+advice/ knows and no version of vLLM, is refused here.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from .adapter_options import AdapterOptions
+from .advice.find import on_value
+from .advice.parsers import refused_parser
 from .faults import shown
 from .indirect import IndirectOptions
 from .lmcache import naming_lmcache
@@ -21,6 +23,7 @@ __all__ = [
     "batching_of",
     "check_adapters",
     "check_mpi",
+    "check_parsers",
     "engine_of",
     "is_users",
     "path_or_id",
@@ -131,9 +134,10 @@ def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: Opt
     if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
         reader.fault("backend", f"{engine!r} contradicts option.rolling_batch={given.rolling_batch}")
     if engine == "vllm":
-        for name in FOR_TRANSFORMERS:
-            if getattr(settings, name):
-                reader.fault(name, "expected option.backend=transformers or option.rolling_batch=scheduler with it")
+        for name in (*FOR_TRANSFORMERS, "quantize"):
+            text = reader.text_given(name)
+            if text and (advice := on_value(name, text, engine)):
+                reader.fault(name, advice.sentence)
     if task in TASK_NAMES:
         if engine == "transformers":
             name = "backend" if given.backend else "rolling_batch"
@@ -158,6 +162,17 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
             "option.parameter_schema=trtllm"
         )
     reader.fault("mpi_mode", message)
+
+
+def check_parsers(given: IndirectOptions, settings: Settings, engine: str, reader: OptionReader) -> None:
+    """What the options of parsers lack, or cannot have."""
+    if given.enable_auto_tool_choice and not settings.tool_call_parser:
+        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
+    if given.enable_reasoning and not settings.reasoning_parser:
+        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    served = engine in {"vllm", "auto"} and given.enable_auto_tool_choice is not False
+    if served and (why := refused_parser(settings)):
+        reader.fault("tool_call_parser", why)
 
 
 def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> AdapterOptions:

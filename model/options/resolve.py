@@ -14,7 +14,9 @@ from .choice import (
     batching_of,
     check_adapters,
     check_mpi,
+    check_parsers,
     engine_of,
+    is_users,
     path_or_id,
     plugins_of,
     speculative_config,
@@ -70,7 +72,8 @@ def _resolved(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
 
 
 def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) -> Settings:
-    reader = OptionReader()
+    unprefixed = unprefixed_names(Path(model_dir), environment)
+    reader = OptionReader(unprefixed)
     reader.faults.extend(merged.faults)
     for name, text in merged.properties.items():
         reader.read(name, text.strip())
@@ -94,10 +97,9 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
         reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
-    if given.enable_auto_tool_choice and not settings.tool_call_parser:
-        reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
-    if given.enable_reasoning and not settings.reasoning_parser:
-        reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
+    check_parsers(given, settings, engine, reader)
+    if not is_users(engine):
+        reader.check_names()
     check_mpi(given, settings, reader)
     plugins = plugins_of(settings, reader)
     lmcache = check_lmcache(settings, reader)
@@ -144,7 +146,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         tool_call_parser=None if given.enable_auto_tool_choice is False else settings.tool_call_parser,
         device_id=None if device < 0 else device,
         engine_arguments=arguments,
-        unprefixed=tuple(sorted(unprefixed_names(Path(directory), environment) & arguments.keys())),
+        unprefixed=tuple(sorted(unprefixed & arguments.keys())),
         host=reader.host,
         sources=merged.sources,
         written=written,

@@ -13,7 +13,7 @@ from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 
-__all__ = ["OPTIONS", "OPTION_NAMES", "name_of_argument", "option_named", "options_table"]
+__all__ = ["OPTIONS", "WRITTEN_NAMES", "name_of_argument", "option_named", "options_table"]
 
 
 def _engine(
@@ -38,8 +38,6 @@ def _djl(name: str, help: str, *aliases: str) -> Option:
     return Option(help, name, aliases=aliases, owner="djl")
 
 
-FAST_LOADER = "SageMaker's fast model loader, which vLLM does not have: use `runai_streamer` or `sharded_state`"
-
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
     *declared(IndirectOptions).values(),
@@ -52,8 +50,7 @@ OPTIONS: tuple[Option, ...] = (
     *declared(ParallelOptions).values(),
     # vLLM's arguments that users set most.
     Option("Quantization method; a model that is quantized already needs none.", "quantize", default="none",
-           aliases=("quantization",), owner="engine", argument="quantization",
-           unsupported_values={"smoothquant": "TensorRT-LLM's SmoothQuant: use fp8, or a quantized checkpoint"}),
+           aliases=("quantization",), owner="engine", argument="quantization"),
     _engine("max_rolling_batch_prefill_tokens", "engine",
             "How many tokens, prompts included, one step computes at most.", alias="max_num_batched_tokens"),
     _engine("cpu_offload_gb_per_gpu", "float", "GiB of weights that each device keeps in the machine's memory.", "0",
@@ -61,8 +58,7 @@ OPTIONS: tuple[Option, ...] = (
     _engine("max_model_len", "engine", "Longest prompt plus response, in tokens; `32k` is 32,000.", "the model's"),
     _engine("gpu_memory_utilization", "engine", "Share of each device's memory to use, up to 1."),
     _engine("kv_cache_memory_bytes", "engine", "Bytes of KV cache on each device; at most 2 GiB on CPU unless set."),
-    Option("How weights are read.", "load_format", default="vLLM's", owner="engine", argument="load_format",
-           unsupported_values={"sagemaker_fast_model_loader": FAST_LOADER}),
+    _engine("load_format", "str", "How weights are read."),
     _engine("tokenizer", "str", "Tokenizer: a hub id or a path.", "the model's"),
     _engine("tokenizer_mode", "str", "Which tokenizer class to use."),
     _engine("enforce_eager", "bool", "Skip the compilation of the model.", "false"),
@@ -129,8 +125,8 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_NAME = {name: option for option in OPTIONS for name in option.names}
 _OF_ARGUMENT = {option.argument: option.name for option in OPTIONS if option.argument}
-OPTION_NAMES = tuple(_BY_NAME)
-"""With aliases."""
+WRITTEN_NAMES = tuple(name for name, option in _BY_NAME.items() if option.help and option.owner != "nobody")
+"""Names and aliases that somebody may have meant: they have an effect, and are not the host's word alone."""
 
 
 def option_named(name: str) -> Option | None:

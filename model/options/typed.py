@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from ..errors import did_you_mean
+from .advice.find import closest, on_name, on_value
+from .advice.meant import meant
 from .faults import shown
 from .option import Option, declared
-from .table import OPTION_NAMES, option_named
+from .table import WRITTEN_NAMES, name_of_argument, option_named
 
 __all__ = ["OptionReader"]
 
@@ -18,12 +21,18 @@ SIMILAR_NAME_LETTERS = 14
 """How alike (difflib's ratio) an unknown name of at least so many letters is to one of the table's to be taken for a
 misspelling of it. No argument of vLLM 0.23 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
 not refused here is left to the engine's side, which knows all names."""
+SECRET = "env"
+"""DJL's own option that may hold secrets: no message shows it."""
 
 
 class OptionReader:
-    """One pass over the properties. Faults are collected, and reported together."""
+    """One pass over the properties. Faults are collected, and reported together.
 
-    def __init__(self) -> None:
+    Names among `unprefixed`, given without `option.`, may be meant for others where they are no options.
+    """
+
+    def __init__(self, unprefixed: Collection[str] = ()) -> None:
+        self._unprefixed = unprefixed
         self.values: dict[str, object] = {}
         """By canonical name, without options that are missing or wrong."""
         self.arguments: dict[str, str] = {}
@@ -42,6 +51,10 @@ class OptionReader:
         options = declared(struct).items()
         return {field: self.values[option.name] for field, option in options if option.name in self.values}
 
+    def text_given(self, name: str) -> str:
+        """The text of the option `name`; empty where it was not given."""
+        return self._given.get(name, ("", ""))[1]
+
     def name_given(self, name: str) -> str | None:
         """The name, of those that the option `name` has, by which it was given; None: it was not."""
         given = self._given.get(name)
@@ -58,11 +71,14 @@ class OptionReader:
     def read(self, name: str, text: str) -> None:
         """One property; `name` comes without `option.`."""
         option = option_named(name)
-        if option is None:
+        if (option is not None or name not in self._unprefixed) and name != SECRET and (found := meant(text)):
+            what, shorter = found
+            are = "are" if "quotes" in what else "is"
+            self.fault(name, f"{what} {are} part of the value, {shown(text)}: write option.{name}={shorter}")
+        elif option is None:
             self._read_unknown(name, text)
         elif option.owner == "djl":
-            # DJL keeps `env` to itself: it may hold secrets.
-            self.host |= {name: text} if name != "env" else {}
+            self.host |= {name: text} if name != SECRET else {}
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
                 self.fault(name, f"{shown(text)} requires what this version does not support: {option.unsupported}")
@@ -82,18 +98,29 @@ class OptionReader:
                 name, text, before = before[0], before[1], (name, text)
             self.notes.append(f"option.{name}={text} takes precedence over option.{before[0]}={before[1]}")
         self._given[option.name] = (name, text)
+        if advice := on_value(option.name, text):
+            self.fault(name, advice.sentence)
+            return
         try:
             self.values[option.name] = option.value(text)
         except ValueError as error:
-            self.fault(name, f"expected {error}, got {shown(text)}")
+            self.fault(name, f"expected {error}, got {shown(text)}{closest(text.lower(), option.choices)}")
             return
         if option.argument:
             self.arguments[option.argument] = text
 
     def _read_unknown(self, name: str, text: str) -> None:
-        long = len(name) >= SIMILAR_NAME_LETTERS
-        hint = did_you_mean(name, OPTION_NAMES, prefix="option.", cutoff=SIMILAR_NAME_RATIO) if long else ""
+        long = len(name) >= SIMILAR_NAME_LETTERS and not on_name(name, text)
+        hint = did_you_mean(name, WRITTEN_NAMES, prefix="option.", cutoff=SIMILAR_NAME_RATIO) if long else ""
         if hint:
             self.fault(name, f"there is no such option{hint}")
         elif text:
             self.arguments[name] = text
+
+    def check_names(self) -> None:
+        """Refuses what neither this handler nor any version of vLLM takes, where it is known what to write instead."""
+        for name, text in self.arguments.items():
+            if name_of_argument(name) != name or option_named(name) or name in self._unprefixed:
+                continue
+            if advice := on_name(name, text, any_version=True) or on_value(name, text):
+                self.fault(name, advice.sentence)

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import did_you_mean
 from ..options import Settings
+from ..options.advice.find import closest
 from ..options.faults import refuse, shown
-from ..options.table import OPTION_NAMES, name_of_argument
+from ..options.table import name_of_argument
 
 __all__ = ["ONLY_HERE", "Arguments", "transformers_arguments"]
 
@@ -216,5 +216,4 @@ def _quantized(settings: Settings, values: dict[str, Any], faults: list[tuple[st
 
 
 def _unknown(name: str) -> str:
-    hint = did_you_mean(name, [*_OURS, *OPTION_NAMES], prefix="option.")
-    return f"option.{name}: the transformers engine has no such option{hint}"
+    return f"option.{name}: the transformers engine has no such option{closest(name, _OURS, 'option.')}"

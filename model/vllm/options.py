@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
-from ..errors import did_you_mean, one_line
+from ..errors import one_line
 from ..options import Settings
+from ..options.advice.find import closest, unknown
 from ..options.faults import refuse, shown
-from ..options.table import OPTION_NAMES, name_of_argument
+from ..options.table import name_of_argument
 from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory, part
@@ -43,7 +44,7 @@ _NONE = {"", "none", "null"}
 def engine_arguments(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `vllm.EngineArgs`.
 
-    Raises OptionError for names that this vLLM does not know, with the nearest that it knows, and for values that its
+    Raises OptionError for names that this vLLM does not know, with what to write instead, and for values that its
     parser refuses; one error for all. What only the transformers engine has is left out where it may be chosen instead.
     `max` devices become a number here, where they can be counted.
     """
@@ -75,7 +76,9 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 "unknown key without option. ignored (serving.properties, or ARGS_* in the environment): %s", name
             )
         else:
-            faults.append((option, _unknown(option, known)))
+            faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', known)}"))
+    if settings.engine != "auto" and (fault := _unknown_method(arguments.get("quantization"))):
+        faults.append(("quantize", fault))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = (
@@ -101,11 +104,17 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 
-def _unknown(name: str, known: typing.Iterable[str]) -> str:
-    from vllm import __version__
-
-    hint = did_you_mean(name, [*known, *OPTION_NAMES], prefix="option.")
-    return f"option.{name}: there is no such option and no such argument of vLLM {__version__}{hint}"
+def _unknown_method(name: str | None) -> str | None:
+    """What is wrong with the quantization of that name, which vLLM judges long after it is given; None: nothing."""
+    methods: list[str] = part("vllm.model_executor.layers.quantization:QUANTIZATION_METHODS")
+    if name is None or name.lower() in methods:
+        return None
+    # Plugins of vLLM's may bring methods; it loads them by itself later.
+    part("vllm.plugins:load_general_plugins")()
+    if name.lower() in methods:
+        return None
+    expected = f"expected a method of vLLM's, one of {', '.join(sorted(methods))}"
+    return f"option.quantize: {expected}; got {shown(name)}{closest(name.lower(), methods)}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:

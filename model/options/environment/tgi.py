@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..advice.vllm import ROPE
 from .variable import boolean, nothing, option, refused, unread
 
 __all__ = ["HUGGING_FACE", "MODELS", "TGI"]
@@ -90,8 +91,7 @@ TGI = (
            help="Drafts come from the prompt (n-grams); a Medusa model needs `option.speculative_config`."),
     option("LORA_ADAPTERS", "enable_lora", "lora_modules", convert=_adapters,
            help="Folders only; what is on the hub is refused."),
-    *(refused(name, 'set option.hf_overrides={"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}} or the like')
-      for name in ("ROPE_SCALING", "ROPE_FACTOR")),
+    *(refused(name, ROPE) for name in ("ROPE_SCALING", "ROPE_FACTOR")),
     refused("TOKENIZER_CONFIG_PATH", "set option.chat_template to a file with the template"),
     # Limits.
     option("MAX_CONCURRENT_REQUESTS", "max_queued_requests",

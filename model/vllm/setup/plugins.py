@@ -14,8 +14,12 @@ from pathlib import Path
 
 from ...errors import OptionError, one_line
 from ...options import Settings
+from ...options.advice.parsers import unknown_parsers
+from ...options.faults import refuse
+from ..internals import part
+from ..options import vllm_version
 
-__all__ = ["import_plugins"]
+__all__ = ["import_plugins", "registered"]
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +28,7 @@ OPTIONS = ("tool_parser_plugin", "reasoning_parser_plugin")
 
 def import_plugins(settings: Settings) -> list[str]:
     """Executes the files, one that both options name once, and returns their paths; raises OptionError for one that
-    fails, with its line.
+    fails, with its line, and for a parser that the options name and that nobody has registered.
     """
     done: list[str] = []
     for option in OPTIONS:
@@ -32,7 +36,17 @@ def import_plugins(settings: Settings) -> list[str]:
         if path is not None and path not in done:
             done.append(path)
             _execute(option, path)
+    if not settings.pools and (settings.tool_call_parser or settings.reasoning_parser):
+        refuse(unknown_parsers(settings, registered(), f"vLLM {vllm_version()}"))
     return done
+
+
+def registered() -> dict[str, list[str]]:
+    """The names of vLLM's parsers and of those that files have registered, by the option that names one."""
+    return {
+        "tool_call_parser": part("vllm.tool_parsers:ToolParserManager.list_registered")(),
+        "reasoning_parser": part("vllm.reasoning:ReasoningParserManager.list_registered")(),
+    }
 
 
 def _execute(option: str, path: str) -> None:

@@ -148,7 +148,20 @@ def test_a_head_for_classes_generates_nothing(model_dir: Path, labels: int, task
         config["id2label"] = {str(index): str(index) for index in range(labels)}
     model_dir.joinpath("config.json").write_text(json.dumps(config))
     assert refused(model_dir).startswith(f"option.task: expected {task}")
-    assert "vllm-scoring" in "\n".join(check(model_dir, {"task": "text-ranking"}))
+    if labels == 1:
+        assert "vllm-scoring" in "\n".join(check(model_dir, {"task": "text-ranking"}))
+    else:
+        several = f"option.task: expected text-classification with this model, which has {labels or 2} classes"
+        assert refused(model_dir, task="text-ranking").startswith(several)
+    assert "vllm-scoring" in "\n".join(check(model_dir, {"task": "text-classification"}))
+
+
+def test_an_activation_that_is_not_known(model_dir: Path) -> None:
+    """Of sentence-transformers', in config.json."""
+    config = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a"}}
+    trained = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}
+    model_dir.joinpath("config.json").write_text(json.dumps({**config, **trained}))
+    assert "expected Identity, Sigmoid or Softmax" in refused(model_dir, task="text-ranking")
 
 
 def test_misspelt_option(model_dir: Path) -> None:
@@ -347,6 +360,42 @@ def test_what_needs_djl_python_is_a_note(model_dir: Path, monkeypatch: pytest.Mo
     assert any(line.startswith(told) for line in check(model_dir, {}))
 
 
+def test_a_chat_template_that_is_none(model_dir: Path) -> None:
+    assert f"option.chat_template: {model_dir}/missing.jinja: " in refused(model_dir, chat_template="missing.jinja")
+    assert "option.chat_template: line 1: " in refused(model_dir, chat_template="{{ messages")
+    assert check(model_dir, {"chat_template": "{{ messages[0].content }}"})
+
+
+# (option, name, message); the names are those of vLLM 0.23 and 0.32.
+PARSERS = [
+    ("tool_call_parser", "openai", "option.tool_call_parser: 'openai' is not supported: "),
+    ("tool_call_parser", "hermess", "; got 'hermess'; did you mean hermes?"),
+    ("tool_call_parser", "nothing_like_it", "; got 'nothing_like_it'"),
+    ("reasoning_parser", "qwen33", "; got 'qwen33'; did you mean qwen3?"),
+    ("tool_call_parser", "Hermes", "; got 'Hermes'"),
+]
+
+
+@pytest.mark.parametrize(("option", "name", "message"), PARSERS)
+def test_parsers_that_are_none(model_dir: Path, option: str, name: str, message: str) -> None:
+    assert message in refused(model_dir, **{option: name})
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("option", "name", "message"), PARSERS)
+def test_parsers_that_vllm_does_not_have(model_dir: Path, option: str, name: str, message: str) -> None:
+    assert message in refused(model_dir, **{option: name})
+
+
+@pytest.mark.parametrize(("option", "name"), [("tool_call_parser", "hermes"), ("reasoning_parser", "qwen3")])
+def test_parsers_that_are_there(model_dir: Path, option: str, name: str) -> None:
+    assert check(model_dir, {option: name})
+
+
+def test_a_parser_that_is_not_used(model_dir: Path) -> None:
+    assert check(model_dir, {"tool_call_parser": "openai", "enable_auto_tool_choice": "false"})
+
+
 def test_parsers_of_the_users(model_dir: Path) -> None:
     """Their names are not refused: no engine tells which there are."""
     plugin = model_dir / "my_parser.py"
@@ -355,12 +404,20 @@ def test_parsers_of_the_users(model_dir: Path) -> None:
     assert f"there is no file {model_dir}/other.py" in refused(model_dir, reasoning_parser_plugin="other.py")
 
 
+REGISTERED = """
+from vllm.tool_parsers import ToolParser, ToolParserManager
+
+ToolParserManager.register_module("mine_to_check")(type("Mine", (ToolParser,), {}))
+"""
+
+
 @pytest.mark.engine
 def test_parsers_of_the_users_are_imported(model_dir: Path) -> None:
     plugin = model_dir / "my_parser.py"
-    plugin.write_text("")
-    options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine"}
+    plugin.write_text(REGISTERED)
+    options = {"tool_parser_plugin": plugin.name, "tool_call_parser": "mine_to_check"}
     assert f"parsers of your own: {plugin}" in check(model_dir, options)
+    assert "; got 'another'" in refused(model_dir, **{**options, "tool_call_parser": "another"})
     plugin.write_text("import nothing_of_that_name")
     assert f"option.tool_parser_plugin: {plugin}, line 1: ModuleNotFoundError" in refused(model_dir, **options)
 

@@ -20,10 +20,13 @@ from .configurations import CONFIGURATIONS, FAMILIES, Configuration
 
 
 def listed() -> set[str]:
-    """The options in the first column of the page's table of refusals."""
+    """The options in the first column of the page's tables of what is refused."""
     page = (DOCS / "migrating.md").read_text("utf-8")
-    table = page.partition("<!-- refusals -->\n")[2].partition("<!-- /refusals -->")[0]
-    return {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)(?:=[^`]*)?`", row.split("|")[1])}
+    tables = [
+        page.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0] for name in ("refusals", "advice")
+    ]
+    rows = [row for table in tables for row in table.splitlines()[2:]]
+    return {name for row in rows for name in re.findall(r"`(\w+)(?:=[^`]*)?`", row.split("|")[1])}
 
 
 def write(directory: Path, configuration: Configuration) -> dict[str, str]:

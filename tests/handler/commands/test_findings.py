@@ -39,8 +39,8 @@ def test_each_error_by_itself(model_dir: Path) -> None:
         response_prefix_tokens="x",
     )
     assert found == {
-        "tensor_paralel_degree": "option.tensor_parallel_degree=2",
-        "rolling_batch": "option.rolling_batch=vllm",
+        "tensor_paralel_degree": None,
+        "rolling_batch": None,
         "async_mode": "option.async_mode=true",
         "max_rolling_batch_size": None,
     }
@@ -51,12 +51,18 @@ def test_each_error_by_itself(model_dir: Path) -> None:
     [
         ("async_mode", "off", "option.async_mode=false"),
         ("async_mode", "perhaps", None),
-        ("tensor_parallel_degree", "two", "option.tensor_parallel_degree=max"),
-        ("engine_stall_timeout", "long", "option.engine_stall_timeout=300"),
+        # A default is what stands there without the option, and not what was meant.
+        ("tensor_parallel_degree", "two", None),
+        ("engine_stall_timeout", "long", None),
+        ("dtype", "fp32 # memory", "option.dtype=fp32"),
+        ("dtype", "int8", "option.quantize=fp8"),
+        ("model_id", '"owner/model"', "option.model_id=owner/model"),
+        ("max_image_bytes", '"5" # bytes', "option.max_image_bytes=5"),
+        ("task", "reranking", "option.task=text-ranking"),
     ],
 )
 def test_instead(model_dir: Path, name: str, text: str, instead: str | None) -> None:
-    """What was probably meant, else the default, where it is a value."""
+    """What is certain; what is like something else is asked in the message."""
     assert errors(model_dir, **{name: text}) == {name: instead}
 
 

@@ -163,9 +163,9 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
     ),
     (
         "engine=Rust\noption.model_id=BAAI/bge-base-en-v1.5\npooling=cls\nbatch_size=8\n",
-        {**PLAIN, "option.model_id": "BAAI/bge-base-en-v1.5", "option.task": "text-embedding", "batch_size": "8"},
-        ["# engine=Rust: vLLM makes the vectors, not DJL's Rust\n",
-         '# refused: set option.pooler_config={"pooling_type"', "#pooling=cls\n"],
+        {**PLAIN, "option.model_id": "BAAI/bge-base-en-v1.5", "option.task": "text-embedding", "batch_size": "8",
+         "option.pooler_config": '{"pooling_type": "CLS"}'},
+        ["# engine=Rust: vLLM makes the vectors, not DJL's Rust\n", "# pooling=cls: vLLM's form of it\n"],
     ),
     (
         "engine=Rust\noption.model_id=BAAI/bge-reranker-base\nreranking=true\n",
@@ -180,7 +180,7 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
     (
         "option.load_format=sagemaker_fast_model_loader\noption.max_new_tokens=100\noption.dtype=int4\nmine=1\n",
         {**PLAIN, "mine": "1"},
-        ["# refused: vLLM has no such format: option.load_format=runai_streamer",
+        ["# refused: set option.load_format=runai_streamer, or sharded_state",
          "#option.load_format=sagemaker_fast_model_loader\n", "# refused: requests say it: max_new_tokens",
          "# refused: option.dtype: expected one of auto", "#option.dtype=int4\n"],
     ),
@@ -189,6 +189,34 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
         {**PLAIN, "option.speculative_config": '{"a": 1}'},
         ["# refused: option.dtype: ", "# refused: option.max_loras: expected an integer of at least 1, got 'y'\n",
          "#option.max_loras=y\n"],
+    ),
+    (
+        # TensorRT-LLM's, transformers-NeuronX's, older vLLM's
+        """
+option.n_positions=2048
+option.paged_attention=true
+option.guided_decoding_backend=outlines
+option.guided_decoding_disable_any_whitespace=True
+option.max_output_len=256
+option.quantize=smoothquant
+""".lstrip(),
+        {**PLAIN, "option.max_model_len": "2048", "option.quantize": "fp8",
+         "option.structured_outputs_config": '{"backend": "outlines", "disable_any_whitespace": true}'},
+        ["# option.n_positions=2048: transformers-NeuronX's name of it\n",
+         "# dropped: option.paged_attention=true: vLLM's KV cache always has pages\n",
+         "# option.guided_decoding_backend=outlines: ", "# refused: requests say it: max_new_tokens",
+         "# option.guided_decoding_disable_any_whitespace=True: "],
+    ),
+    (
+        "option.model_id=\"a/b\"\noption.dtype=fp32 # memory\noption.revision='main' # or a tag\n",
+        {**PLAIN, "option.model_id": "a/b", "option.dtype": "fp32", "option.revision": "main"},
+        ['# option.model_id="a/b": without the quotes, part of the value otherwise\noption.model_id=a/b\n',
+         "# option.dtype=fp32 # memory: without the comment, part of the value otherwise\n"],
+    ),
+    (
+        "option.backend=mine:Engine\noption.n_positions=5\n",
+        {**PLAIN, "option.backend": "mine:Engine", "option.n_positions": "5"},
+        [],
     ),
     (
         "option.enable_lora=true\noption.adapters=adapters\noption.long_lora_scaling_factors=4.0\n",
@@ -249,9 +277,9 @@ def test_what_is_not_ascii(tmp_path: Path) -> None:
     migrated = migrate(tmp_path).text
     assert migrated.isascii()
     assert read_properties(migrated)["option.served_model_name"] == "grün\t1"
-    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ €\n }}"})
+    written, text = of_environment(tmp_path, {"OPTION_SERVED_MODEL_NAME": "€1", "SM_VLLM_CHAT_TEMPLATE": "{{ '€'\n }}"})
     assert text.isascii()
-    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ €\n }}")
+    assert (written["option.served_model_name"], written["option.chat_template"]) == ("€1", "{{ '€'\n }}")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from lmi.model.options import Settings, load_settings, read_properties, settings_of
+from lmi.model.options.environment.tgi import TGI
+from lmi.model.options.environment.vllm_image import ARGUMENTS, PREFIX
 from lmi.model.options.image_rules import ImageRules
 from lmi.model.options.table import OPTIONS, option_named
 
 __all__ = [
-    "OPTIONS", "ImageRules", "load_settings", "make_settings", "option_named", "read_properties", "settings_of",
-    "typed_settings",
+    "ARGUMENTS", "OPTIONS", "PREFIX", "TGI", "ImageRules", "load_settings", "make_settings", "option_named",
+    "read_properties", "settings_of", "typed_settings",
 ]  # fmt: skip
 
 NAMES = {"model_dir": "/model", "model_id": "/model", "model_name": "/model"}

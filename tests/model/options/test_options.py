@@ -154,7 +154,7 @@ WRONG = [
     ("max_rolling_batch_size", "0", "option.max_rolling_batch_size: expected an integer of at least 1, got '0'"),
     ("max_num_seqs", "x", "option.max_num_seqs"),
     ("cpu_offload_gb", "nan", "expected a number of at least 0, got 'nan'"),
-    ("dtype", "int8", "set option.quantize"),
+    ("dtype", "int8", "write option.quantize=fp8"),
     ("dtype", "fp8", "one of auto, fp32"),
     ("async_mode", "yes", "option.async_mode: expected true or false, got 'yes'"),
     ("output_formatter", "my formatter", "json, jsonlines, sse, or module:name, got 'my formatter'"),
@@ -184,7 +184,7 @@ WRONG = [
     ("speculative_length", "-1", "option.speculative_length: expected an integer of at least 0, got '-1'"),
     ("spec_length", "two", "option.spec_length: expected an integer of at least 0, got 'two'"),
     ("draft_model_id", "s3://bucket/draft", "only DJL Serving downloads s3://"),
-    ("load_format", "sagemaker_fast_model_loader", "use `runai_streamer` or `sharded_state`"),
+    ("load_format", "sagemaker_fast_model_loader", "set option.load_format=runai_streamer, or sharded_state"),
     ("input_formatter", "x", "module:name"),
     ("mpi_mode", "true", "engine=Python"),
 ]

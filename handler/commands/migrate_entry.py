@@ -1,0 +1,52 @@
+"""A line of the serving.properties that `lmi migrate` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...model.errors import one_line
+
+__all__ = ["Entry", "escaped", "in_ascii"]
+
+
+@dataclass
+class Entry:
+    """A key with its value, or a comment of the file's own, with what is to be said of it."""
+
+    key: str = ""
+    value: str = ""
+    raw: str = ""
+    """How the file wrote it, where it stays as it is."""
+    comments: list[str] = field(default_factory=list[str])
+    active: bool = True
+
+    @property
+    def option(self) -> str:
+        """The key without `option.`."""
+        return self.key.removeprefix("option.")
+
+    def text(self) -> Iterator[str]:
+        """Its lines."""
+        yield from (f"# {one_line(comment)}" for comment in self.comments)
+        if self.key:
+            # A comment ends with its line, whatever stands there.
+            plain = f"{self.key}={escaped(self.value)}"
+            yield (self.raw or plain) if self.active else f"#{plain}"
+        elif self.raw or not self.comments:
+            yield self.raw
+
+
+def escaped(value: str) -> str:
+    """A value as java.util.Properties reads it, in ASCII."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    if text.startswith((" ", "\f")):
+        text = "\\" + text
+    return in_ascii(text)
+
+
+def in_ascii(text: str) -> str:
+    """`text` with what is not ASCII as Java's escapes."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if code == 10 or 32 <= code < 127 else f"\\u{code:04x}" for code in codes)

@@ -1,0 +1,90 @@
+"""What can be declared of a name or a value that is none here: what to write instead, or why it is to be removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["DEFAULT", "Advice", "Fate", "Row", "gone", "lost", "renamed"]
+
+DEFAULT = "it is the default"
+
+Fate = Literal["renamed", "gone", "lost"]
+"""`renamed`: other options say it. `gone`: it has no effect here, so that nothing is lost without it. `lost`: it has to
+be removed too, but what it asks for is not there, or is to be written by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do about one option as it was given."""
+
+    fate: Fate
+    why: str
+    """For `lost`, what to do, as in `set option.x=...`, or why there is nothing."""
+    entries: tuple[tuple[str, str], ...] = ()
+    """What takes its place: options, without `option.`, and their texts."""
+
+    @property
+    def instead(self) -> str | None:
+        """`option.NAME=VALUE`, several with ` and ` between them; None: nothing takes its place."""
+        return " and ".join(f"option.{name}={text}" for name, text in self.entries) or None
+
+    @property
+    def sentence(self) -> str:
+        """For messages, after the option's name."""
+        if self.entries:
+            return f"write {self.instead} ({self.why})"
+        return self.why if self.why.startswith("set ") else f"remove it: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The declaration, of several names for which it is the same."""
+
+    names: tuple[str, ...]
+    """Without `option.`; of a value, the option's own."""
+    fate: Fate
+    why: str
+    entries: tuple[tuple[str, str], ...] = ()
+    """{value} stands for what was given."""
+    value: str = ".*"
+    """A pattern of the values that it is about, whatever their case."""
+    convert: Callable[[str], str] = str
+    """What was given as {value}."""
+    until: str = ""
+    """The last of the tested versions of vLLM that has the name; empty: none of them has it."""
+    engine: Literal["", "vllm"] = ""
+    """The engine alone that it is about."""
+
+    def advice(self, text: str) -> Advice | None:
+        """For the option given as `text`; None where the row is about other values."""
+        if not re.fullmatch(self.value, text, re.IGNORECASE | re.DOTALL):
+            return None
+        value = self.convert(text)
+        entries = tuple((name, template.replace("{value}", value)) for name, template in self.entries)
+        return Advice(self.fate, self.why, entries)
+
+
+def renamed(
+    names: str,
+    why: str,
+    entries: Mapping[str, str],
+    *,
+    value: str = ".*",
+    convert: Callable[[str], str] = str,
+    engine: Literal["", "vllm"] = "",
+) -> Row:
+    """Names, with blanks between them, that other options say."""
+    return Row(tuple(names.split()), "renamed", why, tuple(entries.items()), value, convert, engine=engine)
+
+
+def gone(names: str, why: str, *, value: str = ".*", until: str = "", engine: Literal["", "vllm"] = "") -> Row:
+    """Names that need nothing in their place."""
+    return Row(tuple(names.split()), "gone", why, value=value, until=until, engine=engine)
+
+
+def lost(names: str, why: str, *, value: str = ".*", until: str = "", engine: Literal["", "vllm"] = "") -> Row:
+    """Names of what is not there, or is to be written by hand."""
+    return Row(tuple(names.split()), "lost", why, value=value, until=until, engine=engine)
