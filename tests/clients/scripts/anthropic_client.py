@@ -417,7 +417,12 @@ def a_bad_value_of_a_stream_is_a_bad_request(client: Anthropic, told: Told) -> N
 @check
 def a_prompt_that_is_too_long(client: Anthropic, told: Told) -> None:
     asked = {**ASKED, "messages": [user("again and " * 3000)]}
-    assert "messages" in str(fails(anthropic.BadRequestError, client.messages.create, **asked))
+    for more in ({}, {"stream": True}):
+        error = fails(anthropic.BadRequestError, client.messages.create, **asked, **more)
+        # What Claude Code looks for, and reads both numbers of.
+        found = re.search(r"messages: prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", str(error))
+        assert found
+        assert int(found[1]) > int(found[2])
 
 
 @check
