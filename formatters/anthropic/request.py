@@ -16,7 +16,7 @@ from ...model.generation import Conversation, Generation, Sampling, StructuredOu
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import json_guide
+from ..common.guides import guides_of_others, json_guide, one_guide
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Object, Text, Texts, Tree
 from ..common.schemas import objects
 from ..openai.chat import read_template_arguments
@@ -47,10 +47,11 @@ TABLE: tuple[Parameter, ...] = (
     # vLLM's.
     Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
     *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
+    *guides_of_others("output_format"),
     *(Parameter(name, Anything(), None) for name in HARMLESS),
 )
 ROWS = {row.name: row for row in TABLE}
-FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config")
+FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
 """Read by rules of their own."""
 
 THINKING_KINDS = ("enabled", "disabled", "adaptive")
@@ -66,6 +67,7 @@ OUTPUT: Mapping[str, JsonSchema] = {"effort": {"enum": [*EFFORTS]}, "format": ob
 FORMS_SCHEMA: Mapping[str, JsonSchema] = {
     "thinking": objects(["type"], **THINKING),
     "output_config": objects(**OUTPUT),
+    "output_format": objects(["type", "schema"], **FORMAT),
 }
 """Of the forms that are read here."""
 
@@ -111,7 +113,7 @@ def conversation_of(
     thinks, shown = _thinking(payload.get("thinking"), settings)
     if thinks is not None and settings.reasoning_parser is not None:
         arguments.setdefault("enable_thinking", thinks)
-    effort, guide = _output(payload.get("output_config"), settings)
+    effort, guide = _output(payload, settings)
     if effort is not None:
         arguments.setdefault("reasoning_effort", effort)
     conversation = Conversation(
@@ -144,23 +146,31 @@ def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
     return thinks, thinks and not omitted
 
 
-def _output(given: Any, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
-    """How much effort is wanted, and what the text must conform to."""
-    if given is None:
-        return None, None
-    output = Object().read("output_config", given)
+def _output(payload: Payload, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
+    """How much effort is wanted, and what the text must conform to: `output_format` is a former name of the format."""
+    former = _format(payload.get("output_format"), "output_format", settings)
+    if payload.get("output_config") is None:
+        return None, former
+    output = Object().read("output_config", payload["output_config"])
     _check_names(output, OUTPUT, settings, "output_config.")
     effort = output.get("effort")
     if effort is not None:
         effort = Text(EFFORTS).read("output_config.effort", effort)
-    if output.get("format") is None:
-        return effort, None
-    wanted = Object().read("output_config.format", output["format"])
-    kind = Text().read("output_config.format.type", wanted.get("type"))
+    guide = _format(output.get("format"), "output_config.format", settings)
+    if guide is None or former is None:
+        return effort, guide or former
+    return effort, one_guide(guide, "output_config.format", former, "output_format")
+
+
+def _format(given: Any, place: str, settings: Settings) -> StructuredOutput | None:
+    if given is None:
+        return None
+    wanted = Object().read(place, given)
+    kind = Text().read(f"{place}.type", wanted.get("type"))
     if kind != "json_schema":
-        raise UnsupportedError.of("output_config.format.type", kind, "'json_schema'")
-    _check_names(wanted, FORMAT, settings, "output_config.format.")
-    return effort, json_guide("output_config.format.schema", wanted.get("schema"))
+        raise UnsupportedError.of(f"{place}.type", kind, "'json_schema'")
+    _check_names(wanted, FORMAT, settings, f"{place}.")
+    return json_guide(f"{place}.schema", wanted.get("schema"))
 
 
 def _check_names(given: Mapping[str, Any], known: Mapping[str, Any], settings: Settings, prefix: str) -> None:

@@ -99,9 +99,7 @@ class PoolingBackend:
         if isinstance(given, Conversation):
             raise UnsupportedError(f"{field}: this model makes {self.makes} and takes no chat, expected a text", field)
         if isinstance(given, str):
-            check_text(
-                field, given, max_prompt_tokens(self._info.context, self._most), self.count, self._info.context
-            )
+            check_text(field, given, max_prompt_tokens(self._info.context, self._most), self.count, self._info.context)
             ids = self.render(given, generation.add_special_tokens)["prompt_token_ids"]
         else:
             check_ids(field, given, self._vocabulary)

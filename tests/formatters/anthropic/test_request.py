@@ -108,6 +108,25 @@ def test_output() -> None:
     assert conversation(output_config={"effort": None, "format": None}).template_arguments == {}
 
 
+FORMAT: dict[str, Any] = {"type": "json_schema", "schema": {"type": "object", "properties": {"a": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        # By the name of its first beta.
+        ({"output_format": FORMAT}, "output_format.schema"),
+        ({"output_format": FORMAT, "output_config": {"effort": "low"}}, "output_format.schema"),
+        ({"output_format": FORMAT, "output_config": {"format": FORMAT}}, "output_config.format.schema"),
+        ({"output_format": None, "output_config": {"format": FORMAT}}, "output_config.format.schema"),
+    ],
+)
+def test_output_by_its_former_name(fields: dict[str, Any], field: str) -> None:
+    assert generation(STRICT, **fields).sampling.structured_output == StructuredOutput(
+        json_schema='{"type":"object","properties":{"a":{}}}', field=field
+    )
+
+
 def test_an_answer_that_goes_on() -> None:
     made = conversation(messages=[USER, {"role": "assistant", "content": "The"}])
     assert (made.continue_final_message, made.add_generation_prompt) == (True, False)
@@ -184,6 +203,11 @@ def test_a_wrong_value(name: str, value: Any) -> None:
         ({"output_config": {"format": {"type": "json_schema"}}}, PayloadError, "output_config.format.schema"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, ParameterError,
          "output_config.format.schema"),
+        ({"output_format": "json"}, PayloadError, "output_format"),
+        ({"output_format": {"type": "json"}}, UnsupportedError, "output_format.type"),
+        ({"output_format": {**FORMAT, "schema": {"a": 1}}, "output_config": {"format": FORMAT}}, ParameterError,
+         "output_format"),
+        ({"response_format": {"type": "json_object"}}, UnsupportedError, "response_format"),
         ({"output_config": {"task": 5}}, UnsupportedError, "output_config.task"),
         ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
         ({"chat_template_kwargs": {"chat_template": "a"}}, UnsupportedError, "chat_template_kwargs.chat_template"),

@@ -236,7 +236,9 @@ def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
     long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
     with pytest.raises(ContextError, match=r"^inputs: prompt is too long: 80\d\d tokens > 2047 maximum"):
         backend.prepare(1, long)
-    refused = Generation(request_id="x", prompt="word " * 9, sampling=Sampling(max_tokens=2047, **GREEDY), overflow="refuse")
+    refused = Generation(
+        request_id="x", prompt="word " * 9, sampling=Sampling(max_tokens=2047, **GREEDY), overflow="refuse"
+    )
     with pytest.raises(ContextError, match=r"^prompt: prompt is too long: \d+ tokens > 1 maximum \(before 2047 tokens"):
         backend.prepare(1, refused)
 
