@@ -12,7 +12,6 @@ from typing import Any
 
 import litellm
 
-
 WAYS = (("openai/any", "/v1", False), ("openai/any", "/v1", True), ("anthropic/any", "", False),
         ("text-completion-openai/any", "/v1", False))  # fmt: skip
 """A provider with its model, the path of its API, and whether it streams."""

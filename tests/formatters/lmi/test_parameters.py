@@ -53,6 +53,8 @@ def refused(parameters: dict[str, Any]) -> LmiError:
     return caught.value
 
 
+ANOTHER = "which has another value; set only one of them"
+
 DOCUMENTED = {
     "common": {
         "do_sample", "seed", "temperature", "repetition_penalty", "top_k", "top_p", "max_new_tokens", "details",
@@ -284,12 +286,12 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"stop_sequences": ["a"], "stop": ["b"]},
         ParameterError,
-        "parameters.stop: the same parameter as parameters.stop_sequences, which has another value; set only one of them",
+        f"parameters.stop: the same parameter as parameters.stop_sequences, {ANOTHER}",
     ),
     (
         {"max_tokens": 5, "max_new_tokens": 6},
         ParameterError,
-        "parameters.max_new_tokens: the same parameter as parameters.max_tokens, which has another value; set only one of them",
+        f"parameters.max_new_tokens: the same parameter as parameters.max_tokens, {ANOTHER}",
     ),
     (
         {"min_length": 31},
@@ -307,7 +309,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"logprobs": 2, "top_n_tokens": 3},
         ParameterError,
-        "parameters.top_n_tokens: the same parameter as parameters.logprobs, which has another value; set only one of them",
+        f"parameters.top_n_tokens: the same parameter as parameters.logprobs, {ANOTHER}",
     ),
     (
         {"watermark": True},

@@ -133,6 +133,7 @@ def asked(max_tokens: int | None = None) -> Generation:
 
 
 WITHIN = "this model's maximum context length is 100 tokens"
+BY_OPTION = f"option.max_prompt_tokens; {WITHIN}"
 TOO_LONG: dict[str, tuple[Callable[[], object], str]] = {
     "context": (
         lambda: max_new_tokens_for(asked(), 100, 100),
@@ -140,11 +141,11 @@ TOO_LONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "option": (
         lambda: max_new_tokens_for(asked(), 11, 100, 10),
-        f"messages: prompt is too long: 11 tokens > 10 maximum (option.max_prompt_tokens; {WITHIN})",
+        f"messages: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
     ),
     "option, by itself": (
         lambda: check_prompt("prompt[1]", 11, 10, 100),
-        f"prompt[1]: prompt is too long: 11 tokens > 10 maximum (option.max_prompt_tokens; {WITHIN})",
+        f"prompt[1]: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
     ),
     "with max_tokens": (
         lambda: max_new_tokens_for(asked(60), 50, 100),
@@ -156,8 +157,7 @@ TOO_LONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "far too long, by the option": (
         lambda: check_text("messages", "a " * PIECE, 10, Counted(), 100),
-        f"messages: prompt is too long: more than {PIECE // 2} tokens > 10 maximum "
-        f"(option.max_prompt_tokens; {WITHIN})",
+        f"messages: prompt is too long: more than {PIECE // 2} tokens > 10 maximum ({BY_OPTION})",
     ),
 }
 
