@@ -68,6 +68,7 @@ __all__ = [
     "SessionError",
     "SlowReaderError",
     "StartError",
+    "ThreadError",
     "TimeLimitError",
     "TooLargeError",
     "UnauthorizedError",
@@ -199,6 +200,12 @@ class PreviousResponseError(ParameterError):
     """There is no response that the request is to go on after; by this code OpenAI's clients send all items again."""
 
     code = "previous_response_not_found"
+
+
+class ThreadError(UnsupportedError):
+    """The server keeps no conversations; by this code Anthropic's clients send all messages again."""
+
+    code = "thread_unsupported_request"
 
 
 class ContentFilterError(RequestError):

@@ -35,9 +35,9 @@ COUNT_PATH = "/v1/messages/count_tokens"
 ROUTES: tuple[Route, ...] = (Route(PATH, described=MESSAGES), Route(COUNT_PATH, described=COUNT))
 OPENAPI = (MESSAGES,)
 
-OWN_FIELDS = ("system", "stop_sequences", "anthropic_version")
-"""Beside `messages` no other dialect has them; the last one comes from Anthropic's clients of cloud platforms."""
-OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+OWN_FIELDS = ("system", "stop_sequences", "anthropic_version", "output_config", "output_format", "thread")
+"""Beside `messages` no other dialect has them; anthropic_version comes from Anthropic's clients of cloud platforms."""
+OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "search_result")
 
 
 def matches(payload: Payload, request: Request, settings: Settings) -> bool:

@@ -36,6 +36,9 @@ BILLING = "x-anthropic-billing-header"
 BLOCK_FIELDS: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "citations"),
     "image": ("source", "transformations"),
+    "document": ("source", "title", "context", "citations"),
+    "search_result": ("content", "source", "title", "citations"),
+    "tool_reference": ("tool_name",),
     "thinking": ("thinking", "signature"),
     "redacted_thinking": ("data",),
     "tool_use": ("id", "name", "input", "caller", "toolset_name"),
@@ -58,6 +61,11 @@ class _Turn:
         """Adds a text; templates would write the frame of an empty one."""
         if text:
             self.parts.append({"type": "text", "text": text})
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is the assistant's and says nothing; as the last one it is no beginning of the answer."""
+        return self.role == "assistant" and not (self.parts or self.reasoning or self.calls)
 
     def messages(self) -> Iterator[Message]:
         """It in OpenAI's form."""
@@ -102,6 +110,8 @@ def read_conversation(payload: Payload, settings: Settings) -> tuple[tuple[Messa
         if not turns or turns[-1].role != role:
             turns.append(_Turn(role))
         _read_content(message.get("content"), turns[-1], f"{place}.content", settings)
+    if turns and turns[-1].empty:
+        turns.pop()
     if not turns:
         raise ParameterError("messages: expected at least one message from the role user", "messages")
     continues = _continues(turns[-1], f"messages[{len(given) - 1}].content")
@@ -144,7 +154,7 @@ def _blocks(
     """The type of each block, the block, and its place."""
     if not isinstance(given, list):
         raise PayloadError.of(place, given, "a string or a list of content blocks")
-    if not given:
+    if not given and role != "assistant":
         raise ParameterError.of(place, given, "at least one content block")
     for index, one in enumerate(given):
         where = f"{place}[{index}]"
@@ -177,6 +187,45 @@ def _image(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
     else:
         raise UnsupportedError.of(f"{place}.source.type", kind, "'base64' or 'url'")
     turn.parts.append({"type": "image_url", "image_url": {"url": url}, "field": name})
+
+
+def _document(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
+    """A document is its title, its context and its text, a line each; what is no text no template can show."""
+    heading = [Text().read(f"{place}.{name}", block[name]) for name in ("title", "context") if block.get(name)]
+    source = Object().read(f"{place}.source", block.get("source"))
+    kind = Text().read(f"{place}.source.type", source.get("type"))
+    inner = _Turn("document")
+    if kind == "text":
+        inner.text(Text().read(f"{place}.source.data", source.get("data")))
+    elif kind == "content":
+        _read_content(source.get("content"), inner, f"{place}.source.content", settings)
+    else:
+        raise UnsupportedError.of(f"{place}.source.type", kind, "'text' or 'content'")
+    _add_lines(turn, heading, inner.parts)
+
+
+def _search_result(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
+    heading = [Text().read(f"{place}.{name}", block.get(name)) for name in ("title", "source")]
+    inner = _Turn("search_result")
+    _read_content(block.get("content"), inner, f"{place}.content", settings)
+    _add_lines(turn, heading, inner.parts)
+
+
+def _add_lines(turn: _Turn, lines: list[str], parts: list[Message]) -> None:
+    """Adds lines and then parts, texts in a row as one: they are one document's."""
+    for part in parts:
+        if part["type"] == "text":
+            lines.append(part["text"])
+            continue
+        turn.text("\n".join(lines))
+        turn.parts.append(part)
+        lines = []
+    turn.text("\n".join(lines))
+
+
+def _tool_reference(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
+    """A tool that a search has found; here all tools are in the prompt from its beginning."""
+    turn.text(_filled(block.get("tool_name"), f"{place}.tool_name"))
 
 
 def _thinking(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
@@ -217,9 +266,24 @@ def _filled(given: Any, place: str) -> str:
 
 
 READERS: Mapping[str, Mapping[str, Callable[[Message, _Turn, str, Settings], None]]] = {
-    "user": {"text": _text, "image": _image, "tool_result": _tool_result},
+    "user": {
+        "text": _text,
+        "image": _image,
+        "document": _document,
+        "search_result": _search_result,
+        "tool_result": _tool_result,
+    },
     "assistant": {"text": _text, "thinking": _thinking, "redacted_thinking": _redacted, "tool_use": _tool_use},
     "system": {"text": _text},
-    "tool": {"text": _text, "image": _image},
+    "tool": {
+        "text": _text,
+        "image": _image,
+        "document": _document,
+        "search_result": _search_result,
+        "tool_reference": _tool_reference,
+    },
+    "document": {"text": _text, "image": _image},
+    "search_result": {"text": _text},
 }
-"""By role, what reads a block of each type that its content may have; `tool` is the content of a result."""
+"""By role, what reads a block of each type that its content may have. The last three are what has a content of its own:
+a tool's result, a document, what a search has found."""

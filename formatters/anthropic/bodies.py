@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 __all__ = [
     "Block",
@@ -18,6 +19,7 @@ __all__ = [
     "BlockStart",
     "BlockStop",
     "ErrorBody",
+    "ErrorDetails",
     "ErrorObject",
     "InputDelta",
     "MessageBody",
@@ -176,11 +178,20 @@ class TokenCount(msgspec.Struct, frozen=True):
     input_tokens: int
 
 
+class ErrorDetails(msgspec.Struct, frozen=True):
+    """What clients act on."""
+
+    error_code: str
+    unsupported: list[str]
+    """The fields of the request that are not served."""
+
+
 class ErrorObject(msgspec.Struct, frozen=True):
     """What went wrong."""
 
     type: str
     message: str
+    details: ErrorDetails | UnsetType = UNSET
 
 
 class ErrorBody(msgspec.Struct, frozen=True, tag="error"):

@@ -34,11 +34,29 @@ SOURCE = one_of(
     objects(["type", "url"], type={"const": "url"}, url=FILLED),
 )
 IMAGE = objects(["type", "source"], type={"const": "image"}, source=SOURCE)
+DOCUMENT = objects(
+    ["type", "source"],
+    type={"const": "document"},
+    source=one_of(
+        objects(["type", "data"], type={"const": "text"}, data=STRING),
+        objects(["type", "content"], type={"const": "content"}, content=one_of(STRING, array(one_of(TEXT, IMAGE), 1))),
+    ),
+    title=STRING,
+    context=STRING,
+)
+FOUND = objects(
+    ["type", "source", "title", "content"],
+    type={"const": "search_result"},
+    source=STRING,
+    title=STRING,
+    content=one_of(STRING, array(TEXT, 1)),
+)
+REFERENCE = objects(["type", "tool_name"], type={"const": "tool_reference"}, tool_name=FILLED)
 RESULT = objects(
     ["type", "tool_use_id"],
     type={"const": "tool_result"},
     tool_use_id=FILLED,
-    content=one_of(STRING, array(one_of(TEXT, IMAGE))),
+    content=one_of(STRING, array(one_of(TEXT, IMAGE, DOCUMENT, FOUND, REFERENCE))),
     is_error={"type": "boolean"},
 )
 CALL = objects(["type", "id", "name"], type={"const": "tool_use"}, id=FILLED, name=FILLED, input={"type": "object"})
@@ -55,7 +73,7 @@ def _message(role: str, *blocks: JsonSchema) -> JsonSchema:
 
 
 MESSAGE = one_of(
-    _message("user", TEXT, IMAGE, RESULT),
+    _message("user", TEXT, IMAGE, DOCUMENT, FOUND, RESULT),
     _message("assistant", TEXT, THOUGHT, REDACTED, CALL),
     _message("system", TEXT),
 )

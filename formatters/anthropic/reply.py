@@ -55,8 +55,9 @@ NOT_STARTED = Started(0)
 
 
 def message_encoder(model: str, request_id: str, max_tokens: int, *, streams: bool) -> MessageEncoder:
-    """The reply for a request for at most `max_tokens`."""
-    kind, content_type = (StreamMessage, SSE) if streams else (WholeMessage, JSON)
+    """The reply for a request for at most `max_tokens`; for 0 it has no content."""
+    whole, streamed = (WholeMessage, StreamMessage) if max_tokens else (WholePrompt, StreamedPrompt)
+    kind, content_type = (streamed, SSE) if streams else (whole, JSON)
     return kind(
         model=model,
         request_id=request_id,
@@ -281,3 +282,30 @@ class StreamMessage(MessageEncoder):
         self._shut(records)
         ended = MessageDelta(self._stop(finish, called=self.called), self._usage(finish))
         return [*records, named_record(b"message_delta", ended), MESSAGE_STOP]
+
+
+class _Prompt(MessageEncoder):
+    """The reply to a prompt alone: the token that engines generate at least is left out."""
+
+    __slots__ = ()
+
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
+        if isinstance(event, Delta):
+            finish = event.finish
+            if finish is not None and finish.reason != "abort":
+                finish = Finish("length")
+            event = Delta(event.index, "", finish=finish)
+        return MessageEncoder.feed(self, event, prompt)
+
+
+class WholePrompt(_Prompt, WholeMessage):
+    """One body."""
+
+    __slots__ = ()
+
+
+class StreamedPrompt(_Prompt, StreamMessage):
+    """The events but for blocks."""
+
+    __slots__ = ()

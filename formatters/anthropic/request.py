@@ -9,16 +9,17 @@ a single token is refused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import PayloadError, UnsupportedError
+from ...model.errors import PayloadError, ThreadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import json_guide
+from ..common.guides import guides_of_others, json_guide, one_guide
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Object, Text, Texts, Tree
-from ..common.schemas import objects
+from ..common.schemas import array, objects
 from ..openai.chat import read_template_arguments
 from .blocks import read_conversation
 from .reply import message_encoder
@@ -27,17 +28,56 @@ from .tools import read_tools
 __all__ = ["FORMS", "FORMS_SCHEMA", "TABLE", "conversation_of", "parse_messages", "read_fields"]
 
 # What runs on Anthropic's servers.
-UNSERVED = ("container", "mcp_servers")
+UNSERVED = ("container",)
 # What changes nothing in an answer; the last three are how clients of cloud platforms say their headers.
 HARMLESS = (
     "metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics", "user_profile_id",
     "workspace_id", "context_management", "anthropic_version", "anthropic_beta", "betas",
 )  # fmt: skip
 
+
+@dataclass(frozen=True, slots=True)
+class NoServers:
+    """An empty list: what a server runs by itself is not served."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return array({}, le=0)
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "an empty list"
+
+    def read(self, name: str, given: Any) -> None:
+        if given != []:
+            raise UnsupportedError(f"{name}: not supported", name)
+
+
+@dataclass(frozen=True, slots=True)
+class NoThread:
+    """Nothing: the server keeps no conversations, and says so in the way that lets clients go on."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """As JSON Schema."""
+        return {"type": "null"}
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return "null alone; by the error for any other value Anthropic's clients send the whole conversation"
+
+    def read(self, name: str, given: Any) -> None:
+        raise ThreadError(f"{name}: not supported, send the whole conversation without it", name)
+
+
 TABLE: tuple[Parameter, ...] = (
     # Any model is accepted, as in all dialects; the answer carries our name.
     Parameter("model", Text(), None),
-    Parameter("max_tokens", Integer(1), None, "max_tokens"),
+    # 0 is for the prompt alone, which is cached then.
+    Parameter("max_tokens", Integer(0), None, "max_tokens"),
     Parameter("stream", Boolean(), False, "stream"),
     Parameter("stop_sequences", Texts(), (), "stop"),
     # Anthropic's goes up to 1; more is what engines and the other dialects can do.
@@ -47,13 +87,16 @@ TABLE: tuple[Parameter, ...] = (
     # vLLM's.
     Parameter("chat_template_kwargs", Tree(), None, "template_arguments"),
     *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
+    Parameter("mcp_servers", NoServers(), None),
+    Parameter("thread", NoThread(), None),
+    *guides_of_others("output_format"),
     *(Parameter(name, Anything(), None) for name in HARMLESS),
 )
 ROWS = {row.name: row for row in TABLE}
-FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config")
+FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
 """Read by rules of their own."""
 
-THINKING_KINDS = ("enabled", "disabled", "adaptive")
+THINKING_KINDS = ("enabled", "disabled", "adaptive", "between_tools")
 DISPLAYS = ("summarized", "omitted")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 THINKING: Mapping[str, JsonSchema] = {
@@ -66,6 +109,7 @@ OUTPUT: Mapping[str, JsonSchema] = {"effort": {"enum": [*EFFORTS]}, "format": ob
 FORMS_SCHEMA: Mapping[str, JsonSchema] = {
     "thinking": objects(["type"], **THINKING),
     "output_config": objects(**OUTPUT),
+    "output_format": objects(["type", "schema"], **FORMAT),
 }
 """Of the forms that are read here."""
 
@@ -75,7 +119,7 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
     values = read_fields(payload, settings)
     max_tokens = values["max_tokens"]
     if max_tokens is None:
-        raise PayloadError.of("max_tokens", None, "an integer >= 1")
+        raise PayloadError.of("max_tokens", None, "an integer >= 0")
     conversation, guide = conversation_of(payload, values, settings)
     generation = Generation(
         request_id=request.request_id,
@@ -85,7 +129,8 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
             top_p=values["top_p"],
             top_k=values["top_k"],
             stop=values["stop"],
-            max_tokens=max_tokens,
+            # Engines generate one token at least; with 0 it is not shown.
+            max_tokens=max_tokens or 1,
             structured_output=guide,
         ),
         stream=values["stream"],
@@ -111,7 +156,7 @@ def conversation_of(
     thinks, shown = _thinking(payload.get("thinking"), settings)
     if thinks is not None and settings.reasoning_parser is not None:
         arguments.setdefault("enable_thinking", thinks)
-    effort, guide = _output(payload.get("output_config"), settings)
+    effort, guide = _output(payload, settings)
     if effort is not None:
         arguments.setdefault("reasoning_effort", effort)
     conversation = Conversation(
@@ -140,27 +185,36 @@ def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
         Integer(1).read("thinking.budget_tokens", thinking["budget_tokens"])
     display = thinking.get("display")
     omitted = display is not None and Text(DISPLAYS).read("thinking.display", display) == "omitted"
-    thinks = kind != "disabled"
+    # Between tools there is no thinking either, only what is said there is shown otherwise.
+    thinks = kind not in ("disabled", "between_tools")
     return thinks, thinks and not omitted
 
 
-def _output(given: Any, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
-    """How much effort is wanted, and what the text must conform to."""
-    if given is None:
-        return None, None
-    output = Object().read("output_config", given)
+def _output(payload: Payload, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
+    """How much effort is wanted, and what the text must conform to: `output_format` is a former name of the format."""
+    former = _format(payload.get("output_format"), "output_format", settings)
+    if payload.get("output_config") is None:
+        return None, former
+    output = Object().read("output_config", payload["output_config"])
     _check_names(output, OUTPUT, settings, "output_config.")
     effort = output.get("effort")
     if effort is not None:
         effort = Text(EFFORTS).read("output_config.effort", effort)
-    if output.get("format") is None:
-        return effort, None
-    wanted = Object().read("output_config.format", output["format"])
-    kind = Text().read("output_config.format.type", wanted.get("type"))
+    guide = _format(output.get("format"), "output_config.format", settings)
+    if guide is None or former is None:
+        return effort, guide or former
+    return effort, one_guide(guide, "output_config.format", former, "output_format")
+
+
+def _format(given: Any, place: str, settings: Settings) -> StructuredOutput | None:
+    if given is None:
+        return None
+    wanted = Object().read(place, given)
+    kind = Text().read(f"{place}.type", wanted.get("type"))
     if kind != "json_schema":
-        raise UnsupportedError.of("output_config.format.type", kind, "'json_schema'")
-    _check_names(wanted, FORMAT, settings, "output_config.format.")
-    return effort, json_guide("output_config.format.schema", wanted.get("schema"))
+        raise UnsupportedError.of(f"{place}.type", kind, "'json_schema'")
+    _check_names(wanted, FORMAT, settings, f"{place}.")
+    return json_guide(f"{place}.schema", wanted.get("schema"))
 
 
 def _check_names(given: Mapping[str, Any], known: Mapping[str, Any], settings: Settings, prefix: str) -> None:

@@ -6,6 +6,7 @@ kinds.py           what a field may be: reads it, and describes itself as a sche
 fields.py          a table's row of a field, unknown names, headers that no dialect serves
 schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
+custom_tools.py    tools whose input is a text, as functions
 images.py          the parts of messages that are images
 encoder.py         the state of an encoder that hosts read
 finish.py          how the end of a sequence is called

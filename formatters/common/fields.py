@@ -16,7 +16,7 @@ from ..base import JsonSchema
 from .kinds import Kind
 from .schemas import nullable
 
-__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "read_rows"]
+__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "read_rows", "two_values"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,10 +81,17 @@ def read_rows(
             names.setdefault(row.key, shown)
             continue
         if values[row.key] != row.default:
-            raise ParameterError(f"{shown}: the same parameter as {names[row.key]}; set only one of them", shown)
+            if values[row.key] != value:
+                raise two_values(shown, names[row.key])
+            continue
         names[row.key] = shown
         values[row.key] = value
     return values, names
+
+
+def two_values(name: str, other: str) -> ParameterError:
+    """The error for a parameter that is given by two of its names with two values; with one value they are one."""
+    return ParameterError(f"{name}: the same parameter as {other}, which has another value; set only one of them", name)
 
 
 MAX_LOGGED_NAMES = 1000

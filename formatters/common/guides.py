@@ -7,7 +7,7 @@ Whether a schema, an expression or a grammar can be compiled, the engine's side 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,11 +16,13 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload, encode
-from .fields import handle_unknown_field
-from .kinds import TEXTS, TEXTS_LENGTH, Object, Text, Texts, Tree
+from .fields import Parameter, handle_unknown_field
+from .kinds import TEXTS, TEXTS_LENGTH, Anything, Object, Text, Texts, Tree
 from .schemas import FILLED, STRING, array, objects, one_of
 
-__all__ = ["GUIDES", "json_guide", "read_guide", "regex_guide"]
+__all__ = [
+    "GUIDES", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
+]  # fmt: skip
 
 
 def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
@@ -32,10 +34,29 @@ def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
         guide = None if given is None else kind.read(name, given, settings)
         if guide is None:
             continue
-        if found is not None:
-            raise ParameterError(f"{name}: cannot be combined with {found_name}", name)
-        found, found_name = guide, name
+        if found is None:
+            found, found_name = guide, name
+        else:
+            found = one_guide(found, found_name, guide, name)
     return found
+
+
+def one_guide(guide: StructuredOutput, name: str, other: StructuredOutput, other_name: str) -> StructuredOutput:
+    """The first of two guides that are the same but for their names; raises ParameterError, naming both.
+
+    Clients that do not know which names a server has send one by several (guidance).
+    """
+    if msgspec.structs.replace(other, field=guide.field) != guide:
+        raise ParameterError(f"{other_name}: cannot be combined with {name}", other_name)
+    return guide
+
+
+def refuse_schema(form: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+    """Raises ParameterError for a schema beside a type that has none: the answer would not conform to it."""
+    for name in names:
+        if form.get(name) is not None:
+            expected = f"none with the type {form.get('type')!r}"
+            raise ParameterError.of(f"{place}.{name}", form[name], expected)
 
 
 def _response_format(name: str, given: Any, settings: Settings) -> StructuredOutput | None:
@@ -44,10 +65,16 @@ def _response_format(name: str, given: Any, settings: Settings) -> StructuredOut
     if kind == "structural_tag":
         raise UnsupportedError(f"{shown}: 'structural_tag' is not supported", shown)
     Text(("text", "json_object", "json_schema")).read(shown, kind)
+    for key, value in given.items():
+        if value is not None and key not in FORMAT_KEYS:
+            handle_unknown_field(key, FORMAT_KEYS, settings, f"{name}.")
     if kind == "text":
+        refuse_schema(given, ("json_schema", *OBJECT_SCHEMAS), name)
         return None
     if kind == "json_object":
-        return StructuredOutput(json_object=True, field=name)
+        refuse_schema(given, ("json_schema",), name)
+        return _object_schema(name, given) or StructuredOutput(json_object=True, field=name)
+    refuse_schema(given, OBJECT_SCHEMAS, name)
     inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
     for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
         value = inner.get(key)
@@ -60,6 +87,19 @@ def _response_format(name: str, given: Any, settings: Settings) -> StructuredOut
     return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
 
 
+def _object_schema(name: str, form: Mapping[str, Any]) -> StructuredOutput | None:
+    """The schema beside `json_object`, if there is one."""
+    found: StructuredOutput | None = None
+    for key in OBJECT_SCHEMAS:
+        if form.get(key) is not None:
+            guide = json_guide(f"{name}.{key}", form[key])
+            found = guide if found is None else one_guide(found, found.field, guide, guide.field)
+    return found
+
+
+OBJECT_SCHEMAS = ("schema", "value")
+"""Where the schema is that some clients give with `json_object`: llama.cpp's and others' `schema`, TGI's `value`."""
+FORMAT_KEYS = ("type", "json_schema", *OBJECT_SCHEMAS)
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
 
 
@@ -153,7 +193,8 @@ SCHEMA = one_of({"type": "object", "minProperties": 1}, FILLED)
 """A JSON schema, as an object or as text."""
 
 RESPONSE_FORMAT: JsonSchema = one_of(
-    objects(["type"], type={"enum": ["text", "json_object"]}),
+    objects(["type"], type={"const": "text"}),
+    objects(["type"], type={"const": "json_object"}, schema=SCHEMA, value=SCHEMA),
     objects(
         ["type", "json_schema"],
         type={"const": "json_schema"},
@@ -172,3 +213,11 @@ GUIDES: Mapping[str, Guide] = {
     "guided_whitespace_pattern": Guide(_whitespace, {"type": "null"}),
 }
 """The fields of a request."""
+
+
+def guides_of_others(*served: str) -> tuple[Parameter, ...]:
+    """Rows for guides by the names of other APIs, but for those that a dialect serves: to ignore one would give an
+    answer in another form than the one that was asked for.
+    """
+    names = (*GUIDES, "output_format", "grammar")
+    return tuple(Parameter(name, Anything(), None, default_only=True) for name in names if name not in served)

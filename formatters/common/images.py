@@ -21,7 +21,7 @@ from .kinds import Object, Text
 
 __all__ = ["DETAILS", "is_image_part", "read_image_part", "read_url"]
 
-DETAILS = ("auto", "low", "high")
+DETAILS = ("auto", "low", "high", "original")
 """Accepted everywhere; vLLM's models take every image as it is."""
 SCHEMES = ("data:", "http://", "https://", "file://")
 BASE64_KINDS: Mapping[bytes, str] = {

@@ -16,7 +16,7 @@ from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request, Response, encode
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import Parameter, read_rows
+from ..common.fields import Parameter, read_rows, two_values
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Text
 from .inputs import texts_of
 from .parameters import TABLE as GENERATION_TABLE
@@ -137,7 +137,7 @@ def _embedding(payload: Payload, settings: Settings) -> Embedding:
     others, other_names = read_rows(beside, ROWS, settings)
     for key, name in other_names.items():
         if key in names and values[key] != others[key]:
-            raise ParameterError(f"{name}: the same parameter as {names[key]}; set only one of them", name)
+            raise two_values(name, names[key])
         values[key] = others[key]
     if values["normalize"] is None:
         values["normalize"] = settings.normalize

@@ -17,7 +17,8 @@ from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Beams, Sampling
 from ...model.options import Settings
 from ..common.fields import Parameter, read_rows
-from ..common.kinds import LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Texts
+from ..common.guides import guides_of_others
+from ..common.kinds import LARGEST_ID, Boolean, Ids, Integer, Number, Texts
 from .schemas import SCHEMAS, Schema, schema_of
 
 __all__ = [
@@ -77,7 +78,7 @@ TABLE: tuple[Parameter, ...] = (
     # LMI's handlers take the first as another name of logprobs (djl_python, vllm_rolling_batch.py).
     Parameter("top_n_tokens", Integer(0), None, "logprobs", equivalents={0: None}),
     Parameter("watermark", Boolean(), False, default_only=True),
-    Parameter("grammar", Anything(), None, default_only=True),
+    *guides_of_others(),
 )
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}

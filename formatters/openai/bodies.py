@@ -18,33 +18,11 @@ from msgspec import UNSET, UnsetType
 from ...model.errors import LmiError, OverloadedError, RequestError, UnauthorizedError
 
 __all__ = [
-    "ChatBody",
-    "ChatChoice",
-    "ChatChunk",
-    "ChatChunkChoice",
-    "ChatDelta",
-    "ChatLogprobs",
-    "CompletionDetails",
-    "ErrorBody",
-    "FinishWord",
-    "Function",
-    "FunctionChunk",
-    "Message",
-    "PromptDetails",
-    "PromptLogprob",
-    "PromptLogprobs",
-    "TextBody",
-    "TextChoice",
-    "TextChunk",
-    "TextChunkChoice",
-    "TextLogprobs",
-    "TokenLogprob",
-    "ToolCall",
-    "ToolCallChunk",
-    "TopLogprob",
-    "Usage",
-    "error_body",
-]
+    "ChatBody", "ChatChoice", "ChatChunk", "ChatChunkChoice", "ChatDelta", "ChatLogprobs", "CompletionDetails",
+    "ErrorBody", "FinishWord", "Function", "FunctionChunk", "Message", "PromptDetails", "PromptLogprob",
+    "PromptLogprobs", "TextBody", "TextChoice", "TextChunk", "TextChunkChoice", "TextLogprobs", "TokenLogprob",
+    "ToolCall", "ToolCallChunk", "TopLogprob", "Usage", "error_body",
+]  # fmt: skip
 
 FinishWord = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
 
@@ -118,12 +96,20 @@ class Function(msgspec.Struct, frozen=True):
     arguments: str
 
 
+class CustomInput(msgspec.Struct, frozen=True):
+    """The custom tool that is called, with its input as text; in a stream the name comes first, then the input."""
+
+    name: str | UnsetType
+    input: str
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A tool call of a whole answer."""
 
     id: str
-    function: Function
+    function: Function | UnsetType
     type: str = "function"
+    custom: CustomInput | UnsetType = UNSET
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +165,8 @@ class ToolCallChunk(msgspec.Struct, frozen=True):
     index: int
     id: str | UnsetType
     type: str | UnsetType
-    function: FunctionChunk
+    function: FunctionChunk | UnsetType
+    custom: CustomInput | UnsetType = UNSET
 
 
 class ChatDelta(msgspec.Struct, frozen=True):

@@ -62,6 +62,7 @@ def read_chat(
         reasoning=settings.reasoning_parser is not None and conversation.include_reasoning,
         reasoning_content=settings.reasoning_content,
         legacy=tools.legacy,
+        custom=tools.custom,
         prompt_logprobs=sampling.prompt_logprobs is not None,
         usage=usage,
         continuous_usage=continuous_usage,

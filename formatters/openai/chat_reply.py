@@ -6,12 +6,14 @@ the last its finish_reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
 from ...model.events import CallDelta, Delta
 from ..base import SSE, encode, event_record
+from ..common.custom_tools import input_of
 from .bodies import (
     ChatBody,
     ChatChoice,
@@ -19,6 +21,7 @@ from .bodies import (
     ChatChunkChoice,
     ChatDelta,
     ChatLogprobs,
+    CustomInput,
     FinishWord,
     Function,
     FunctionChunk,
@@ -46,6 +49,8 @@ class ChatOptions:
     """Whether they have it by its older name too."""
     legacy: bool = False
     """Whether a call is a `function_call`."""
+    custom: frozenset[str] = frozenset()
+    """The names of functions that stand for custom tools."""
     prompt_logprobs: bool = False
     usage: bool = False
     """Whether a stream ends with the usage."""
@@ -68,6 +73,16 @@ class _CallText:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+
+    def function(self) -> Function:
+        """The function that is called."""
+        return Function(self.name, "".join(self.arguments))
+
+    def shown(self, custom: frozenset[str]) -> ToolCall:
+        """The call, of a function or of one of the `custom` tools."""
+        if self.name not in custom:
+            return ToolCall(self.id, self.function())
+        return ToolCall(self.id, UNSET, "custom", CustomInput(self.name, input_of("".join(self.arguments))))
 
 
 @dataclass(slots=True)
@@ -122,13 +137,13 @@ class WholeChat(OpenAIEncoder):
 
     def _choice(self, index: int, state: _Choice) -> ChatChoice:
         text = "".join(state.texts)
-        functions = [(call.id, Function(call.name, "".join(call.arguments))) for _, call in sorted(state.calls.items())]
+        calls = [call for _, call in sorted(state.calls.items())]
         legacy = self.shape.legacy
         reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
         message = Message(
-            content=None if functions and not text else text,
-            function_call=functions[0][1] if functions and legacy else None,
-            tool_calls=[] if legacy else [ToolCall(call_id, function) for call_id, function in functions],
+            content=None if calls and not text else text,
+            function_call=calls[0].function() if calls and legacy else None,
+            tool_calls=[] if legacy else [call.shown(self.shape.custom) for call in calls],
             reasoning=reasoning,
             reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )
@@ -149,6 +164,10 @@ class _Streamed:
 
     shown: ShownTokens | None
     called: bool = False
+    custom: int = -1
+    """Which call is one of a custom tool whose input is not whole yet."""
+    pieces: list[str] = field(default_factory=list[str])
+    """Its arguments."""
 
 
 @dataclass(slots=True)
@@ -213,21 +232,50 @@ class StreamChat(OpenAIEncoder):
         functions = [call for call in calls if call.index == 0] if self.shape.legacy else []
         if self.shape.legacy:
             calls = ()
-        if not (delta.text or delta.reasoning or calls or functions):
+        if self.shape.custom:
+            chunks = self._custom_chunks(calls, state, ended=delta.finish is not None)
+        else:
+            chunks = [_call_chunk(call) for call in calls]
+        if not (delta.text or delta.reasoning or chunks or functions):
             return None
-        state.called = state.called or bool(calls or functions)
+        state.called = state.called or bool(chunks or functions)
         return ChatDelta(
             reasoning=delta.reasoning or UNSET,
             reasoning_content=(self.shape.reasoning_content and delta.reasoning) or UNSET,
             content=delta.text or UNSET,
-            tool_calls=[_call_chunk(call) for call in calls] or UNSET,
+            tool_calls=chunks or UNSET,
             function_call=_function_chunk(functions) if functions else UNSET,
         )
+
+    def _custom_chunks(self, calls: Iterable[CallDelta], state: _Streamed, *, ended: bool) -> list[ToolCallChunk]:
+        """What is new of calls; the input of a custom tool comes in one piece, when its arguments are whole."""
+        chunks: list[ToolCallChunk] = []
+        for call in calls:
+            if call.index != state.custom:
+                chunks += _input_chunk(state)
+            if call.name in self.shape.custom:
+                state.custom = call.index
+                begun = CustomInput(call.name, "")
+                chunks.append(ToolCallChunk(call.index, call.id or UNSET, "custom", UNSET, begun))
+            if call.index == state.custom:
+                state.pieces.append(call.arguments)
+            else:
+                chunks.append(_call_chunk(call))
+        return chunks + _input_chunk(state) if ended else chunks
 
     def _close(self) -> list[bytes]:
         if not self.shape.usage:
             return [DONE]
         return [event_record(self._chunk(self.usage())), DONE]
+
+
+def _input_chunk(state: _Streamed) -> list[ToolCallChunk]:
+    """The input of the open call of a custom tool, if there is one; it ends."""
+    index, state.custom = state.custom, -1
+    if index < 0:
+        return []
+    arguments, state.pieces = "".join(state.pieces), []
+    return [ToolCallChunk(index, UNSET, UNSET, UNSET, CustomInput(UNSET, input_of(arguments)))]
 
 
 def _function_chunk(deltas: list[CallDelta]) -> FunctionChunk:

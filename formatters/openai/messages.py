@@ -17,6 +17,7 @@ import msgspec
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
+from ..common.custom_tools import arguments_of
 from ..common.fields import handle_unknown_field
 from ..common.images import DETAILS, is_image_part, read_image_part
 from ..common.kinds import Object, Text
@@ -44,12 +45,20 @@ PARTS: dict[str, tuple[str, ...]] = {
 """By role, the types of parts that its content may have."""
 
 FUNCTION_CALL = objects(["name"], name=FILLED, arguments=STRING)
-TOOL_CALL: JsonSchema = {
-    "type": "object",
-    # The type may be left out, but it may not be null.
-    "properties": {"id": FILLED, "type": {"const": "function"}, "function": FUNCTION_CALL},
-    "required": ["id", "function"],
-}
+TOOL_CALL: JsonSchema = one_of(
+    {
+        "type": "object",
+        # The type may be left out, but it may not be null.
+        "properties": {"id": FILLED, "type": {"const": "function"}, "function": FUNCTION_CALL},
+        "required": ["id", "function"],
+    },
+    objects(
+        ["id", "type", "custom"],
+        id=FILLED,
+        type={"const": "custom"},
+        custom=objects(["name", "input"], name=FILLED, input=STRING),
+    ),
+)
 USUAL: Mapping[str, JsonSchema] = {"role": {}, "content": {}, "name": STRING}
 """What role and content may be depends on the role (messages_schema)."""
 
@@ -185,9 +194,9 @@ def _assistant(read: Message, message: Message, place: str, function_call_id: st
 def _call(given: Any, place: str) -> Message:
     call = Object().read(place, given)
     kind = call.get("type", "function")
-    if kind != "function":
-        raise _unsupported(f"{place}.type", kind, "'function'")
-    function = _function(call.get("function"), f"{place}.function")
+    if kind not in ("function", "custom"):
+        raise _unsupported(f"{place}.type", kind, "'function' or 'custom'")
+    function = (_function if kind == "function" else _custom)(call.get(kind), f"{place}.{kind}")
     return {"id": read_filled(call.get("id"), f"{place}.id"), "type": "function", "function": function}
 
 
@@ -195,6 +204,12 @@ def _function(given: Any, place: str) -> Message:
     function = Object().read(place, given)
     name = read_filled(function.get("name"), f"{place}.name")
     return {"name": name, "arguments": read_arguments(function.get("arguments"), f"{place}.arguments")}
+
+
+def _custom(given: Any, place: str) -> Message:
+    custom = Object().read(place, given)
+    name = read_filled(custom.get("name"), f"{place}.name")
+    return {"name": name, "arguments": arguments_of(Text().read(f"{place}.input", custom.get("input")))}
 
 
 def read_arguments(given: Any, place: str) -> str:

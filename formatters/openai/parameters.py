@@ -19,7 +19,7 @@ from ...model.generation import FITTING, Sampling
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field
-from ..common.guides import GUIDES
+from ..common.guides import GUIDES, guides_of_others
 from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Object, Text, Texts, Tree
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
@@ -147,6 +147,7 @@ COMMON: tuple[Parameter, ...] = (
         "media_io_kwargs",
         "vllm_xargs",
     ),
+    *guides_of_others(*GUIDES),
     *_harmless("user", "request_id", "session_id", "guided_decoding_backend"),
     # Of vLLM's other routes; and how many tokens a chunk holds is ours to say.
     *_harmless("return_token_offsets", "mm_payload", "return_mm_kwargs", "stream_interval"),

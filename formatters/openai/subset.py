@@ -33,7 +33,7 @@ ASKS_NOTHING: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "top_logprobs": (0,),
     "parallel_tool_calls": (True,),
-    "tool_choice": ("none", "auto"),
+    "tool_choice": ("none", "auto", {"type": "none"}, {"type": "auto"}),
     "function_call": ("none", "auto"),
 }
 """By field, the values besides null, false and what is empty that are the same as leaving it out."""

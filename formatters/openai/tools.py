@@ -14,6 +14,7 @@ from typing import Any
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
+from ..common.custom_tools import CUSTOM, as_function
 from ..common.fields import handle_unknown_field
 from ..common.kinds import Boolean, Object, Text, Tree
 from ..common.schemas import FILLED, STRING, array, objects, one_of
@@ -25,6 +26,9 @@ TOOLS = 1024
 """Tools in one request. OpenAI's limit is 128."""
 TOOL_CHOICES = ("none", "auto", "required")
 FUNCTION_CHOICES = ("none", "auto")
+TOOL_KINDS = ("function", "custom")
+MODES = ("auto", "required")
+"""Of what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Tools:
     """The name of the one that must be called."""
     legacy: bool = False
     """Whether they were given as functions."""
+    custom: frozenset[str] = frozenset()
+    """The names of those that were given as custom tools."""
 
 
 def read_tools(payload: Payload, settings: Settings) -> Tools:
@@ -51,10 +57,12 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
     read = read_function if legacy else _tool
     tools = tuple(read(one, f"{list_name}[{index}]", settings) for index, one in enumerate(given))
     names = [tool["function"]["name"] for tool in tools]
-    choice, function = _choice(payload.get(choice_name), choice_name, names)
-    if choice == "none" or not tools:
+    choice, function, allowed = _choice(payload.get(choice_name), choice_name, names)
+    used = tuple(tool for tool in tools if tool["function"]["name"] in allowed)
+    if choice == "none" or not used:
         return Tools(legacy=bool(legacy))
-    return Tools(tools, choice, function, bool(legacy))
+    custom = frozenset(name for name, one in zip(names, given, strict=True) if one.get("type") == "custom")
+    return Tools(used, choice, function, bool(legacy), frozenset() if legacy else custom)
 
 
 def list_of_tools(payload: Payload, name: str = "tools") -> list[Any]:
@@ -69,31 +77,54 @@ def list_of_tools(payload: Payload, name: str = "tools") -> list[Any]:
     return given
 
 
-def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | None]:
-    """none, auto or required, and the name that is forced."""
+def _choice(given: Any, place: str, names: Collection[str]) -> tuple[str, str | None, Collection[str]]:
+    """none, auto or required; the name that is forced; the names that may be called."""
     words = FUNCTION_CHOICES if place == "function_call" else TOOL_CHOICES
     expected = "one of " + ", ".join(words) + ", or an object with a function's name"
     if given is None:
-        return "auto", None
+        return "auto", None, names
+    if place == "tool_choice" and isinstance(given, dict) and given.get("type") in words:
+        # As Anthropic's API has it.
+        given = given["type"]
     if isinstance(given, str):
         if given not in words:
             raise ParameterError.of(place, given, expected)
         if given == "required" and not names:
             raise ParameterError(f"{place}: 'required' requires tools, and there are none", place)
-        return given, None
+        return given, None, names
     if not isinstance(given, dict):
         raise PayloadError.of(place, given, expected)
-    choice: dict[str, Any] = given
-    if place == "tool_choice":
-        kind = choice.get("type")
-        if kind != "function":
-            raise UnsupportedError.of(f"{place}.type", kind, "'function'")
-        place += ".function"
-        choice = Object().read(place, choice.get("function"))
-    name = Text().read(f"{place}.name", choice.get("name"))
+    if place == "function_call":
+        return "required", _known(given, place, names), names
+    kind = Text().read(f"{place}.type", given.get("type"))
+    if kind == "allowed_tools":
+        return _allowed(given.get(kind), f"{place}.{kind}", names)
+    if kind not in TOOL_KINDS:
+        expected = ", ".join(map(repr, (*TOOL_KINDS, "allowed_tools", *words[:-1]))) + f" or {words[-1]!r}"
+        raise UnsupportedError.of(f"{place}.type", kind, expected)
+    return "required", _known(given.get(kind), f"{place}.{kind}", names), names
+
+
+def _known(given: Any, place: str, names: Collection[str]) -> str:
+    """The name in an object, that of a tool."""
+    name = Text().read(f"{place}.name", Object().read(place, given).get("name"))
     if name not in names:
-        raise ParameterError.of(f"{place}.name", name, "the name of one of the functions that are given")
-    return "required", name
+        raise ParameterError.of(f"{place}.name", name, "the name of one of the tools that are given")
+    return name
+
+
+def _allowed(given: Any, place: str, names: Collection[str]) -> tuple[str, None, Collection[str]]:
+    allowed = Object().read(place, given)
+    mode = Text(MODES).read(f"{place}.mode", allowed.get("mode"))
+    tools = allowed.get("tools")
+    if not isinstance(tools, list) or not tools:
+        raise PayloadError.of(f"{place}.tools", tools, "a list of tools, at least one")
+    found: list[str] = []
+    for index, one in enumerate(tools):
+        where = f"{place}.tools[{index}]"
+        kind = Text(TOOL_KINDS).read(f"{where}.type", Object().read(where, one).get("type"))
+        found.append(_known(one.get(kind), f"{where}.{kind}", names))
+    return mode, None, found
 
 
 FUNCTION_FIELDS: Mapping[str, JsonSchema] = {
@@ -105,11 +136,19 @@ FUNCTION_FIELDS: Mapping[str, JsonSchema] = {
 FUNCTION = objects(["name"], **FUNCTION_FIELDS)
 TOOL_FIELDS: Mapping[str, JsonSchema] = {"type": {"const": "function"}, "function": FUNCTION, "cache_control": {}}
 NAMED = objects(["name"], name=FILLED)
-NAMED_TOOL = objects(["type"], type={"const": "function"}, function=NAMED)
+NAMED_TOOL = one_of(*(objects(["type", kind], type={"const": kind}, **{kind: NAMED}) for kind in TOOL_KINDS))
+ALLOWED = objects(
+    ["type", "allowed_tools"],
+    type={"const": "allowed_tools"},
+    allowed_tools=objects(["mode", "tools"], mode={"enum": [*MODES]}, tools=array(NAMED_TOOL, 1)),
+)
+CUSTOM_TOOL = objects(["type", "custom"], type={"const": "custom"}, custom=CUSTOM)
 
 TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
-    "tools": array(objects(["type", "function"], **TOOL_FIELDS), le=TOOLS),
-    "tool_choice": one_of({"enum": [*TOOL_CHOICES]}, NAMED_TOOL),
+    "tools": array(one_of(objects(["type", "function"], **TOOL_FIELDS), CUSTOM_TOOL), le=TOOLS),
+    "tool_choice": one_of(
+        {"enum": [*TOOL_CHOICES]}, objects(["type"], type={"enum": [*TOOL_CHOICES]}), NAMED_TOOL, ALLOWED
+    ),
     "functions": array(FUNCTION, le=TOOLS),
     "function_call": one_of({"enum": [*FUNCTION_CHOICES]}, NAMED),
 }
@@ -119,9 +158,11 @@ TOOLS_SCHEMA: Mapping[str, JsonSchema] = {
 def _tool(given: Any, place: str, settings: Settings) -> dict[str, Any]:
     tool = Object().read(place, given)
     kind = tool.get("type")
+    if kind == "custom":
+        return as_function(tool.get("custom"), f"{place}.custom", settings)
     if kind != "function":
         refused = UnsupportedError if isinstance(kind, str) else PayloadError
-        raise refused.of(f"{place}.type", kind, "'function'")
+        raise refused.of(f"{place}.type", kind, "'function' or 'custom'")
     for name in tool:
         if name not in TOOL_FIELDS:
             handle_unknown_field(name, TOOL_FIELDS, settings, "tools[].")

@@ -183,9 +183,7 @@ def _part(given: Any, role: str, place: str) -> Message:
     if part.get("file_id") is not None:
         raise UnsupportedError(f"{place}.file_id: not supported, expected image_url", f"{place}.file_id")
     Text().read(f"{place}.image_url", part.get("image_url"))
-    # There is no size that an image is brought to.
-    detail = None if part.get("detail") == "original" else part.get("detail")
-    return read_image_part({"image_url": part["image_url"], "detail": detail}, place)
+    return read_image_part({"image_url": part["image_url"], "detail": part.get("detail")}, place)
 
 
 def listed(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -218,7 +216,7 @@ def _text_part(kind: str) -> JsonSchema:
     return _item(kind, TEXTS.get(kind, "text"), **{TEXTS.get(kind, "text"): STRING})
 
 
-IMAGE = _item("input_image", "image_url", image_url=FILLED, detail={"enum": [*DETAILS, "original"]})
+IMAGE = _item("input_image", "image_url", image_url=FILLED, detail={"enum": [*DETAILS]})
 
 
 def _schema() -> JsonSchema:

@@ -17,7 +17,7 @@ from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import json_guide
+from ..common.guides import guides_of_others, json_guide, refuse_schema
 from ..common.kinds import Anything, Boolean, Integer, Number, Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 from ..openai.parameters import CHAT_ROWS, TOP_LOGPROBS
@@ -140,6 +140,7 @@ TABLE: tuple[Parameter, ...] = (
         Parameter(name, Anything(), None, default_only=True)
         for name in ("conversation", "prompt", "context_management", "moderation")
     ),
+    *guides_of_others(),
     *(CHAT_ROWS[name] for name in OF_CHATS),
 )
 ROWS = {row.name: row for row in TABLE}
@@ -180,6 +181,8 @@ def read_format(given: Any, settings: Settings) -> tuple[StructuredOutput | None
         if name not in FORMAT_FIELDS:
             handle_unknown_field(name, FORMAT_FIELDS, settings, "text.format.")
     shown["format"] = {"type": kind}
+    if kind != "json_schema":
+        refuse_schema(form, ("schema",), "text.format")
     if kind == "text":
         return None, shown
     if kind == "json_object":

@@ -43,6 +43,8 @@ def read_tools(payload: Payload, settings: Settings) -> ToolUse:
     names = [tool["function"]["name"] for tool in tools]
     asked = payload.get("tool_choice")
     word, allowed, function = _choice(asked, names)
+    if isinstance(asked, dict) and asked["type"] in TOOL_CHOICES:
+        asked = word
     if isinstance(asked, dict):
         asked = {"type": asked["type"], **_chosen(asked)}
     shown = [_shown(tool["function"], one) for tool, one in zip(tools, given, strict=True)]
@@ -85,6 +87,8 @@ def _choice(given: Any, names: Collection[str]) -> tuple[str, Collection[str], s
     expected = f"one of {', '.join(TOOL_CHOICES)}, or an object with a function's name"
     if given is None:
         return "auto", names, None
+    if isinstance(given, dict) and given.get("type") in TOOL_CHOICES:
+        given = given["type"]
     if isinstance(given, str):
         if given not in TOOL_CHOICES:
             raise ParameterError.of("tool_choice", given, expected)

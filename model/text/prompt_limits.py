@@ -31,6 +31,7 @@ __all__ = [
     "max_new_tokens_for",
     "max_prompt_tokens",
     "shortened",
+    "too_long",
     "with_truncation",
 ]
 
@@ -43,6 +44,8 @@ CHARACTERS = 8
 """For each allowed token a text may have so many characters before it is counted in pieces: twice a usual one's."""
 SPARE = 1024
 """Tokens beyond those that are to be kept, so that what the cut has done to its neighbours is not among these."""
+
+OPTION = "option.max_prompt_tokens"
 
 _BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
 """Where tokenizers part a text themselves: tokens on either side do not depend on the other one."""
@@ -72,42 +75,52 @@ def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
         raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
-def check_prompt(field: str, tokens: int, limit: int | None) -> None:
-    """Raises ContextError for a prompt of more than `limit` tokens."""
+def too_long(field: str, tokens: int | str, most: int, context: int, *reasons: str) -> ContextError:
+    """The error for a prompt of more than `most` tokens; `reasons`: why it may not have more, beside the context.
+
+    By these words agents know that they must shorten a conversation, most of which do not look at the code: "prompt is
+    too long: N tokens > M maximum" are Anthropic's, "this model's maximum context length is" OpenAI's and vLLM's.
+    """
+    why = "; ".join((*reasons, f"this model's maximum context length is {context} tokens"))
+    return ContextError(f"{field}: prompt is too long: {tokens} tokens > {most} maximum ({why})", field)
+
+
+def check_prompt(field: str, tokens: int, limit: int | None, context: int) -> None:
+    """Raises ContextError for a prompt of more than `limit` tokens (option.max_prompt_tokens)."""
     if limit is not None and tokens > limit:
-        raise ContextError(
-            f"{field}: expected a prompt of at most {limit} tokens (option.max_prompt_tokens), got {tokens} tokens",
-            field,
-        )
+        raise too_long(field, tokens, limit, context, OPTION)
 
 
 def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, limit: int | None = None) -> int:
-    """How many tokens may be generated after a prompt of so many, which may have `limit`; raises ContextError.
+    """How many tokens may be generated after a prompt of so many, which may have `limit`; raises ParameterError, and
+    ContextError where a shorter prompt would do.
 
     None, where only the prompt is wanted (Generation.tokenize), of whatever length.
     """
     if generation.tokenize:
         return 0
     field = generation.prompt_field
-    check_prompt(field, prompt_tokens, limit)
+    check_prompt(field, prompt_tokens, limit, context)
     left = context - prompt_tokens
-    if prompt_tokens < 1 or left < 1:
-        raise ContextError(
-            f"{field}: expected a prompt of 1 to {context - 1} tokens (the model's context is {context}), "
-            f"got {prompt_tokens} tokens",
-            field,
-        )
+    if prompt_tokens < 1:
+        raise ParameterError(f"{field}: expected a prompt of at least 1 token, got 0 tokens", field)
+    if left < 1:
+        raise too_long(field, prompt_tokens, context - 1, context)
     wanted = generation.sampling.max_tokens
-    if wanted is not None and wanted > left and generation.overflow == "refuse":
-        raise ContextError(
-            f"{field}: {prompt_tokens} prompt tokens and {wanted} tokens to generate exceed the model's context "
-            f"of {context} tokens",
-            field,
-        )
-    return left if wanted is None else min(wanted, left)
+    if wanted is None:
+        return left
+    if wanted > left and generation.overflow == "refuse":
+        if wanted >= context:
+            raise ParameterError(
+                f"{field}: expected at most {context - 1} tokens to generate (this model's context is {context} "
+                f"tokens), got {wanted}",
+                field,
+            )
+        raise too_long(field, prompt_tokens, context - wanted, context, f"before {wanted} tokens to generate")
+    return min(wanted, left)
 
 
-def check_text(field: str, text: str, allowed: int, count: Count) -> None:
+def check_text(field: str, text: str, allowed: int, count: Count, context: int) -> None:
     """Raises ContextError for a text that has more than `allowed` tokens, if it is a long one."""
     if len(text) <= CHARACTERS * allowed + PIECE:
         return
@@ -115,22 +128,18 @@ def check_text(field: str, text: str, allowed: int, count: Count) -> None:
     for start in range(0, len(text), PIECE):
         tokens += count(text[start : start + PIECE])
         if tokens > 2 * allowed + SPARE:
-            raise ContextError(
-                f"{field}: expected a prompt of at most {allowed} tokens (the model's context, or "
-                f"option.max_prompt_tokens), got more: {len(text)} characters, of which the first {start + PIECE} have "
-                f"{tokens} tokens",
-                field,
-            )
+            reasons = (OPTION,) if allowed < context - 1 else ()
+            raise too_long(field, f"more than {tokens - 1}", allowed, context, *reasons)
 
 
-def shortened(field: str, text: str, keep: int | None, allowed: int, count: Count) -> str:
+def shortened(field: str, text: str, keep: int | None, allowed: int, count: Count, context: int) -> str:
     """What is to be tokenized of a text whose last `keep` tokens are wanted, or all.
 
     Raises ContextError for one that has more than `allowed` tokens, if it is a long one and stays it.
     """
     if keep is not None and keep <= allowed:
         return last(text, keep, count)
-    check_text(field, text, allowed, count)
+    check_text(field, text, allowed, count, context)
     return text
 
 

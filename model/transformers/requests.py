@@ -85,7 +85,7 @@ class Requests:
                 text, special = render(tokenizer, self._template, prompt, field), prompt.add_special_tokens
             else:
                 text, special = prompt, generation.add_special_tokens
-            text = shortened(field, text, truncate, self._allowed, self._count)
+            text = shortened(field, text, truncate, self._allowed, self._count, self._loaded.context)
             ids = list(tokenizer(text, add_special_tokens=special)["input_ids"])
         # Beyond the vocabulary a device fails for everyone.
         check_ids(field, ids, self._loaded.words)

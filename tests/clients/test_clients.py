@@ -62,13 +62,19 @@ def check_calling(seen: dict[str, Any]) -> None:
     assert (seen["answer"], seen["answer_finish"]) == (CALLING.follow_up, "stop")
 
 
-CALLED = {"prompt": CALLING.prompt, "tools": CALLING.tools, "results": CALLING.tool_results}
+CALLED = {
+    "prompt": CALLING.prompt,
+    "tools": CALLING.tools,
+    "results": CALLING.tool_results,
+    "long": "again and " * 3000,
+}
 
 
 def test_langchain_openai(chat_server: Host) -> None:
     seen = run_client("langchain_chat.py", chat_server.url, CALLED)
     check_calling(seen)
     assert seen["invalid"] == 0
+    assert seen["too_long"] == [True, True]
     usage = seen["usage"]
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"] > usage["output_tokens"] > 0
 
@@ -76,6 +82,7 @@ def test_langchain_openai(chat_server: Host) -> None:
 def test_litellm(chat_server: Host) -> None:
     seen = run_client("litellm_chat.py", chat_server.url, CALLED)
     check_calling(seen)
+    assert seen["too_long"] == ["ContextWindowExceededError"] * 4
     usage = seen["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > usage["prompt_tokens"] > 0
 

@@ -158,7 +158,7 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"inputs": "a", "normalize": False, "parameters": {"normalize": True}},
-        "normalize: the same parameter as parameters.normalize; set only one of them",
+        "normalize: the same parameter as parameters.normalize, which has another value; set only one of them",
     ),
     (
         {"inputs": "a", "parameters": {"max_new_tokens": 9}},

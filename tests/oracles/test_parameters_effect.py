@@ -710,6 +710,8 @@ def test_an_alias_means_its_parameter(alias: str, settings: Settings) -> None:
         "top_p": 0.5, "seed": 9, "length_penalty": 1.0, "num_beams": 1, "stop_sequences": ["x"],
     }[ALIASES[alias]]  # fmt: skip
     assert generation({alias: value}, settings) == generation({ALIASES[alias]: value}, settings)
+    # Clients that do not know which of the names an endpoint takes send them all.
+    assert generation({alias: value, ALIASES[alias]: value}, settings) == generation({alias: value}, settings)
     for wrong in WRONG[ALIASES[alias]]:
         with pytest.raises(LmiError, match=rf"^parameters\.{alias}"):
             generation({alias: wrong if wrong is not None else []}, settings)

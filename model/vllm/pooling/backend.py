@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from ...engine import EngineInfo, EngineStats
-from ...errors import ContextError, GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
+from ...errors import GenerationError, LmiError, OptionError, ParameterError, UnsupportedError
 from ...events import Delta, Event, Failed, Finish, Started
 from ...generation import Conversation, Generation
 from ...media.images import Image
 from ...options import Settings
-from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens
+from ...text.prompt_limits import check_ids, check_prompt, check_text, max_prompt_tokens, too_long
 from ...text.prompt_tokens import told_tokens
 from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
@@ -99,7 +99,7 @@ class PoolingBackend:
         if isinstance(given, Conversation):
             raise UnsupportedError(f"{field}: this model makes {self.makes} and takes no chat, expected a text", field)
         if isinstance(given, str):
-            check_text(field, given, max_prompt_tokens(self._info.context, self._most), self.count)
+            check_text(field, given, max_prompt_tokens(self._info.context, self._most), self.count, self._info.context)
             ids = self.render(given, generation.add_special_tokens)["prompt_token_ids"]
         else:
             check_ids(field, given, self._vocabulary)
@@ -187,14 +187,12 @@ class PoolingBackend:
 
     def check(self, ids: Sequence[int], field: str) -> None:
         """Raises RequestError for a prompt that the model does not take."""
-        check_prompt(field, len(ids), self._most)
         context = self._info.context
-        if not 1 <= len(ids) <= context:
-            raise ContextError(
-                f"{field}: expected a text of 1 to {context} tokens (the model's context is {context}), got "
-                f"{len(ids)} tokens",
-                field,
-            )
+        check_prompt(field, len(ids), self._most, context)
+        if not ids:
+            raise ParameterError(f"{field}: expected a text of at least 1 token, got 0 tokens", field)
+        if len(ids) > context:
+            raise too_long(field, len(ids), context, context)
         # Some tokenizers know more tokens than their model, and vLLM asks the tokenizer.
         if max(ids) >= self._vocabulary:
             raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")

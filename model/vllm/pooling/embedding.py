@@ -73,7 +73,7 @@ class VllmEmbedding(PoolingBackend):
         allowed = max_prompt_tokens(self._info.context, self._most)
         keep = self._info.context if wanted.truncate is True else wanted.truncate
         if wanted.truncate is False or keep > allowed:
-            check_text(field, text, allowed, self.count)
+            check_text(field, text, allowed, self.count, self._info.context)
             return text
         return first(text, keep, self.count) if wanted.cut == "right" else last(text, keep, self.count)
 

@@ -147,7 +147,7 @@ class PairTokenizer:
         too long and is not cut.
         """
         if most is None and scoring.truncate is False:
-            check_text(field, text, self._context, self._count)
+            check_text(field, text, self._context, self._count, self._context)
             return text
         return (first if scoring.cut == "right" else last)(text, most or self._context, self._count)
 

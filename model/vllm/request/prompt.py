@@ -38,7 +38,7 @@ class PromptRenderer:
         Raises ContextError for a text that is far too long. A prompt with images is never cut.
         """
         keep = None if images else generation.sampling.truncate
-        return lambda text: shortened(generation.prompt_field, text, keep, self._allowed, self.count)
+        return lambda text: shortened(generation.prompt_field, text, keep, self._allowed, self.count, self._context)
 
     def render(self, generation: Generation) -> Any:
         """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""

@@ -305,6 +305,27 @@ def an_agents_loop_streamed(client: Anthropic, told: Told) -> None:
 
 
 @check
+def a_tool_runner(client: Anthropic, told: Told) -> None:
+    """It asks for a thread, and goes on without one."""
+    kind = "parallel_tool_calls"
+    results = dict(
+        zip([call["name"] for call in calls_of(told, kind)], told["questions"][kind]["tool_results"], strict=True)
+    )
+
+    def runnable(tool: dict[str, Any]) -> Any:
+        def call(**_: Any) -> str:
+            return str(results[tool["name"]])
+
+        return anthropic.beta_tool(
+            call, name=tool["name"], description=tool["description"], input_schema=tool["input_schema"]
+        )
+
+    tools = [runnable(tool) for tool in tools_of(told, kind)]
+    last = client.beta.messages.tool_runner(**ask(told, kind, tools=tools)).until_done()
+    assert text_of(last) == told["questions"][kind]["follow_up"]
+
+
+@check
 def tool_choices(client: Anthropic, told: Told) -> None:
     # The model writes calls in another form than the one that is forced: what it says must end by its schema.
     city = {"type": "string", "enum": ["Paris", "Rome"]}
@@ -371,6 +392,43 @@ def structured_output(client: Anthropic, told: Told) -> None:
     assert set(json.loads(text_of(message))) == set(PERSON["properties"])
 
 
+@check
+def structured_output_of_the_beta(client: Anthropic, told: Told) -> None:
+    """Its former name, as clients sent it."""
+    asked = ask(told, "json")
+    asked["extra_body"] = {**asked["extra_body"], "output_format": {"type": "json_schema", "schema": PERSON}}
+    assert set(json.loads(text_of(client.beta.messages.create(**asked)))) == set(PERSON["properties"])
+
+
+# --- What the model reads as text, and prompts alone ---
+
+
+@check
+def a_document(client: Anthropic, told: Told) -> None:
+    prompt = told["questions"]["plain"]["prompt"]
+    source = {"type": "text", "media_type": "text/plain", "data": prompt}
+    content = [{"type": "document", "source": source, "citations": {"enabled": True}}]
+    message = client.messages.create(**ASKED, messages=[{"role": "user", "content": content}])
+    assert text_of(message) == told["questions"]["plain"]["answer"]
+
+
+@check
+def a_prompt_alone(client: Anthropic, told: Told) -> None:
+    asked = ask(told, "plain", max_tokens=0)
+    whole = client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        streamed = stream.get_final_message()
+    for message in (whole, streamed):
+        assert (message.content, message.stop_reason, message.usage.output_tokens) == ([], "max_tokens", 0)
+
+
+@check
+def an_empty_last_message(client: Anthropic, told: Told) -> None:
+    messages = [user(told["questions"]["plain"]["prompt"]), {"role": "assistant", "content": ""}]
+    message = client.messages.create(**ASKED, messages=messages)
+    assert text_of(message) == told["questions"]["plain"]["answer"]
+
+
 # --- Counting ---
 
 
@@ -399,7 +457,7 @@ def an_error_of_counting(client: Anthropic, told: Told) -> None:
 def a_bad_value_is_a_bad_request(client: Anthropic, told: Told) -> None:
     for wrong, place in (
         ({"extra_body": {"temperature": -1}}, "temperature"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"messages": [{"role": "king", "content": "a"}]}, "messages[0].role"),
@@ -417,7 +475,12 @@ def a_bad_value_of_a_stream_is_a_bad_request(client: Anthropic, told: Told) -> N
 @check
 def a_prompt_that_is_too_long(client: Anthropic, told: Told) -> None:
     asked = {**ASKED, "messages": [user("again and " * 3000)]}
-    assert "messages" in str(fails(anthropic.BadRequestError, client.messages.create, **asked))
+    for more in ({}, {"stream": True}):
+        error = fails(anthropic.BadRequestError, client.messages.create, **asked, **more)
+        # What Claude Code looks for, and reads both numbers of.
+        found = re.search(r"messages: prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", str(error))
+        assert found
+        assert int(found[1]) > int(found[2])
 
 
 @check

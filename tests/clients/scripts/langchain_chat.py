@@ -1,18 +1,30 @@
-"""langchain-openai: a streamed chat that calls tools, the tools' results given back, and the answer to them.
+"""langchain-openai: a streamed chat that calls tools, the tools' results given back, and the answer to them; and what
+it makes of a prompt that is too long.
 
-python langchain_chat.py URL '{"prompt": ..., "tools": [...], "results": [...]}'  ->  what it saw, as JSON
+python langchain_chat.py URL '{"prompt": ..., "tools": [...], "results": [...], "long": ...}'  ->  what it saw, as JSON
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import reduce
 from operator import add
 from typing import Any
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
+
+
+def overflows(send: Callable[[], object]) -> bool:
+    """Whether the error is the one by which a conversation is shortened."""
+    try:
+        send()
+    except ContextOverflowError:
+        return True
+    return False
 
 
 def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +39,9 @@ def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
     for call, result in zip(called.tool_calls, asked["results"], strict=True):
         messages.append(ToolMessage(result, tool_call_id=call["id"]))
     answer: Any = reduce(add, model.stream(messages))
+    long = [HumanMessage(asked["long"])]
     return {
+        "too_long": [overflows(lambda: model.invoke(long)), overflows(lambda: list(model.stream(long)))],
         "calls": [{"name": call["name"], "arguments": call["args"], "id": call["id"]} for call in called.tool_calls],
         "invalid": len(called.invalid_tool_calls),
         "pieces": len(pieces),

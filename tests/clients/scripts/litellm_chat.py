@@ -1,6 +1,7 @@
-"""litellm with an OpenAI-compatible server: a streamed chat that calls tools, and the answer to their results.
+"""litellm with an OpenAI-compatible server: a streamed chat that calls tools, and the answer to their results; and what
+it makes of a prompt that is too long, by each of the server's APIs.
 
-python litellm_chat.py URL '{"prompt": ..., "tools": [...], "results": [...]}'  ->  what it saw, as JSON
+python litellm_chat.py URL '{"prompt": ..., "tools": [...], "results": [...], "long": ...}'  ->  what it saw, as JSON
 """
 
 from __future__ import annotations
@@ -10,6 +11,27 @@ import sys
 from typing import Any
 
 import litellm
+
+WAYS = (("openai/any", "/v1", False), ("openai/any", "/v1", True), ("anthropic/any", "", False),
+        ("text-completion-openai/any", "/v1", False))  # fmt: skip
+"""A provider with its model, the path of its API, and whether it streams."""
+
+
+def too_long(url: str, prompt: str, model: str, path: str, stream: bool) -> str:
+    """The name of the error that litellm makes of the server's; agents shorten a conversation by it."""
+    try:
+        litellm.completion(
+            model=model,
+            api_base=f"{url}{path}",
+            api_key="none",
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=10,
+            stream=stream,
+            num_retries=0,
+        )
+    except Exception as error:  # noqa: BLE001 - which one it is
+        return type(error).__name__
+    return "none"
 
 
 def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -46,6 +68,7 @@ def main(url: str, asked: dict[str, Any]) -> dict[str, Any]:
         messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
     (answer,) = stream(messages)[1].choices
     return {
+        "too_long": [too_long(url, asked["long"], *way) for way in WAYS],
         "calls": [
             {"name": call.function.name, "arguments": json.loads(call.function.arguments), "id": call.id}
             for call in calls

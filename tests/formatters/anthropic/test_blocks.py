@@ -138,6 +138,40 @@ def test_images_in_results_are_the_users() -> None:
     ]
 
 
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "It rains."}}
+PARTS = {"type": "document", "source": {"type": "content", "content": [TEXT, URL]}, "title": "T"}
+FOUND = {"type": "search_result", "source": "https://a", "title": "T", "content": [TEXT, {"type": "text", "text": "b"}]}
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (DOCUMENT, "It rains."),
+        ({**DOCUMENT, "title": "T", "context": "C", "citations": {"enabled": True}}, "T\nC\nIt rains."),
+        ({"type": "document", "source": {"type": "content", "content": "It rains."}, "context": None}, "It rains."),
+        (FOUND, "T\nhttps://a\na\nb"),
+    ],
+)
+def test_documents_are_texts(block: dict[str, Any], text: str) -> None:
+    assert read(user(block)) == [{"role": "user", "content": text}]
+    made = read(USER, assistant(USE), user({**RESULT, "content": [block]}))
+    assert made[-1] == {"role": "tool", "tool_call_id": "1", "content": text}
+
+
+def test_a_document_with_an_image() -> None:
+    place = "messages[0].content[0].source.content[1].source.url"
+    assert read(user(PARTS)) == [
+        {"role": "user", "content": [{"type": "text", "text": "T\na"}, image("https://example.com/a.png", place)]}
+    ]
+
+
+def test_tools_that_a_search_has_found() -> None:
+    """All tools are in the prompt from its beginning."""
+    found = [{"type": "tool_reference", "tool_name": name} for name in ("look", "find")]
+    made = read(USER, assistant(USE), user({**RESULT, "content": found}))
+    assert made[-1] == {"role": "tool", "tool_call_id": "1", "content": "look\nfind"}
+
+
 def test_thinking_of_others_is_left_out() -> None:
     made = read(USER, assistant({"type": "redacted_thinking", "data": "x"}, TEXT), USER)
     assert made[1] == {"role": "assistant", "content": "a"}
@@ -148,6 +182,18 @@ def test_thinking_of_others_is_left_out() -> None:
 )
 def test_whether_the_answer_goes_on(last: dict[str, Any], continues: bool) -> None:
     assert read_conversation({"messages": [USER, last]}, SETTINGS)[1] is continues
+
+
+EMPTY: list[Any] = ["", [], [{"type": "text", "text": ""}], [{"type": "redacted_thinking", "data": "x"}]]
+
+
+@pytest.mark.parametrize("content", EMPTY)
+def test_an_empty_last_message_is_no_beginning(content: Any) -> None:
+    """Anthropic's API takes one there, and there alone."""
+    empty = {"role": "assistant", "content": content}
+    assert read_conversation({"messages": [USER, empty]}, SETTINGS) == ((USER,), False)
+    with pytest.raises(ParameterError, match=r"^messages: expected at least one message from the role user"):
+        read_conversation({"messages": [empty]}, SETTINGS)
 
 
 # --- What is refused ---
@@ -172,7 +218,17 @@ AT = "messages[0].content[0]"
         ([user(5)], PayloadError, AT),
         ([user({})], PayloadError, f"{AT}.type"),
         ([user(USE)], UnsupportedError, f"{AT}.type"),
-        ([user({"type": "document"})], UnsupportedError, f"{AT}.type"),
+        ([user({"type": "container_upload"})], UnsupportedError, f"{AT}.type"),
+        ([user({"type": "document"})], PayloadError, f"{AT}.source"),
+        ([user({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "a"}})],
+         UnsupportedError, f"{AT}.source.type"),
+        ([user({"type": "document", "source": {"type": "text", "data": 5}})], PayloadError, f"{AT}.source.data"),
+        ([user({**DOCUMENT, "title": 5})], PayloadError, f"{AT}.title"),
+        ([user({"type": "document", "source": {"type": "content", "content": [RESULT]}})],
+         UnsupportedError, f"{AT}.source.content[0].type"),
+        ([user({**FOUND, "content": [URL]})], UnsupportedError, f"{AT}.content[0].type"),
+        ([user({"type": "tool_reference", "tool_name": "a"})], UnsupportedError, f"{AT}.type"),
+        ([user({**RESULT, "content": [{"type": "tool_reference"}]})], PayloadError, f"{AT}.content[0].tool_name"),
         ([assistant(RESULT)], UnsupportedError, f"{AT}.type"),
         ([assistant(URL)], UnsupportedError, f"{AT}.type"),
         ([{"role": "system", "content": [URL]}], UnsupportedError, f"{AT}.type"),

@@ -57,7 +57,7 @@ def test_a_failure() -> None:
 
 @pytest.mark.parametrize(
     ("body", "place"),
-    [({}, "messages"), ({**BODY, "tools": [{}]}, "tools[0].name"), ({**BODY, "max_tokens": 0}, "max_tokens")],
+    [({}, "messages"), ({**BODY, "tools": [{}]}, "tools[0].name"), ({**BODY, "max_tokens": -1}, "max_tokens")],
 )
 def test_what_is_refused(body: dict[str, Any], place: str) -> None:
     with pytest.raises(RequestError) as caught:

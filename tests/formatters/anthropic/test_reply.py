@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lmi.formatters.anthropic.reply import MessageEncoder
 
-from ...kit.answers.anthropic import events, joined, reply, whole
+from ...kit.answers.anthropic import call, events, joined, reply, whole
 from ...kit.answers.events import end, feed, same_shape
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
@@ -44,6 +44,20 @@ def test_a_whole_answer() -> None:
     same_shape(body, WHOLE)
     assert re.fullmatch("msg_[0-9a-f]{32}", body["id"])
     assert body == {**WHOLE, "id": body["id"]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_alone(stream: bool) -> None:
+    """With `max_tokens` 0, which puts it into the cache; an engine generates a token at least."""
+    (asked,) = call(max_tokens=0).generations
+    assert asked.sampling.max_tokens == 1
+    answer = reply(max_tokens=0, stream=stream)
+    told = (Started(33, 8), Delta(0, "So", reasoning="Hm"), Delta(0, "", finish=end("length", count=1)))
+    body = joined(events(answer, *told)) if stream else whole(answer, *told)
+    assert (body["content"], body["stop_reason"]) == ([], "max_tokens")
+    assert (body["usage"]["input_tokens"], body["usage"]["output_tokens"]) == (25, 0)
+    failed = reply(max_tokens=0, stream=stream)
+    assert json.loads(feed(failed, Failed.of(OverloadedError("full")))[0])["error"]["message"] == "full"
 
 
 def test_a_streamed_answer() -> None:

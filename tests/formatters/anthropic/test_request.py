@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from lmi.formatters.anthropic.request import FORMS, TABLE, parse_messages
 
 from ...kit.answers.anthropic import ASKED, REASONING, SETTINGS, STRICT, TOOL, USER, call
-from ...kit.api.dialects import forget_logged_names
+from ...kit.api.dialects import forget_logged_names, receive
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.types import Conversation, Generation, Request, Sampling, Settings, StructuredOutput
+from ...kit.api.types import Conversation, Generation, Request, Response, Sampling, Settings, StructuredOutput
 
 
 def generation(settings: Settings = SETTINGS, **fields: Any) -> Generation:
@@ -80,6 +81,8 @@ def test_a_stream(stream: bool | None) -> None:
         ({"type": "adaptive", "display": "summarized"}, {"enable_thinking": True}, True),
         ({"type": "adaptive", "display": "omitted"}, {"enable_thinking": True}, False),
         ({"type": "disabled"}, {"enable_thinking": False}, False),
+        # "Thinking turned off" (Anthropic's client, types/thinking_types.py).
+        ({"type": "between_tools"}, {"enable_thinking": False}, False),
     ],
 )
 def test_thinking(thinking: Any, arguments: dict[str, Any], shown: bool) -> None:
@@ -108,6 +111,25 @@ def test_output() -> None:
     assert conversation(output_config={"effort": None, "format": None}).template_arguments == {}
 
 
+FORMAT: dict[str, Any] = {"type": "json_schema", "schema": {"type": "object", "properties": {"a": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        # By the name of its first beta.
+        ({"output_format": FORMAT}, "output_format.schema"),
+        ({"output_format": FORMAT, "output_config": {"effort": "low"}}, "output_format.schema"),
+        ({"output_format": FORMAT, "output_config": {"format": FORMAT}}, "output_config.format.schema"),
+        ({"output_format": None, "output_config": {"format": FORMAT}}, "output_config.format.schema"),
+    ],
+)
+def test_output_by_its_former_name(fields: dict[str, Any], field: str) -> None:
+    assert generation(STRICT, **fields).sampling.structured_output == StructuredOutput(
+        json_schema='{"type":"object","properties":{"a":{}}}', field=field
+    )
+
+
 def test_an_answer_that_goes_on() -> None:
     made = conversation(messages=[USER, {"role": "assistant", "content": "The"}])
     assert (made.continue_final_message, made.add_generation_prompt) == (True, False)
@@ -121,7 +143,7 @@ def test_tools_are_in_the_conversation() -> None:
 IDLE: dict[str, Any] = {
     "model": "any", "metadata": {"user_id": "a"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"},
     "inference_geo": "us", "speed": "fast", "context_management": {"edits": []}, "anthropic_version": "a",
-    "container": None, "mcp_servers": None,
+    "container": None, "mcp_servers": [], "thread": None,
 }  # fmt: skip
 
 
@@ -141,7 +163,7 @@ def test_an_unknown_field(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.
 # --- What is refused ---
 
 
-@pytest.mark.parametrize("value", [None, 0, -1, "5", 5.5, True])
+@pytest.mark.parametrize("value", [None, -1, "5", 5.5, True])
 def test_max_tokens_is_needed(value: Any) -> None:
     assert refused(max_tokens=value).param == "max_tokens"
 
@@ -184,6 +206,11 @@ def test_a_wrong_value(name: str, value: Any) -> None:
         ({"output_config": {"format": {"type": "json_schema"}}}, PayloadError, "output_config.format.schema"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, ParameterError,
          "output_config.format.schema"),
+        ({"output_format": "json"}, PayloadError, "output_format"),
+        ({"output_format": {"type": "json"}}, UnsupportedError, "output_format.type"),
+        ({"output_format": {**FORMAT, "schema": {"a": 1}}, "output_config": {"format": FORMAT}}, ParameterError,
+         "output_format"),
+        ({"response_format": {"type": "json_object"}}, UnsupportedError, "response_format"),
         ({"output_config": {"task": 5}}, UnsupportedError, "output_config.task"),
         ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
         ({"chat_template_kwargs": {"chat_template": "a"}}, UnsupportedError, "chat_template_kwargs.chat_template"),
@@ -192,6 +219,25 @@ def test_a_wrong_value(name: str, value: Any) -> None:
 def test_a_part_that_is_refused(fields: dict[str, Any], kind: type[RequestError], place: str) -> None:
     error = refused(**fields)
     assert (type(error), error.param) == (kind, place)
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_thread_is_refused_as_its_clients_know_it(thread: Any, path: str) -> None:
+    """With a thread they send only the messages that are new; by this error, all (anthropic 2.13, lib/threads)."""
+    body = json.dumps({**ASKED, "thread": thread}).encode()
+    refusal = receive(Request(body, path=path, request_id="req-7"), SETTINGS)
+    assert isinstance(refusal, Response)
+    assert refusal.status == 400
+    assert json.loads(refusal.body) == {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "thread: not supported, send the whole conversation without it",
+            "details": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]},
+        },
+        "request_id": "req-7",
+    }
 
 
 # --- Others' descriptions of it ---

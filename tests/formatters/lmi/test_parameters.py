@@ -11,7 +11,7 @@ import pytest
 from lmi.formatters.lmi import parse
 from lmi.formatters.lmi.parameters import TABLE, read_parameters
 
-from ...kit.api.dialects import MAX_LOGGED_NAMES, forget_logged_names
+from ...kit.api.dialects import GUIDE_FORMS, MAX_LOGGED_NAMES, forget_logged_names
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
 from ...kit.api.types import Beams, Request, Sampling
@@ -52,6 +52,8 @@ def refused(parameters: dict[str, Any]) -> LmiError:
         sampling(parameters)
     return caught.value
 
+
+ANOTHER = "which has another value; set only one of them"
 
 DOCUMENTED = {
     "common": {
@@ -229,7 +231,9 @@ def test_wrong_type(name: str, value: Any) -> None:
 
 def test_no_parameter_is_left_out() -> None:
     covered = {name for name, _ in WRONG_TYPES}
-    assert {row.name for row in TABLE} - covered == {"grammar"}
+    guides = {row.name for row in TABLE} - covered
+    assert {*GUIDE_FORMS, "grammar", "output_format"} == guides
+    assert all(row.default_only for row in TABLE if row.name in guides)
 
 
 MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
@@ -282,7 +286,12 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"stop_sequences": ["a"], "stop": ["b"]},
         ParameterError,
-        "parameters.stop: the same parameter as parameters.stop_sequences; set only one of them",
+        f"parameters.stop: the same parameter as parameters.stop_sequences, {ANOTHER}",
+    ),
+    (
+        {"max_tokens": 5, "max_new_tokens": 6},
+        ParameterError,
+        f"parameters.max_new_tokens: the same parameter as parameters.max_tokens, {ANOTHER}",
     ),
     (
         {"min_length": 31},
@@ -300,7 +309,7 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (
         {"logprobs": 2, "top_n_tokens": 3},
         ParameterError,
-        "parameters.top_n_tokens: the same parameter as parameters.logprobs; set only one of them",
+        f"parameters.top_n_tokens: the same parameter as parameters.logprobs, {ANOTHER}",
     ),
     (
         {"watermark": True},

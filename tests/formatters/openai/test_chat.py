@@ -52,6 +52,41 @@ EXAMPLE_WHOLE: dict[str, Any] = {
 """Specs 000, Non-Streaming, Chat Completion, Example (texts cut), with 001's usage details."""
 
 
+CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
+CUSTOM_CALLS: list[tuple[CallDelta, ...]] = [
+    (CallDelta(0, "call_1", "patch", '{"inp'),),
+    (CallDelta(0, arguments='ut": "a \\"b\\"\\'),),
+    (CallDelta(0, arguments='n"}'), CallDelta(1, "call_2", "get_weather", "{")),
+    (CallDelta(1, arguments="}"),),
+    (CallDelta(2, "call_3", "patch", '{"input": "c'),),
+]
+CALLED: list[Any] = [
+    {"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": 'a "b"\n'}},
+    {"id": "call_2", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}},
+    # Cut off.
+    {"id": "call_3", "type": "custom", "custom": {"name": "patch", "input": '{"input": "c'}},
+]
+
+
+def test_calls_of_custom_tools() -> None:
+    from openai.types.chat import ChatCompletion
+
+    told = [Started(1), *(Delta(0, "", calls=calls) for calls in CUSTOM_CALLS), Delta(0, "", finish=end("length"))]
+    body = whole(reply(tools=CUSTOM), *told)
+    assert body["choices"][0]["message"]["tool_calls"] == CALLED
+    assert ChatCompletion.model_validate(body).choices[0].message.tool_calls[0].custom.input == 'a "b"\n'
+    joined: dict[int, dict[str, Any]] = {}
+    for chunk in chunks(reply(tools=CUSTOM, stream=True), *told):
+        for new in chunk["choices"][0]["delta"].get("tool_calls", ()):
+            one = joined.setdefault(new["index"], {})
+            one |= {name: new[name] for name in ("id", "type") if name in new}
+            for kind in ("function", "custom"):
+                for name, text in new.get(kind, {}).items():
+                    one.setdefault(kind, {}).setdefault(name, "")
+                    one[kind][name] += text
+    assert [one for _, one in sorted(joined.items())] == CALLED
+
+
 def test_example_whole() -> None:
     body = whole(
         reply(REASONING),

@@ -40,7 +40,7 @@ SAME: list[dict[str, Any]] = [
         "role": "user",
         "content": [
             {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "original"}},
         ],
     },
     {"role": "assistant", "content": "hello"},
@@ -168,13 +168,13 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (
         _parts({"type": "image_url", "image_url": {"url": "x", "detail": "best"}}),
         ParameterError,
-        "messages[1].content[0].image_url.detail: expected one of auto, low, high, got 'best'",
+        "messages[1].content[0].image_url.detail: expected one of auto, low, high, original, got 'best'",
     ),
     ({"role": "tool", "content": "a"}, PayloadError, "messages[1].tool_call_id: expected a non-empty string, got None"),
     ({"role": "function", "content": "a"}, PayloadError, "messages[1].name: expected a non-empty string, got None"),
     ({"role": "assistant", "tool_calls": 5}, PayloadError, "messages[1].tool_calls: expected a list of tool calls, "),
     (_called(id=None), PayloadError, "messages[1].tool_calls[0].id: expected a non-empty string, got None"),
-    (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function', got 'x'"),
+    (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function' or 'custom', got 'x'"),
     (_called(function=None), PayloadError, "messages[1].tool_calls[0].function: expected an object, got None"),
     (
         _called(function={"name": "f", "arguments": "{"}),
@@ -207,6 +207,64 @@ def test_no_messages() -> None:
 # --- Tools ---
 
 NAMED: dict[str, Any] = {"type": "function", "function": {"name": "get_weather"}}
+
+
+CUSTOM: dict[str, Any] = {"type": "custom", "custom": {"name": "patch", "description": "Changes files"}}
+PATCH: dict[str, Any] = {
+    "name": "patch",
+    "description": "Changes files",
+    "parameters": {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+        "additionalProperties": False,
+    },
+}
+
+
+def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*tools]}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ({"type": "auto"}, ("auto", None, ["get_weather", "patch"])),
+        ({"type": "required"}, ("required", None, ["get_weather", "patch"])),
+        ({"type": "none"}, (None, None, [])),
+        ({"type": "custom", "custom": {"name": "patch"}}, ("required", "patch", ["get_weather", "patch"])),
+        (allowed("auto", NAMED), ("auto", None, ["get_weather"])),
+        (allowed("required", {"type": "custom", "custom": {"name": "patch"}}), ("required", None, ["patch"])),
+        (allowed("auto", TOOL, CUSTOM), ("auto", None, ["get_weather", "patch"])),
+    ],
+)
+def test_what_may_be_chosen(choice: Any, expected: Any) -> None:
+    """The forms of OpenAI's client (types/chat), and a word as an object."""
+    made = conversation(USER, tools=[TOOL, CUSTOM], tool_choice=choice)
+    assert (made.tool_choice, made.function, [tool["function"]["name"] for tool in made.tools]) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "description"),
+    [
+        (None, "Changes files"),
+        ({"type": "text"}, "Changes files"),
+        (
+            {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: WORD"}},
+            "Changes files\n\nThe input conforms to this grammar (lark):\nstart: WORD",
+        ),
+    ],
+)
+def test_a_custom_tool_is_a_function_with_one_string(form: Any, description: str) -> None:
+    made = conversation(USER, tools=[{"type": "custom", "custom": {**CUSTOM["custom"], "format": form}}])
+    assert made.tools == ({"type": "function", "function": {**PATCH, "description": description}},)
+
+
+def test_a_call_of_a_custom_tool_comes_back() -> None:
+    call = {"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": 'a "b"\n'}}
+    made = conversation(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, tools=[CUSTOM])
+    function = {"name": "patch", "arguments": '{"input":"a \\"b\\"\\n"}'}
+    assert made.messages[1]["tool_calls"] == [{"id": "call_1", "type": "function", "function": function}]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +311,8 @@ def test_what_a_tool_may_leave_out() -> None:
 
 TOOL_FAULTS: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ({"tools": ["f"]}, PayloadError, "tools[0]: expected an object, got 'f'"),
-    ({"tools": [{}]}, PayloadError, "tools[0].type: expected 'function', got None"),
-    ({"tools": [TOOL, {"type": "web_search"}]}, UnsupportedError, "tools[1].type: expected 'function', got 'web_se"),
+    ({"tools": [{}]}, PayloadError, "tools[0].type: expected 'function' or 'custom', got None"),
+    ({"tools": [TOOL, {"type": "web_search"}]}, UnsupportedError, "tools[1].type: expected 'function' or 'custom', "),
     ({"tools": [{"type": "function"}]}, PayloadError, "tools[0].function: expected an object, got None"),
     (
         {"tools": [{"type": "function", "function": {"name": ""}}]},
@@ -273,14 +331,56 @@ TOOL_FAULTS: list[tuple[dict[str, Any], type[LmiError], str]] = [
     ),
     ({"tools": [TOOL], "tool_choice": "any"}, ParameterError, "tool_choice: expected one of none, auto, required, or"),
     ({"tools": [TOOL], "tool_choice": 5}, PayloadError, "tool_choice: expected one of none, auto, required, or an"),
-    ({"tools": [TOOL], "tool_choice": {}}, UnsupportedError, "tool_choice.type: expected 'function', got None"),
+    ({"tools": [TOOL], "tool_choice": {}}, PayloadError, "tool_choice.type: expected a string, got None"),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "any"}},
+        UnsupportedError,
+        "tool_choice.type: expected 'function', 'custom', 'allowed_tools', 'none', 'auto' or 'required', got 'any'",
+    ),
+    ({"tool_choice": {"type": "required"}}, ParameterError, "tool_choice: 'required' requires tools, and there are "),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [NAMED]}},
+        PayloadError,
+        "tool_choice.allowed_tools: expected an object, got None",
+    ),
+    (
+        {"tools": [TOOL], "tool_choice": allowed("any", NAMED)},
+        ParameterError,
+        "tool_choice.allowed_tools.mode: expected one of auto, required, got 'any'",
+    ),
+    (
+        {"tools": [TOOL], "tool_choice": allowed("auto")},
+        PayloadError,
+        "tool_choice.allowed_tools.tools: expected a list of tools, at least one, got []",
+    ),
+    (
+        {"tools": [TOOL], "tool_choice": allowed("auto", CUSTOM)},
+        ParameterError,
+        "tool_choice.allowed_tools.tools[0].custom.name: expected the name of one of the tools that are given, got ",
+    ),
+    ({"tools": [{"type": "custom"}]}, PayloadError, "tools[0].custom: expected an object, got None"),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": ""}}]},
+        ParameterError,
+        "tools[0].custom.name: expected a non-empty string, got ''",
+    ),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "a", "format": {"type": "json"}}}]},
+        ParameterError,
+        "tools[0].custom.format.type: expected one of text, grammar, got 'json'",
+    ),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "a", "format": {"type": "grammar", "grammar": {}}}}]},
+        PayloadError,
+        "tools[0].custom.format.grammar.syntax: expected one of lark, regex, got None",
+    ),
     (
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
         ParameterError,
-        "tool_choice.function.name: expected the name of one of the functions that are given, got 'g'",
+        "tool_choice.function.name: expected the name of one of the tools that are given, got 'g'",
     ),
     ({"tool_choice": "required"}, ParameterError, "tool_choice: 'required' requires tools, and there are none"),
-    ({"tool_choice": NAMED}, ParameterError, "tool_choice.function.name: expected the name of one of the functions "),
+    ({"tool_choice": NAMED}, ParameterError, "tool_choice.function.name: expected the name of one of the tools that "),
     ({"functions": [WEATHER], "tools": [TOOL]}, ParameterError, "functions: cannot be combined with tools"),
     ({"functions": [{}]}, PayloadError, "functions[0].name: expected a string, got None"),
     ({"functions": [WEATHER], "function_call": "required"}, ParameterError, "function_call: expected one of none, aut"),

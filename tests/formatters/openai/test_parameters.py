@@ -105,6 +105,24 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}, "strict": True}}},
         {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.json_schema.schema")},
     ),
+    # llama.cpp's and TGI's ways to say it.
+    (
+        {"response_format": {"type": "json_object", "schema": {"a": 1}}},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.schema")},
+    ),
+    (
+        {"response_format": {"type": "json_object", "value": {"a": 1}, "schema": None}},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.value")},
+    ),
+    # The same by two names, as guidance sends it.
+    (
+        {"guided_grammar": "root ::= x", "structured_outputs": {"grammar": "root ::= x"}},
+        {"structured_output": StructuredOutput(grammar="root ::= x", field="structured_outputs.grammar")},
+    ),
+    (
+        {"guided_json": '{"a": 1}', "response_format": {"type": "json_object", "value": {"a": 1}, "schema": {"a": 1}}},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.schema")},
+    ),
     (
         {"structured_outputs": {"json": {"a": 1}}},
         {"structured_output": StructuredOutput(json_schema='{"a":1}', field="structured_outputs.json")},

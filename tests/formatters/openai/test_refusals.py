@@ -149,6 +149,33 @@ MESSAGES: list[tuple[dict[str, Any], type[LmiError], str]] = [
     (_schema(None), PayloadError, "response_format.json_schema.schema: expected a JSON schema, a non-empty object"),
     (_schema({}), ParameterError, "response_format.json_schema.schema: expected a JSON schema, a non-empty object"),
     (_schema(""), PayloadError, "response_format.json_schema.schema: expected a JSON schema, a non-empty object"),
+    (
+        {"response_format": {"type": "json_object", "schema": {"a": 1}, "value": {"b": 1}}},
+        ParameterError,
+        "response_format.value: cannot be combined with response_format.schema",
+    ),
+    (
+        {"response_format": {"type": "json_object", "json_schema": {"schema": {"a": 1}}}},
+        ParameterError,
+        "response_format.json_schema: expected none with the type 'json_object', got ",
+    ),
+    (
+        {"response_format": {"type": "text", "schema": {"a": 1}}},
+        ParameterError,
+        "response_format.schema: expected none with the type 'text', got ",
+    ),
+    (
+        {"response_format": {"type": "json_object", "schema": {}}},
+        ParameterError,
+        "response_format.schema: expected a JSON schema, a non-empty object",
+    ),
+    ({"response_format": {"type": "text", "regex": "a"}}, UnsupportedError, "response_format.regex: unknown field"),
+    (
+        {"guided_grammar": "a", "structured_outputs": {"grammar": "b"}},
+        ParameterError,
+        "guided_grammar: cannot be combined with structured_outputs",
+    ),
+    ({"output_format": {"type": "json_schema"}}, UnsupportedError, "output_format: not supported"),
     ({"structured_outputs": {}}, ParameterError, "structured_outputs: expected exactly one of json, regex, "),
     ({"structured_outputs": {"json": {}}}, ParameterError, "structured_outputs.json: expected a JSON schema, "),
     ({"structured_outputs": {"json_object": False}}, ParameterError, "structured_outputs.json_object: expected true"),

@@ -104,6 +104,8 @@ def test_what_the_response_repeats() -> None:
         ({"text": {"verbosity": "none"}}, ParameterError, "text.verbosity"),
         ({"text": {"format": {"type": "grammar"}}}, ParameterError, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "name": "n"}}}, PayloadError, "text.format.schema"),
+        ({"text": {"format": {"type": "json_object", "schema": SCHEMA}}}, ParameterError, "text.format.schema"),
+        ({"text": {"format": {"type": "text", "schema": SCHEMA}}}, ParameterError, "text.format.schema"),
         ({"text": {"format": {"type": "json_schema", "name": 5, "schema": SCHEMA}}}, PayloadError, "text.format.name"),
         ({"text": {"format": {"type": "json_schema", "schema": SCHEMA, "strict": 1}}}, PayloadError,
          "text.format.strict"),

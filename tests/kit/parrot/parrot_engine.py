@@ -72,10 +72,10 @@ class ParrotEngine:
         elif isinstance(prompt, str):
             asked = prompt
         else:
-            check_prompt(field, len(prompt), CONTEXT)
+            check_prompt(field, len(prompt), CONTEXT, CONTEXT)
             asked = self._tokenizer.decode(list(prompt))
         # As transformers calls it; `encode` would keep the steps waiting.
-        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids))
+        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids), CONTEXT)
         question = self._answers.get(asked)
         ids = self._tokenizer.encode(question.answer if question else FALLBACK, add_special_tokens=False).ids
         if (question and question.endless) or generation.sampling.ignore_eos:

@@ -4,15 +4,26 @@ engine.)"""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmi.model.text import prompt_limits as long_prompt
-from lmi.model.text.prompt_limits import PIECE, SPARE, check_text, first, last, max_prompt_tokens, with_truncation
+from lmi.model.text.prompt_limits import (
+    PIECE,
+    SPARE,
+    check_prompt,
+    check_text,
+    first,
+    last,
+    max_new_tokens_for,
+    max_prompt_tokens,
+    with_truncation,
+)
 
-from ...kit.api.errors import ContextError
+from ...kit.api.errors import ContextError, ParameterError
 from ...kit.api.types import Generation, Sampling
 
 WORDS = re.compile(r" ?[a-z]+|\S|\s")
@@ -34,8 +45,8 @@ class Counted:
 
 def test_a_long_prompt_is_refused_after_a_part_of_it() -> None:
     counted = Counted()
-    with pytest.raises(ContextError, match=r"inputs: expected a prompt of at most 2047 tokens .* got more: 70000000 "):
-        check_text("inputs", "a " * 35_000_000, 2047, counted)
+    with pytest.raises(ContextError, match=r"inputs: prompt is too long: more than 32768 tokens > 2047 maximum"):
+        check_text("inputs", "a " * 35_000_000, 2047, counted, 2048)
     assert counted.seen <= PIECE
 
 
@@ -43,7 +54,7 @@ def test_a_long_prompt_is_refused_after_a_part_of_it() -> None:
 def test_what_may_fit_is_not_refused(text: str) -> None:
     """A usual text is not even counted, and a long one may have few tokens."""
     counted = Counted()
-    check_text("inputs", text, 2047, counted)
+    check_text("inputs", text, 2047, counted, 2048)
     assert (counted.seen == 0) is (len(text) <= 8 * 2047 + PIECE)
 
 
@@ -54,10 +65,10 @@ def test_only_what_is_beyond_twice_the_allowed_number_is_certain(more: int, refu
     counts = iter([SPARE, 2 * allowed, more])
     text = "a" * (3 * PIECE)
     if refused:
-        with pytest.raises(ContextError, match=f"the first {3 * PIECE} have {SPARE + 2 * allowed + 1} tokens"):
-            check_text("inputs", text, allowed, lambda _: next(counts))
+        with pytest.raises(ContextError, match=f"more than {SPARE + 2 * allowed} tokens > {allowed} maximum"):
+            check_text("inputs", text, allowed, lambda _: next(counts), allowed)
     else:
-        check_text("inputs", text, allowed, lambda _: next(counts))
+        check_text("inputs", text, allowed, lambda _: next(counts), allowed)
         assert next(counts, None) is None
 
 
@@ -110,3 +121,78 @@ def test_a_truncation_to_what_fits(truncate: int, max_tokens: int | None, limit:
     sampling = Sampling(truncate=truncate, max_tokens=max_tokens)
     asked = Generation(request_id="r", prompt="text", sampling=sampling)
     assert with_truncation(asked, 100, limit).sampling.truncate == kept
+
+
+# --- The words by which agents know that a conversation is too long ---
+
+
+def asked(max_tokens: int | None = None) -> Generation:
+    return Generation(
+        request_id="r", prompt="", prompt_field="messages", sampling=Sampling(max_tokens=max_tokens), overflow="refuse"
+    )
+
+
+WITHIN = "this model's maximum context length is 100 tokens"
+BY_OPTION = f"option.max_prompt_tokens; {WITHIN}"
+TOO_LONG: dict[str, tuple[Callable[[], object], str]] = {
+    "context": (
+        lambda: max_new_tokens_for(asked(), 100, 100),
+        f"messages: prompt is too long: 100 tokens > 99 maximum ({WITHIN})",
+    ),
+    "option": (
+        lambda: max_new_tokens_for(asked(), 11, 100, 10),
+        f"messages: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
+    ),
+    "option, by itself": (
+        lambda: check_prompt("prompt[1]", 11, 10, 100),
+        f"prompt[1]: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
+    ),
+    "with max_tokens": (
+        lambda: max_new_tokens_for(asked(60), 50, 100),
+        f"messages: prompt is too long: 50 tokens > 40 maximum (before 60 tokens to generate; {WITHIN})",
+    ),
+    "far too long": (
+        lambda: check_text("messages", "a " * PIECE, 99, Counted(), 100),
+        f"messages: prompt is too long: more than {PIECE // 2} tokens > 99 maximum ({WITHIN})",
+    ),
+    "far too long, by the option": (
+        lambda: check_text("messages", "a " * PIECE, 10, Counted(), 100),
+        f"messages: prompt is too long: more than {PIECE // 2} tokens > 10 maximum ({BY_OPTION})",
+    ),
+}
+
+AGENTS = {
+    # Claude Code 2.1: it compacts by as many tokens as the two numbers are apart.
+    "Claude Code": r"(?i)prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)",
+    # litellm 1.106, litellm_core_utils/exception_mapping_utils.py, is_error_str_context_window_exceeded, and so aider.
+    "LiteLLM": "(?i)this model's maximum context length is",
+    # langchain-openai 1.7, chat_models/base.py, _handle_openai_bad_request.
+    "LangChain": "prompt is too long",
+    # vLLM 0.23.0, renderers/params.py: what agents know who were tried with it.
+    "vLLM": "(?i)this model's maximum context length is 100 tokens",
+}
+
+
+@pytest.mark.parametrize("case", TOO_LONG)
+def test_agents_know_a_prompt_that_is_too_long(case: str) -> None:
+    call, message = TOO_LONG[case]
+    with pytest.raises(ContextError) as caught:
+        call()
+    error = caught.value
+    assert (error.message, error.code) == (message, "context_length_exceeded")
+    assert error.param == message.partition(":")[0]
+    for agent, pattern in AGENTS.items():
+        assert re.search(pattern, error.message), agent
+    numbers = re.search(AGENTS["Claude Code"], error.message)
+    assert numbers
+    assert int(numbers[1]) > int(numbers[2]) > 0
+
+
+def test_no_shorter_prompt_would_help() -> None:
+    """An agent that shortened its conversation would do so again and again."""
+    with pytest.raises(ParameterError, match=r"^messages: expected a prompt of at least 1 token, got 0") as caught:
+        max_new_tokens_for(asked(), 0, 100)
+    assert not isinstance(caught.value, ContextError)
+    with pytest.raises(ParameterError, match=r"^messages: expected at most 99 tokens to generate ") as caught:
+        max_new_tokens_for(asked(100), 5, 100)
+    assert not isinstance(caught.value, ContextError)

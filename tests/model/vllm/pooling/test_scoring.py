@@ -151,10 +151,10 @@ def test_a_document_of_so_many_tokens(ranker: Model) -> None:
 
 def test_what_is_too_long_is_refused_by_its_field(ranker: Model) -> None:
     long = Generation(request_id="", prompt=QUERY, prompt_field="query", scoring=Scoring(document=LONG))
-    with pytest.raises(ContextError, match=rf"^query: expected a text of 1 to {CONTEXT} tokens") as caught:
+    with pytest.raises(ContextError, match=rf"^query: prompt is too long: \d+ tokens > {CONTEXT} maximum") as caught:
         ranker.backend.prepare(1, long)
     assert caught.value.param == "query"
-    with pytest.raises(ContextError, match=r"^documents\[7\]: expected a prompt of at most"):
+    with pytest.raises(ContextError, match=r"^documents\[7\]: prompt is too long: more than "):
         ranker.backend.prepare(1, asked(QUERY, "a b " * 10**6, document_field="documents[7]"))
 
 
