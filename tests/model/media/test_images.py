@@ -68,7 +68,7 @@ MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
     ({}, True, PayloadError, f"content: {PLAIN}, got None"),
     ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
     ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
-    ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, got 5"),
+    ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, original, got 5"),
 ]
 
 

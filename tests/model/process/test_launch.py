@@ -16,13 +16,13 @@ from lmi.model.process.client import EngineClient
 from ...kit.api.options import typed_settings
 from ...kit.paths import ENGINE_FAULTS, USER_CODE
 
+pytestmark = pytest.mark.processes
+
 SERVE = """
 import os, sys
 from lmi.handler.commands import cli
 from lmi.model.process.child import engine_environment
 from lmi.model.process.client import EngineClient
-
-pytestmark = pytest.mark.processes
 
 def launch(self):
     print("formatters", "lmi.formatters" in sys.modules, "set", engine_environment().get("SET_BY_USER"))
