@@ -20,11 +20,11 @@ from ...kit.hosts.local_server import until
 from ...kit.paths import USER_CODE
 
 LMI = str(Path(sys.executable).parent / "lmi")
+pytestmark = pytest.mark.processes
+
 WAITS = """
 import time
 from pathlib import Path
-
-pytestmark = pytest.mark.processes
 
 HERE = Path(__file__).parent
 (HERE / "loading").touch()
