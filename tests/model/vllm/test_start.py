@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -52,8 +52,9 @@ class Device:
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    from vllm.engine import arg_utils
+    from vllm.engine import arg_utils as module
 
+    arg_utils: Any = module
     monkeypatch.setattr(arg_utils, "current_platform", Device(arg_utils.current_platform, request.param))
     return str(request.param)
 
@@ -101,8 +102,8 @@ def draft_size(config: Any) -> int:
     """The tensor size of the draft model; raises what vLLM's worker raises when it loads one."""
     from vllm.v1.spec_decode.draft_model import DraftModelProposer
 
-    speculative = config.speculative_config
-    DraftModelProposer._raise_if_draft_tp_mismatch(SimpleNamespace(speculative_config=speculative))
+    speculative, proposer = config.speculative_config, cast("Any", DraftModelProposer)
+    proposer._raise_if_draft_tp_mismatch(SimpleNamespace(speculative_config=speculative))
     return int(speculative.draft_tensor_parallel_size)
 
 
