@@ -19,7 +19,6 @@ __all__ = [
     "BlockStart",
     "BlockStop",
     "ErrorBody",
-    "ErrorDetails",
     "ErrorObject",
     "InputDelta",
     "MessageBody",
@@ -178,20 +177,13 @@ class TokenCount(msgspec.Struct, frozen=True):
     input_tokens: int
 
 
-class ErrorDetails(msgspec.Struct, frozen=True):
-    """What clients act on."""
-
-    error_code: str
-    unsupported: list[str]
-    """The fields of the request that are not served."""
-
-
 class ErrorObject(msgspec.Struct, frozen=True):
     """What went wrong."""
 
     type: str
     message: str
-    details: ErrorDetails | UnsetType = UNSET
+    details: dict[str, Any] | UnsetType = UNSET
+    """What clients act on."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True, tag="error"):

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import UNSET
-
 from ...model.errors import LmiError, ThreadError
 from ..base import Response, encode
-from .bodies import ErrorBody, ErrorDetails, ErrorObject
+from .bodies import ErrorBody, ErrorObject
 
 __all__ = ["error_body", "error_response", "id_header"]
 
@@ -34,8 +32,10 @@ def error_body(error: LmiError, request_id: str) -> ErrorBody:
     kind = TYPES.get(error.status) or ("invalid_request_error" if error.status < 500 else "api_error")
     # A tool's schema is judged by the engine's side, which knows it by OpenAI's name.
     message = error.message.replace("].function.parameters", "].input_schema")
-    details = ErrorDetails(error.code, [error.param or ""]) if isinstance(error, ThreadError) else UNSET
-    return ErrorBody(ErrorObject(kind, message, details), request_id)
+    if isinstance(error, ThreadError):
+        details = {"error_code": error.code, "unsupported": [error.param]}
+        return ErrorBody(ErrorObject(kind, message, details), request_id)
+    return ErrorBody(ErrorObject(kind, message), request_id)
 
 
 def error_response(error: LmiError, request_id: str) -> Response:

@@ -407,8 +407,9 @@ def structured_output_of_the_beta(client: Anthropic, told: Told) -> None:
 def a_document(client: Anthropic, told: Told) -> None:
     prompt = told["questions"]["plain"]["prompt"]
     source = {"type": "text", "media_type": "text/plain", "data": prompt}
-    content = [{"type": "document", "source": source, "citations": {"enabled": True}}]
-    message = client.messages.create(**ASKED, messages=[{"role": "user", "content": content}])
+    content: list[Any] = [{"type": "document", "source": source, "citations": {"enabled": True}}]
+    asked = {**ASKED, "messages": [{"role": "user", "content": content}]}
+    message = client.messages.create(**asked)
     assert text_of(message) == told["questions"]["plain"]["answer"]
 
 
@@ -425,7 +426,7 @@ def a_prompt_alone(client: Anthropic, told: Told) -> None:
 @check
 def an_empty_last_message(client: Anthropic, told: Told) -> None:
     messages = [user(told["questions"]["plain"]["prompt"]), {"role": "assistant", "content": ""}]
-    message = client.messages.create(**ASKED, messages=messages)
+    message = client.messages.create(**{**ASKED, "messages": messages})
     assert text_of(message) == told["questions"]["plain"]["answer"]
 
 

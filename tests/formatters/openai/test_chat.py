@@ -71,10 +71,16 @@ CALLED: list[Any] = [
 def test_calls_of_custom_tools() -> None:
     from openai.types.chat import ChatCompletion
 
-    told = [Started(1), *(Delta(0, "", calls=calls) for calls in CUSTOM_CALLS), Delta(0, "", finish=end("length"))]
+    told: list[Event] = [
+        Started(1),
+        *(Delta(0, "", calls=calls) for calls in CUSTOM_CALLS),
+        Delta(0, "", finish=end("length")),
+    ]
     body = whole(reply(tools=CUSTOM), *told)
     assert body["choices"][0]["message"]["tool_calls"] == CALLED
-    assert ChatCompletion.model_validate(body).choices[0].message.tool_calls[0].custom.input == 'a "b"\n'
+    read: Any = ChatCompletion.model_validate(body).choices[0].message.tool_calls
+    assert [call.type for call in read] == ["custom", "function", "custom"]
+    assert read[0].custom.input == 'a "b"\n'
     joined: dict[int, dict[str, Any]] = {}
     for chunk in chunks(reply(tools=CUSTOM, stream=True), *told):
         for new in chunk["choices"][0]["delta"].get("tool_calls", ()):
