@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,8 +46,23 @@ def seconds(text: str) -> float:
 
 
 def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The API key that clients need, None for none. Raises OptionError for an empty one, which protects nothing."""
-    name, key = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
-    if key is not None and not key.strip():
+    """The API key that clients need, None for none, without blanks and line ends around it: secrets made of files have
+    them.
+
+    Raises OptionError for an empty one, which protects nothing, and for one that no header can carry (RFC 9110, 5.5).
+    """
+    name, text = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
+    if text is None:
+        return None
+    key = text.strip()
+    if not key:
         raise OptionError(f"{name}: expected a key, got an empty one")
+    if control := _CONTROL.search(key):
+        place = control.start() + 1
+        raise OptionError(
+            f"{name}: expected a key that a header of HTTP can carry, got a control character at place {place}"
+        )
     return key
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
