@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -36,20 +37,28 @@ def idle(server: Running, stack: contextlib.ExitStack, count: int) -> list[socke
 
 @contextlib.contextmanager
 def stalled(server: Running) -> Iterator[None]:
-    """The server's event loop does nothing meanwhile, as on a machine that is busy with something else."""
+    """The server's event loop does nothing meanwhile, as on a machine that is busy with something else.
+
+    It is stopped while it reads what has arrived: what arrives then is read after the timers that are due then.
+    """
     (listener,) = server.uvicorn.servers
+    loop = listener.get_loop()
     began, go_on = threading.Event(), threading.Event()
+    ours, theirs = socket.socketpair()
 
     def stall() -> None:
+        loop.remove_reader(theirs)
         began.set()
         go_on.wait(30)
 
-    listener.get_loop().call_soon_threadsafe(stall)
-    assert began.wait(30)
-    try:
-        yield
-    finally:
-        go_on.set()
+    with ours, theirs:
+        loop.call_soon_threadsafe(loop.add_reader, theirs, stall)
+        ours.send(b"1")
+        assert began.wait(30)
+        try:
+            yield
+        finally:
+            go_on.set()
 
 
 @pytest.mark.parametrize("sent", [PING, GENERATE, PING[:1]], ids=["whole", "a head", "a byte"])
@@ -111,3 +120,15 @@ def test_a_server_that_ends_does_not_wait_for_them(running: Make) -> None:
         server.thread.join(30)
         assert not server.thread.is_alive()
         assert time.monotonic() - began < 10
+
+
+def test_one_that_its_client_has_reset_is_left_alone(running: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """The time of those that were lost by an error runs on."""
+    server = running(keep_alive=1)
+    with contextlib.ExitStack() as stack:
+        (sock,) = idle(server, stack, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+        until(lambda: server.connections == 0)
+        time.sleep(1.2)
+    assert [record.name for record in caplog.records if record.name == "asyncio"] == []
