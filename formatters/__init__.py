@@ -5,6 +5,7 @@ table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
 sessions.py        what a session is to those who handle a request
 response_store.py  what a store of responses is to dialects
+coding.py          what headers say of a body: its type, how it is encoded
 control.py         requests that ask for no generation: `requestType`
 routing.py         which path of a dialect's it is on
 tracing.py         which trace a request belongs to
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 from ..model.former_names import former_names
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, named_by_request, take_names
 from .base import FORMER_NAMES, Dialect, ParsedRequest, Request, Response, Route
+from .coding import decoded, is_encoded
 from .common.body_size import LARGE
 from .common.json_body import ends_of
 from .control import CANCEL, KIND, NO_CONTROL, Control, control_of
@@ -59,10 +61,12 @@ __all__ = [
     "Session",
     "check_dialect",
     "control_of",
+    "decoded",
     "detect",
     "ends_of",
     "explicit_dialect",
     "fallback",
+    "is_encoded",
     "misrouted",
     "named_by_request",
     "read_body",

@@ -19,7 +19,6 @@ from ..model.errors import (
     AdapterError,
     GenerationError,
     LmiError,
-    MediaTypeError,
     ModelNotFoundError,
     OptionError,
     PayloadError,
@@ -31,6 +30,7 @@ from ..model.options import Settings
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
 from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, encode, openapi_of
+from .coding import check_content_type, decoded
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, names_in, read_json
 from .control import NO_CONTROL, Control, control_of, is_users
@@ -126,16 +126,6 @@ def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ())
     return found
 
 
-def _check_content_type(request: Request) -> None:
-    """JSON by name, octets, or nothing said (wire-decisions: All dialects, Content type)."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given not in READ_AS_JSON and not given.endswith("+json"):
-        raise MediaTypeError.of("Content-Type", given, "application/json")
-
-
-READ_AS_JSON = ("", "application/json", "application/octet-stream", "text/json")
-
-
 def _check_task(call: ParsedRequest, settings: Settings) -> None:
     """A model either generates text, embeds it or scores it, in whatever dialect it is asked; any tells tokens."""
     does = "embeds" if settings.embeds else "scores" if settings.scores else "generates"
@@ -175,7 +165,7 @@ def _check_query(request: Request, user_dialects: Sequence[Dialect] = ()) -> Non
 
 def read_body(request: Request) -> Payload:
     """The JSON object that a request carries; raises RequestError."""
-    _check_content_type(request)
+    check_content_type(request)
     return read_json(request.body)
 
 
@@ -216,7 +206,7 @@ def receive(
         _check_query(request, user_dialects)
         asked = control_of(request)
         if asked is not None and not is_users(asked, request, settings, user_dialects, explicit):
-            _check_content_type(request)
+            check_content_type(request)
             return replace(control.answer(asked, request), dialect=dialect.NAME)
         try:
             payload = hooks.read(request)
@@ -269,6 +259,7 @@ def refusal(error: LmiError, request: Request, settings: Settings) -> Response:
     # It is refused anyway; what else is wrong with it only decides the form.
     with suppress(RequestError, RecursionError):
         if len(request.body) <= LARGE:
+            request = decoded(request, LARGE)
             payload = read_json(request.body)
     try:
         dialect = explicit_dialect(request, settings) or dialect

@@ -7,6 +7,7 @@ request --open--> a CANCEL's answer, handle of model.py, a page, a refusal, or: 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -23,8 +24,10 @@ from ..formatters import (
     Request,
     Response,
     control_of,
+    decoded,
     ends_of,
     fallback,
+    is_encoded,
     misrouted,
     read_body,
     receive,
@@ -48,7 +51,7 @@ from .user_code.deferred import Deferred, Prepared
 from .user_code.extensions import Extensions
 from .user_code.pool import Workers
 
-__all__ = ["Opener"]
+__all__ = ["Opener", "readable"]
 
 
 class _Service(Protocol):
@@ -73,11 +76,19 @@ class _Service(Protocol):
     def takes_anyway(self, request: Request, refused: LmiError) -> bool: ...
 
 
+def readable(request: Request) -> Request:
+    """The request with a small body decoded. What is large, or cannot be decoded, is left to Opener's thread."""
+    if len(request.body) <= LARGE:
+        with suppress(RequestError):
+            return decoded(request, LARGE)
+    return request
+
+
 class Opener:
     """Opens the requests of one service.
 
     A large body is read on a thread of its own, one after another: the host's thread, which serves all others, competes
-    with one thread at most for the interpreter.
+    with one thread at most for the interpreter. So is one that is still encoded.
     """
 
     def __init__(self, service: _Service, notify: Callable[[], None]) -> None:
@@ -108,7 +119,7 @@ class Opener:
             else:
                 # It may keep sessions of its own, whose ids are none of ours.
                 asked_first = partial(self._handled, ask, partial(in_session, extensions.receive))
-            return later(partial(asked_first, request), request, extensions.workers)
+            return later(asked_first, request, extensions.workers)
         try:
             request, found = routed(request, service.dialects)
         except RequestError as error:
@@ -119,8 +130,8 @@ class Opener:
         if (refused := self._refused(request)) is not None:
             return refused
         if found and found[1].page and extensions is not None:
-            return later(partial(self._page, found, request), request, extensions.workers)
-        large = len(request.body) > LARGE
+            return later(partial(self._page, found), request, extensions.workers)
+        large = len(request.body) > LARGE or is_encoded(request)
         of_session = bool(named_session(request)) or asked is not None
         prepare: Receive = self._receive
         workers = self._reader
@@ -142,7 +153,7 @@ class Opener:
                     return call
                 exchange = partial(Exchange, call, service.engine, service.admission)
                 return exchange(meter=meter, request_id=request.request_id, on_news=on_news)
-        return later(partial(self._in_session(), prepare, request), request, workers)
+        return later(partial(self._in_session(), prepare), request, workers)
 
     def _runs_user_code(self, request: Request, *, later: bool) -> bool:
         """Whether user code may run for a request; `later`: it is read on another thread.
@@ -174,7 +185,7 @@ class Opener:
 
     def _deferred(
         self,
-        prepare: Callable[[], Prepared | Relayed | Response],
+        prepare: Receive,
         request: Request,
         workers: Workers,
         *,
@@ -184,7 +195,7 @@ class Opener:
         # Kept as long as the exchange.
         told = replace(request, body=ends_of(request.body)) if len(request.body) > LARGE else request
         return Deferred(
-            prepare,
+            partial(self._decoded, prepare, request) if is_encoded(request) else partial(prepare, request),
             lambda error: refusal(error, told, self._service.settings),
             self._service.engine,
             self._service.admission,
@@ -194,6 +205,14 @@ class Opener:
             on_news=on_news,
             notify=self._notify,
         )
+
+    def _decoded(self, prepare: Receive, request: Request) -> Prepared | Relayed | Response:
+        """What `prepare` makes of the request with its body decoded."""
+        settings = self._service.settings
+        try:
+            return prepare(decoded(request, settings.limits.max_body_bytes))
+        except RequestError as error:
+            return refusal(error, request, settings)
 
     def _cancelled(self, request: Request) -> Response:
         """The answer to a CANCEL, at once: what it ends may have every thread of user code."""

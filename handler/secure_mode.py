@@ -149,7 +149,7 @@ class SecureMode:
 
 def secure_mode(environment: Mapping[str, str]) -> SecureMode | None:
     """What `environment` forbids; None where secure mode is off. Raises OptionError where it does not say what."""
-    if environment.get(MODE, "").lower() != "true":
+    if environment.get(MODE, "").strip().lower() != "true":
         return None
     controls = environment.get(CONTROLS)
     if controls is None:

@@ -36,7 +36,7 @@ from ..model.process.client import EngineClient
 from .adapters.registry import Registry
 from .admission import Admission
 from .exchange import Exchange
-from .opening import Opener
+from .opening import Opener, readable
 from .response_store import response_store
 from .sessions.requests import Sessions
 from .sweeper import Watch
@@ -162,6 +162,7 @@ class Service:
             return refusal(GenerationError(f"the request failed: {type(error).__name__}"), request, self.settings)
 
     def _open_unguarded(self, request: Request, on_news: Callable[[Exchange], None] | None) -> Exchange | Response:
+        request = readable(request)
         meter = self.metrics.open(request)
         opened = self.opener.open(request, on_news, meter)
         if isinstance(opened, Response):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import cast
 
 import msgspec
@@ -19,6 +20,8 @@ _decode = msgspec.json.Decoder().decode
 
 def read_json(body: bytes) -> Payload:
     """The JSON object in `body`; raises PayloadError where there is none, ParameterError where it is too much."""
+    # A byte order mark is not JSON, but may be ignored (RFC 8259, 8.1).
+    body = body.removeprefix(BOM_UTF8)
     if not body.strip():
         raise PayloadError("the body is empty, expected a JSON object")
     check_body(body)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...model.errors import OptionError
 
-__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds"]
+__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds", "whole_seconds"]
 
 KEY_VARIABLE = "LMI_API_KEY"
 
@@ -44,9 +45,32 @@ def seconds(text: str) -> float:
     return length
 
 
+def whole_seconds(text: str) -> int:
+    """A length of time of at least a second, for argparse."""
+    length = int(text)
+    if not 1 <= length <= 86400:
+        raise ValueError
+    return length
+
+
 def required_key(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The API key that clients need, None for none. Raises OptionError for an empty one, which protects nothing."""
-    name, key = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
-    if key is not None and not key.strip():
+    """The API key that clients need, None for none, without blanks and line ends around it: secrets made of files have
+    them.
+
+    Raises OptionError for an empty one, which protects nothing, and for one that no header can carry (RFC 9110, 5.5).
+    """
+    name, text = ("--api-key", given) if given is not None else (KEY_VARIABLE, environment.get(KEY_VARIABLE))
+    if text is None:
+        return None
+    key = text.strip()
+    if not key:
         raise OptionError(f"{name}: expected a key, got an empty one")
+    if control := _CONTROL.search(key):
+        place = control.start() + 1
+        raise OptionError(
+            f"{name}: expected a key that a header of HTTP can carry, got a control character at place {place}"
+        )
     return key
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

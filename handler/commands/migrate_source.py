@@ -102,7 +102,7 @@ def _logical(text: str) -> Iterator[tuple[str, str]]:
 def environment_of(file: Path) -> dict[str, str]:
     """The variables that the file sets, in its order. Raises MigrateError with the line that says nothing."""
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MigrateError(f"{file}: expected text in UTF-8 ({error})") from None
     if text.lstrip().startswith("{"):
@@ -204,7 +204,7 @@ def _of_docker(words: deque[str], file: Path, found: dict[str, str]) -> str:
 
 def _of_env_file(path: Path, file: Path) -> dict[str, str]:
     try:
-        return dict(_of_lines(path.read_text("utf-8"), path))
+        return dict(_of_lines(path.read_text("utf-8-sig"), path))
     except (OSError, UnicodeDecodeError) as error:
         raise MigrateError(f"{file}: --env-file {path}: expected a file of text ({error})") from None
 

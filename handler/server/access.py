@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -32,13 +33,13 @@ class Access:
 
     def __init__(self, key: str | None = None, names: frozenset[str] | None = None) -> None:
         """`key` is the one that requests need. `names`: allowed beside loopback ones; None: any name is."""
-        self._key = None if key is None else key.encode()
+        self._keys = None if key is None else _bytes_of(key)
         self._names = names
 
     @property
     def needs_key(self) -> bool:
         """Whether a key is needed."""
-        return self._key is not None
+        return self._keys is not None
 
     def refusal(self, headers: Mapping[str, str]) -> RequestError | None:
         """Why a request with these headers is refused, if it is; `headers` have names in lower case."""
@@ -67,14 +68,29 @@ class Access:
         return _is_loopback(name) or (self._names is not None and name in self._names)
 
     def _has_key(self, headers: Mapping[str, str]) -> bool:
-        if self._key is None:
+        if self._keys is None:
             return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
         # Azure's clients have a header of their own for it, and Anthropic's another one.
         given = headers.get("api-key") or headers.get("x-api-key", "")
         if scheme.lower() == "bearer":
-            given = token.strip()
-        return bool(given) and hmac.compare_digest(given.encode(), self._key)
+            given = token.strip(" \t")
+        # Starlette reads headers as Latin-1, whatever their bytes mean.
+        sent = given.encode("latin-1")
+        # Each is compared, so that the time tells nothing of the key.
+        return bool(sent) and sum(hmac.compare_digest(sent, key) for key in self._keys) > 0
+
+
+def _bytes_of(key: str) -> tuple[bytes, ...]:
+    """What clients send for it: its bytes as the environment has them, which are UTF-8.
+
+    Python's `requests` and `urllib`, and browsers, send Latin-1 where it has all characters.
+    """
+    given = os.fsencode(key)
+    try:
+        return given, key.encode("latin-1")
+    except UnicodeEncodeError:
+        return (given,)
 
 
 UNAUTHORIZED = UnauthorizedError("the API key is missing or wrong: expected the header Authorization: Bearer KEY")

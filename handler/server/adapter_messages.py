@@ -14,11 +14,12 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 
-from ...formatters import Request, Response, read_body
+from ...formatters import Response
 from ...formatters.base import JSON, JsonSchema, OpenApi, encode
 from ...formatters.common.schemas import STRING, objects
 from ...model.errors import AdapterError, LmiError, ParameterError, PayloadError
 from ..headers import headers_of
+from .body_reading import fields_of
 
 __all__ = ["OPENAPI", "PLACES", "AdapterList", "AdapterShown", "Call", "failure", "json_answer"]
 
@@ -114,7 +115,7 @@ class Call:
 
 
 def _fields(http: HttpRequest, body: bytes) -> Mapping[str, Any]:
-    return read_body(Request(body, headers=dict(http.headers))) if body.strip() else {}
+    return fields_of(http, body) if body.strip() else {}
 
 
 def json_answer(value: msgspec.Struct) -> HttpResponse:

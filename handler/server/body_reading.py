@@ -14,6 +14,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.types import Receive, Scope, Send
 
+from ...formatters import Request, decoded
+from ...formatters import read_body as body_as_json
+from ...formatters.base import Payload
 from ...model.errors import OverloadedError, TimeLimitError, TooLargeError
 from ..admission import too_large
 
@@ -23,6 +26,7 @@ __all__ = [
     "MAX_CALL",
     "Bodies",
     "EarlyResponse",
+    "fields_of",
     "is_small",
     "read_body",
     "read_call",
@@ -108,6 +112,11 @@ async def read_call(http: HttpRequest, bodies: Bodies) -> bytes:
         raise TooLargeError(f"the body: expected at most {MAX_CALL} bytes") from None
     except TimeoutError:
         raise TimeLimitError(f"the body did not arrive within {DISCARD_TIMEOUT_S:g} seconds") from None
+
+
+def fields_of(http: HttpRequest, body: bytes) -> Payload:
+    """The fields of such a body; raises RequestError."""
+    return body_as_json(decoded(Request(body, headers=dict(http.headers)), MAX_CALL))
 
 
 class EarlyResponse(HttpResponse):

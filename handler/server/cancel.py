@@ -15,7 +15,6 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response as HttpResponse
 from starlette.routing import Route as HttpRoute
 
-from ...formatters import Request, read_body
 from ...formatters.base import JSON, OpenApi
 from ...formatters.common.schemas import STRING, objects
 from ...formatters.control import REQUEST_ID
@@ -24,7 +23,7 @@ from ..control import cancel
 from ..service import Service
 from .access import Access
 from .adapter_messages import AdapterFault, failure, json_answer
-from .body_reading import MAX_CALL, Bodies, EarlyResponse, read_call
+from .body_reading import MAX_CALL, Bodies, EarlyResponse, fields_of, read_call
 
 __all__ = ["OPENAPI", "cancel_route"]
 
@@ -51,7 +50,7 @@ def cancel_route(service: Service, access: Access, bodies: Bodies) -> HttpRoute:
         except LmiError as error:
             return EarlyResponse(failure(error), MAX_CALL)
         try:
-            payload = read_body(Request(body, headers=dict(http.headers)))
+            payload = fields_of(http, body)
             return json_answer(Cancelled(cancel(service.admission, payload.get(REQUEST_ID))))
         except LmiError as error:
             return failure(error)

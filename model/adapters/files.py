@@ -135,7 +135,7 @@ def _config(path: Path) -> dict[str, Any]:
     if data.startswith(POINTER):
         raise ValueError("is a Git LFS pointer, not the file itself")
     try:
-        config = json.loads(data)
+        config = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(config, dict):

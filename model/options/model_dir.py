@@ -67,7 +67,8 @@ def _config(path: Path, given: bool) -> dict[str, Any]:
 def _json(file: Path) -> object:
     data = file.read_bytes()
     try:
-        return json.loads(data)
+        # As text: json would overlook a byte order mark in bytes, at which transformers and vLLM fail.
+        return json.loads(data.decode())
     except ValueError as error:
         found = "is a Git LFS pointer, not the file itself" if data.startswith(POINTER) else "is not JSON"
         raise OptionError(f"{file} {found}: {error}", "model_id") from None

@@ -8,6 +8,7 @@ The rules of the file are those of `java.util.Properties.load`; those of the env
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{0,4})|(.?))", re.DOTALL)
 _JAVAS = {"entrypoint": "entryPoint"}
 """Java's own name of an option, by that in lower case."""
 _DEGREES = ("TENSOR_PARALLEL_DEGREE", "PIPELINE_PARALLEL_DEGREE")
+_MARK = codecs.BOM_UTF8.decode("latin-1")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -30,14 +32,24 @@ def read_properties(text: str) -> dict[str, str]:
     r"""The entries of a .properties file; of equal keys the last one counts.
 
     Comments begin with # or !, a key ends at =, : or blank, a backslash at the end of a line continues it, and \t \n \r
-    \f \uXXXX are escapes. Raises OptionError for a \u without its four hexadecimal digits (Java fails on it too).
+    \f \uXXXX are escapes. Raises OptionError for a \u without its four hexadecimal digits (Java fails on it too), and
+    for a byte order mark, which Java takes for a part of the first name.
     """
-    entries: dict[str, str] = {}
-    for line in _logical_lines(text):
-        match = _ENTRY.match(line)
-        if match:
-            entries[_unescape(match[1])] = _unescape(match[2])
-    return entries
+    if text.startswith(_MARK):
+        line = next(_logical_lines(text)).removeprefix(_MARK)
+        if line and line[0] not in "#!":
+            raise OptionError(
+                "serving.properties: begins with a byte order mark, which DJL Serving takes for a part of the first "
+                f"name, {_entry(line)[0]}: save it as UTF-8 without one"
+            )
+        text = text.removeprefix(_MARK)
+    return dict(map(_entry, _logical_lines(text)))
+
+
+def _entry(line: str) -> tuple[str, str]:
+    match = _ENTRY.match(line)
+    assert match is not None, "it matches anything"
+    return _unescape(match[1]), _unescape(match[2])
 
 
 def _logical_lines(text: str) -> Iterator[str]:

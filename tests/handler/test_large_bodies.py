@@ -3,6 +3,7 @@ what that is worth."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -93,6 +94,16 @@ def test_who_reads(service: Service, engine: ScriptedEngine, reading: Reading) -
         engine.say(ticket, Started(1), Delta(0, "yes", finish=END))
         assert b"".join(exchange.records) == b'{"generated_text":"yes"}'
     assert service.admission.open == 1
+
+
+def test_one_that_becomes_large_is_decoded_there(service: Service, engine: ScriptedEngine, reading: Reading) -> None:
+    headers = {"content-encoding": "gzip"}
+    opened(service, replace(LARGE_ONE, body=gzip.compress(LARGE_ONE.body), headers=headers))
+    opened(service, replace(SMALL_ONE, body=gzip.compress(SMALL_ONE.body), headers=headers))
+    eventually(lambda: len(reading.threads) == 2)
+    assert sorted(reading.threads) == [("large", "lmi-bodies"), ("small", "MainThread")]
+    reading.go_on.set()
+    eventually(lambda: len(engine.generations) == 2)
 
 
 def test_a_host_is_told_of_a_refusal(service: Service) -> None:

@@ -52,9 +52,10 @@ def test_off(given: dict[str, str]) -> None:
     assert secure_mode({"SAGEMAKER_SECURITY_CONTROLS": ALL, **given}) is None
 
 
-def test_it_must_be_said_what_is_forbidden() -> None:
+@pytest.mark.parametrize("on", ["true", "True", "true\n", " TRUE"])
+def test_it_must_be_said_what_is_forbidden(on: str) -> None:
     with pytest.raises(OptionError, match=r"^SAGEMAKER_SECURITY_CONTROLS: expected what"):
-        secure_mode({"SAGEMAKER_SECURE_MODE": "true"})
+        secure_mode({"SAGEMAKER_SECURE_MODE": on})
 
 
 def test_a_good_model(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import ssl
 from collections.abc import Generator, Iterator, Sequence
@@ -70,7 +71,10 @@ class ChatClient:
         self._url = parts
         path = parts.path.rstrip("/")
         self._base = path if path.endswith("/v1") else f"{path}/v1"
-        self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        self._headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
+        if key:
+            # As bytes: http.client would make Latin-1 of a text, and fail at what it lacks.
+            self._headers["Authorization"] = b"Bearer " + os.fsencode(key)
         self._model = model
 
     @property

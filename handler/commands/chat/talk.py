@@ -29,7 +29,7 @@ def read_tools(file: Path | None) -> list[Any]:
     if file is None:
         return []
     try:
-        tools = json.loads(file.read_text("utf-8"))
+        tools = json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise OptionError(f"--tools {file}: {error}") from error
     if not isinstance(tools, list):

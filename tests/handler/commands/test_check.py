@@ -197,6 +197,9 @@ def test_broken_config(model_dir: Path) -> None:
     assert "config.json is not JSON" in refused(model_dir)
     model_dir.joinpath("config.json").write_text("[]")
     assert "is not a JSON object" in refused(model_dir)
+    # Nor do transformers and vLLM read it.
+    model_dir.joinpath("config.json").write_text("{}", "utf-8-sig")
+    assert "config.json is not JSON: Unexpected UTF-8 BOM" in refused(model_dir)
 
 
 TENSOR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -235,6 +238,8 @@ def test_broken_tokenizer(model_dir: Path, name: str) -> None:
     assert f"{name} is not JSON" in refused(model_dir)
     model_dir.joinpath(name).write_text("[]")
     assert f"{name} is not a JSON object" in refused(model_dir)
+    model_dir.joinpath(name).write_text("{}", "utf-8-sig")
+    assert f"{name} is not JSON: Unexpected UTF-8 BOM" in refused(model_dir)
 
 
 def test_weights_that_are_elsewhere_are_not_looked_for(model_dir: Path) -> None:

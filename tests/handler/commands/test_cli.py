@@ -105,6 +105,22 @@ def test_an_empty_key_serves_nobody(
     assert capsys.readouterr().err == f"lmi: {named}: expected a key, got an empty one\n"
 
 
+@pytest.mark.parametrize("command", ["serve", "chat"])
+@pytest.mark.parametrize(
+    ("key", "place"), [("a\nkey", 2), ("a\r\nkey", 2), ("\n key\x7f", 4), ("\x1bkey", 1), ("ключ\x00\n", 5)]
+)
+def test_a_key_that_no_header_can_carry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, key: str, place: int
+) -> None:
+    """The message has no part of it."""
+    model = str(tmp_path) if command == "serve" else "http://127.0.0.1:9"
+    with pytest.raises(SystemExit):
+        main([command, model, "--api-key", key])
+    assert capsys.readouterr().err == (
+        f"lmi: --api-key: expected a key that a header of HTTP can carry, got a control character at place {place}\n"
+    )
+
+
 def test_a_host_that_is_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Told before anything starts."""
     with pytest.raises(SystemExit) as ended:

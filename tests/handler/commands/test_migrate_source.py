@@ -44,6 +44,10 @@ def test_how_an_environment_may_be_written(text: str, variables: dict[str, str],
     file.write_text(text)
     file.with_name("more.env").write_text("B=2\n")
     assert environment_of(file) == variables
+    # As PowerShell writes it; Docker overlooks the mark too.
+    file.write_text(text, "utf-8-sig")
+    file.with_name("more.env").write_text("B=2\n", "utf-8-sig")
+    assert environment_of(file) == variables
 
 
 @pytest.mark.parametrize(

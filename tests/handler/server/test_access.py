@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,6 +215,32 @@ async def test_a_401_says_how_to_authenticate(path: str) -> None:
     async with keyed(KEY) as http:
         answer = await (http.get(path) if path in PATHS[-2:] else http.post(path, json={}))
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+SENT = {
+    # What clients make of a key that is not ASCII: curl, aiohttp and Anthropic's client, and then requests and urllib.
+    "utf-8": ["clé", "voilà", "ключ", "鍵", "a key"],
+    "latin-1": ["clé", "voilà", "a key"],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("header", ["Authorization: Bearer ", "authorization: bearer  ", "api-key: ", "x-api-key: "])
+@pytest.mark.parametrize(("encoding", "key"), [(encoding, key) for encoding, keys in SENT.items() for key in keys])
+async def test_a_key_as_clients_send_it(encoding: str, key: str, header: str) -> None:
+    name, _, scheme = header.partition(": ")
+    async with keyed(key) as http:
+        for given, status in ((key, 200), (f"{key}x", 401), (key[:-1], 401), ("ÿ", 401), (f"{key}\xa0", 401)):
+            headers = [(name.encode(), f"{scheme}{given}".encode(encoding))]
+            assert (await http.get("/v1/models", headers=headers)).status_code == status, given
+
+
+@pytest.mark.anyio
+async def test_a_key_of_the_environment_that_is_no_utf8() -> None:
+    """Its bytes are the key, as a shell has them."""
+    async with keyed(os.fsdecode(b"cl\xe9")) as http:
+        for given, status in ((b"cl\xe9", 200), ("clé".encode(), 401), (b"cl", 401)):
+            assert (await http.get("/v1/models", headers=[(b"api-key", given)])).status_code == status
 
 
 @pytest.mark.anyio

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lmi.formatters import Request
 from lmi.handler.commands.check import check as check_model_dir
 from lmi.handler.commands.cli import main as lmi_command
 from lmi.handler.commands.package import package as package_model
@@ -63,6 +64,7 @@ __all__ = [
     "application",
     "attributes_of",
     "check_model_dir",
+    "djl_request_of",
     "djl_worker",
     "frame_of_exchange",
     "frames_of_response",
@@ -86,6 +88,13 @@ def started_service(engine: Engine, directory: Path | None = None, /, **options:
     service = Service(make_settings(directory, **options), engine, given=options)
     service.start()
     return service
+
+
+def djl_request_of(inputs: Any) -> Request:
+    """The request that an Input of djl_python's is; djl_python is on the path."""
+    from lmi.handler.djl.convert import request_of
+
+    return request_of(inputs)
 
 
 def djl_worker() -> Any:

@@ -94,9 +94,10 @@ def test_an_empty_folder(tmp_path: Path) -> None:
         ("{", "is not JSON: "),
         ("[" * 200_000, "is not JSON: "),
         ("[]", "is not a JSON object"),
+        ("\ufeff{}", "is not JSON: Unexpected UTF-8 BOM"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a Git LFS pointer, not the file itself"),
     ],
-    ids=["cut off", "deep", "a list", "LFS"],
+    ids=["cut off", "deep", "a list", "byte order mark", "LFS"],
 )
 def test_broken_configuration(tmp_path: Path, text: str, said: str) -> None:
     path = write_adapter(tmp_path, LLAMA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from pathlib import Path
@@ -484,6 +485,22 @@ FILES: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize(("text", "entries"), FILES)
 def test_properties_file(text: str, entries: dict[str, str]) -> None:
     assert read_properties(text) == entries
+
+
+BOM = codecs.BOM_UTF8.decode("latin-1")
+"""As Java reads it, who takes it for letters."""
+
+
+@pytest.mark.parametrize("text", ["option.a=b", "engine", "\\\n engine=Python"])
+def test_a_byte_order_mark_would_be_part_of_a_name(text: str) -> None:
+    with pytest.raises(OptionError, match=r"^serving.properties: begins with a byte order mark") as caught:
+        read_properties(BOM + text)
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["# a comment\na=b", "\na=b", "! x\na=b"])
+def test_a_byte_order_mark_before_a_comment_does_no_harm(text: str) -> None:
+    assert read_properties(BOM + text) == {"a": "b"}
 
 
 def test_properties_file_with_a_broken_escape() -> None:

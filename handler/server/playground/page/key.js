@@ -6,7 +6,9 @@ const NAME = "lmi-key";
 
 export const keyHeaders = () => {
   const key = sessionStorage.getItem(NAME);
-  return key === null ? {} : { Authorization: `Bearer ${key}` };
+  if (key === null) return {};
+  // A header's text has one character for each byte: those of UTF-8, as other clients send them.
+  return { Authorization: `Bearer ${String.fromCharCode(...new TextEncoder().encode(key))}` };
 };
 
 export const hasKey = () => sessionStorage.getItem(NAME) !== null;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -73,6 +74,15 @@ def call(index: int, **parts: Any) -> dict[str, Any]:
 
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize("key", [b"a key", "clé".encode(), "ключ".encode(), b"cl\xe9"])
+def test_a_key_is_sent_as_the_environment_has_it(server: Told, key: bytes) -> None:
+    server.said = events(chunk({"content": "Hello"}, "stop"))
+    client = ChatClient(url(server), os.fsdecode(key))
+    list(client.ask(MESSAGES, [], Answer()))
+    (_, _, headers), *_ = server.asked
+    assert headers["Authorization"].encode("latin-1") == b"Bearer " + key
 
 
 def test_an_answer(server: Told) -> None:

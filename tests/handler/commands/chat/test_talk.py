@@ -95,6 +95,8 @@ def test_tools(tmp_path: Path) -> None:
     assert read_tools(None) == []
     file.write_text('[{"type": "function"}]')
     assert read_tools(file) == [{"type": "function"}]
+    file.write_text('[{"type": "function"}]', "utf-8-sig")
+    assert read_tools(file) == [{"type": "function"}]
     for text in ("{", '{"type": "function"}'):
         file.write_text(text)
         with pytest.raises(OptionError, match="--tools"):

@@ -230,7 +230,7 @@ def test_stop_ends_it_here_and_there(browser: Browser, running: Make) -> None:
 
 def test_the_key(browser: Browser, running: Make) -> None:
     """The page is open, asks for the key, and the tab keeps it; nothing of it is in the code."""
-    server = running(access=Access("a secret"))
+    server = running(access=Access("a secret, тайна"))
     server.engine.submit_then = spoken(SAID)
     url = f"http://127.0.0.1:{server.port}/"
     page = Playground(browser, url)
@@ -240,14 +240,14 @@ def test_the_key(browser: Browser, running: Make) -> None:
     page.click("#key-form button")
     page.until("document.getElementById('key-fault').textContent !== ''")
     assert not page.seen("work")
-    page.write("#key", "a secret")
+    page.write("#key", "a secret, тайна")
     page.click("#key-form button")
     page.ready()
     page.send()
     assert page.ended().startswith("Done")
     assert "$LMI_API_KEY" in page.code("curl")
     assert 'os.environ["LMI_API_KEY"]' in page.code("python")
-    assert "a secret" not in page.ask("document.documentElement.outerHTML")
+    assert "a secret, тайна" not in page.ask("document.documentElement.outerHTML")
     page.ask("location.reload()")
     page.ready()
     page.until("document.getElementById('forget')?.checkVisibility()")

@@ -1,0 +1,265 @@
+"""Bodies with a Content-Encoding, or a byte order mark: alike in every dialect and on every host."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from ..kit.api.dialects import LARGE
+from ..kit.api.handler import (
+    Exchange,
+    PlainBatch,
+    RollingBatch,
+    Service,
+    Whole,
+    application,
+    djl_request_of,
+    started_service,
+)
+from ..kit.api.types import Delta, Finish, Request, Response, Started
+from ..kit.djl.hosting import available, djl_python_path
+from ..kit.user_code.engine import ScriptedEngine
+
+END = Finish("eos", generated_tokens=1)
+MOST = 1 << 20
+"""option.max_body_bytes."""
+
+Encode = Callable[[bytes], bytes]
+
+
+def bare(body: bytes) -> bytes:
+    """Deflate without zlib's head, which some clients send for `deflate`."""
+    encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return encoder.compress(body) + encoder.flush()
+
+
+def named(body: bytes) -> bytes:
+    """As the program gzip writes it: the head has the file's name."""
+    plain = gzip.compress(body)
+    return plain[:3] + b"\x08" + plain[4:10] + b"body.json\x00" + plain[10:]
+
+
+SERVED: list[tuple[str, Encode]] = [
+    ("gzip", gzip.compress), ("GZip", gzip.compress), ("x-gzip", gzip.compress), ("gzip", named),
+    ("deflate", zlib.compress), ("deflate", bare), ("identity", bytes), ("", bytes),
+]  # fmt: skip
+EXPECTED = "Content-Encoding: expected gzip or deflate, got "
+REFUSED: dict[str, tuple[str, Encode, int, str]] = {
+    "zstd": ("zstd", bytes, 415, f"{EXPECTED}'zstd'"),
+    "br": ("br", bytes, 415, f"{EXPECTED}'br'"),
+    "unknown": ("rot13", bytes, 415, f"{EXPECTED}'rot13'"),
+    "several": ("gzip, deflate", lambda body: zlib.compress(gzip.compress(body)), 415, f"{EXPECTED}'gzip, deflate'"),
+    "twice": ("gzip, gzip", lambda body: gzip.compress(gzip.compress(body)), 415, f"{EXPECTED}'gzip, gzip'"),
+    "not encoded": ("gzip", bytes, 400, "the body is not gzip: "),
+    "not deflate": ("deflate", bytes, 400, "the body is not deflate: "),
+    "cut off": ("gzip", lambda body: gzip.compress(body)[:-9], 400, "the body is not gzip: it ends too early"),
+    "changed": ("gzip", lambda body: gzip.compress(body)[:-8] + bytes(8), 400, "the body is not gzip: "),
+    "more behind it": ("gzip", lambda body: gzip.compress(body) + b"{}", 400, "the body is not gzip: bytes follow"),
+    "encoded twice": ("gzip", lambda body: gzip.compress(gzip.compress(body)), 400, "the body is not "),
+    "empty": ("gzip", lambda _: gzip.compress(b""), 400, "the body is empty"),
+    "too long": ("gzip", lambda body: gzip.compress(body.ljust(MOST + 1)), 413, "at most 1048576 bytes"),
+    "a bomb": ("deflate", lambda _: zlib.compress(bytes(1 << 26)), 413, "at most 1048576 bytes"),
+}
+AZURE = "?api-version=2024-05-01-preview"
+ROUTES: dict[str, tuple[str, Any]] = {
+    "lmi": ("/invocations", {"inputs": "Hi"}),
+    "by its body": ("/invocations", {"messages": [{"role": "user", "content": "Hi"}], "model": "m"}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+    "responses": ("/v1/responses", {"input": "Hi", "store": False}),
+    "anthropic": ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}),
+    "tgi": ("/generate", {"inputs": "Hi"}),
+    "azure": (f"/chat/completions{AZURE}", {"messages": [{"role": "user", "content": "Hi"}]}),
+    "minimal": ("/chat/completions", {"model": "any", "messages": [{"role": "user", "content": "Hi"}]}),
+}
+PAIRS = [(coding, encode) for coding, encode in SERVED if encode is not bytes]
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    engine = ScriptedEngine()
+    engine.submit_then = [Started(1), Delta(0, "Hello", finish=END)]
+    return engine
+
+
+@pytest.fixture
+def service(engine: ScriptedEngine, tmp_path: Path) -> Iterator[Service]:
+    made = started_service(engine, tmp_path, max_body_bytes=str(MOST))
+    yield made
+    made.close()
+
+
+def client(service: Service) -> TestClient:
+    return TestClient(application(service), base_url="http://local")
+
+
+def headers(coding: str) -> dict[str, str]:
+    return {"content-type": "application/json", "content-encoding": coding}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_each_dialect_reads_them(service: Service, engine: ScriptedEngine, route: str) -> None:
+    path, body = ROUTES[route]
+    with client(service) as http:
+        for coding, encode in SERVED:
+            answer = http.post(path, content=encode(json.dumps(body).encode()), headers=headers(coding))
+            assert (answer.status_code, "Hello" in answer.text) == (200, True), (coding, answer.text)
+    assert len(engine.generations) == len(SERVED)
+    assert all(one.prompt == engine.generations[0].prompt for one in engine.generations)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_each_dialect_refuses_in_its_own_form(service: Service, engine: ScriptedEngine, route: str) -> None:
+    """As it refuses another content type."""
+    path, body = ROUTES[route]
+    content = json.dumps(body).encode()
+    with client(service) as http:
+        other = http.post(path, content=content, headers={"content-type": "text/plain"})
+        answer = http.post(path, content=zlib.compress(content), headers=headers("br"))
+    assert (answer.status_code, set(answer.json())) == (415, set(other.json()))
+    assert f"{EXPECTED}'br'" in answer.text
+    assert engine.generations == []
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(service: Service, engine: ScriptedEngine, case: str) -> None:
+    coding, encode, status, words = REFUSED[case]
+    body = encode(json.dumps(ROUTES["chat"][1]).encode())
+    with client(service) as http:
+        answer = http.post("/v1/chat/completions", content=body, headers=headers(coding))
+        assert (answer.status_code, words in answer.json()["error"]["message"]) == (status, True), answer.text
+        again = http.post("/v1/chat/completions", json=ROUTES["chat"][1])
+        assert again.status_code == 200
+    assert len(engine.generations) == 1
+
+
+def test_what_asks_something_of_the_server_itself(service: Service) -> None:
+    """A request that is ended by its id, an adapter that is registered."""
+    with client(service) as http:
+        for path, body in (("/cancel", {"request_id": "a" * 16}), ("/adapters", {"name": "a", "src": "b"})):
+            plain = http.post(path, json=body)
+            for coding, encode in PAIRS:
+                content = encode(codecs.BOM_UTF8 + json.dumps(body).encode())
+                answer = http.post(path, content=content, headers=headers(coding))
+                assert (answer.status_code, answer.text) == (plain.status_code, plain.text)
+            refused = http.post(path, content=json.dumps(body), headers=headers("br"))
+            assert (refused.status_code, f"{EXPECTED}'br'" in refused.text) == (415, True)
+            bomb = http.post(path, content=gzip.compress(bytes(1 << 20)), headers=headers("gzip"))
+            assert (bomb.status_code, "at most 65536 bytes" in bomb.text) == (413, True)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_byte_order_mark_is_not_part_of_json(service: Service, engine: ScriptedEngine, route: str) -> None:
+    path, body = ROUTES[route]
+    content = codecs.BOM_UTF8 + json.dumps(body).encode()
+    with client(service) as http:
+        for given, coding in ((content, ""), (gzip.compress(content), "gzip")):
+            answer = http.post(path, content=given, headers=headers(coding))
+            assert answer.status_code == 200, answer.text
+        empty = http.post(path, content=codecs.BOM_UTF8, headers=headers(""))
+        assert "the body is empty" in empty.text
+    assert len(engine.generations) == 2
+
+
+CHARSETS = [
+    ("utf-8", "utf-8", "Grüße", 200), ("UTF8", "utf-8", "Grüße", 200), ('"utf-8"', "utf-8", "Grüße", 200),
+    ("us-ascii", "ascii", "Hi", 200), ("iso-8859-1", "latin-1", "Hi", 200), ("iso-8859-1", "latin-1", "Grüße", 415),
+    ("utf-16", "utf-16", "Hi", 415), ("UTF-16LE", "utf-16-le", "Hi", 415), ("utf-32", "utf-32", "Hi", 415),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("charset", "encoding", "text", "status"), CHARSETS)
+def test_json_is_utf_8(service: Service, charset: str, encoding: str, text: str, status: int) -> None:
+    """RFC 8259, 8.1. A charset that has another name for the same bytes is no fault."""
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}, ensure_ascii=False).encode(encoding)
+    kind = f"application/json; charset={charset}"
+    with client(service) as http:
+        answer = http.post("/v1/chat/completions", content=body, headers={"content-type": kind})
+    assert answer.status_code == status, answer.text
+    if status == 415:
+        assert "Content-Type: expected charset=utf-8, got " in answer.json()["error"]["message"]
+
+
+# --- Behind DJL Serving, whose Java hands bodies on as they came ---
+
+
+def request(coding: str, body: bytes, **fields: Any) -> Request:
+    sent = {"Content-Type": "application/json", "Content-Encoding": coding}
+    return Request(body, headers={name.lower(): value for name, value in sent.items()}, attributes=sent, **fields)
+
+
+PLAIN = json.dumps({"inputs": "Hi"}).encode()
+BIG = json.dumps({"inputs": "a" * LARGE}).encode()
+
+
+@pytest.mark.parametrize("body", [PLAIN, BIG], ids=["small", "large"])
+@pytest.mark.parametrize(("coding", "encode"), SERVED)
+def test_each_host_of_djl_reads_them(service: Service, coding: str, encode: Encode, body: bytes) -> None:
+    (frame,) = RollingBatch(service, poll_timeout=30).step([request(coding, encode(body))])
+    assert (frame.data, frame.last) == (b'{"generated_text":"Hello"}', True)
+    assert [one.status for one in PlainBatch(service).answers([request(coding, encode(body))] * 2)] == [200, 200]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_each_host_of_djl_refuses(service: Service, case: str) -> None:
+    coding, encode, status, words = REFUSED[case]
+    sent = request(coding, encode(PLAIN))
+    (frame,) = RollingBatch(service, poll_timeout=30).step([sent])
+    assert frame.failure is not None
+    assert (frame.last, words in frame.failure.message) == (True, True)
+    whole = PlainBatch(service).answer(sent)
+    assert isinstance(whole, Whole)
+    # LMI's form has one status for what is wrong with a request.
+    assert (whole.status, words in json.loads(whole.body)["error"]) == ({400: 424}.get(status, status), True)
+
+
+@pytest.mark.skipif(available() is not None, reason=str(available()))
+@pytest.mark.parametrize(("coding", "encode"), SERVED)
+def test_as_java_hands_them_on(service: Service, monkeypatch: pytest.MonkeyPatch, coding: str, encode: Encode) -> None:
+    """Headers are properties, in the letters that the client wrote (RequestParser); no part of its pipeline decodes
+    (ServerInitializer of DJL Serving 0.36)."""
+    monkeypatch.syspath_prepend(str(djl_python_path()))
+    from djl_python import Input
+
+    inputs = Input()
+    inputs.properties |= {"Content-Type": "application/json", "Content-encoding": coding}
+    inputs.content.add("data", encode(PLAIN))
+    (frame,) = RollingBatch(service, poll_timeout=30).step([djl_request_of(inputs)])
+    assert frame.data == b'{"generated_text":"Hello"}'
+
+
+def ended(service: Service, sent: Request) -> tuple[int, bytes]:
+    """Status and body of what becomes of a request."""
+    found = service.open(sent)
+    if isinstance(found, Response):
+        return found.status, found.body
+    assert isinstance(found, Exchange)
+    until = time.monotonic() + 10
+    while not found.finished and time.monotonic() < until:
+        time.sleep(0.005)
+    return found.call.reply.status, b"".join(found.records)
+
+
+@pytest.mark.parametrize("body", [PLAIN, BIG], ids=["small", "large"])
+def test_user_code_has_the_body_decoded(engine: ScriptedEngine, tmp_path: Path, body: bytes) -> None:
+    """And no header that says otherwise."""
+    (tmp_path / "model.py").write_text(
+        "def read(decoded_payload, request):\n"
+        "    assert 'content-encoding' not in request.headers | request.attributes\n"
+        "    assert 'Content-Encoding' not in request.attributes\n"
+        "    return {'inputs': f'{len(request.body)} bytes, {sorted(decoded_payload)}'}\n"
+    )
+    service = started_service(engine, tmp_path, input_formatter="model:read")
+    try:
+        assert ended(service, request("gzip", gzip.compress(body))) == (200, b'{"generated_text":"Hello"}')
+        assert engine.generations[-1].prompt == f"{len(body)} bytes, ['inputs']"
+    finally:
+        service.close()
