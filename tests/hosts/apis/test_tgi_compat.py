@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from ..demo.model import question
-from ..kit.answers.tgi import check, lines, whole
-from ..kit.djl import hosting
-from ..kit.hosts.host import Host, model_directory, start
+from ...demo.model import question
+from ...kit.answers.tgi import check, lines, whole
+from ...kit.djl import hosting
+from ...kit.hosts.host import Host, model_directory, start
 
 pytestmark = [pytest.mark.once, pytest.mark.engine, pytest.mark.djl]
 
