@@ -96,6 +96,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
     # Token ids.
     "stop id": (text(min_tokens=5, stop_token_ids=[LARGEST]), "stop_token_ids"),
     "stop id of the vocabulary's size": (text(min_tokens=5, stop_token_ids=[640]), "stop_token_ids"),
+    # Beyond what vLLM's model runners have room for (model/vllm/request/bounds.py).
+    "stop ids": (text(min_tokens=5, stop_token_ids=[*range(129)]), "stop_token_ids"),
+    "long bad words": (text(bad_words=["\x00", "a " * 1500]), "bad_words"),
+    "blank bad word": (text(bad_words=[" "]), "bad_words"),
     "negative stop id": (text(stop_token_ids=[-1]), "stop_token_ids[0]"),
     "prompt id": (text(prompt=[LARGEST]), "prompt"),
     "negative prompt id": (text(prompt=[1, -5]), "prompt[1]"),
@@ -140,7 +144,7 @@ HARMLESS: dict[str, Case] = {
         guided_json={"$defs": {"n": {"properties": {"l": {"$ref": "#/$defs/n"}}}}, "$ref": "#/$defs/n"}
     ),
     "name of a tool": chat(tools=[tool({"type": "object"}, 'a"\n{}[]|*\\')], tool_choice="required"),
-    "bad words": text(bad_words=["\x00", "😀" * 20, "a " * 1500]),
+    "bad words": text(bad_words=["\x00", "😀" * 20, "a " * 200]),
     # Sequence i has seed + i.
     "far seed": text(seed=2**63 - 1, n=128, max_tokens=2, temperature=1),
     "farthest seed below": text(seed=1 - 2**63, n=2, max_tokens=2, temperature=1),
