@@ -5,6 +5,15 @@
 `stage` is "prompt" before anything is generated, with the prompt, and "text" later, with all that one sequence has
 brought so far: reasoning, text and calls, in their order. A prompt that is flagged is refused.
 
+What is judged is what is sent, in whatever field:
+
+    reasoning, text, calls      as they come
+    a stop string               after the text that it ends
+    tokens                      their texts joined, where those are not the text: parsers hold back what is a token
+                                already. A reply that has not asked for tokens gets none
+    the likeliest in a place    each after what stands before it; one that is flagged is left out
+    the prompt's tokens         with the prompt, without the likeliest in their places
+
     text                        admit, before the engine gets it
     messages, token ids         held --> engine: template, tokenizer --> Rendered --> judge_prompt --> Engine.release
 
@@ -12,8 +21,7 @@ So whatever of a request the chat template brings into the prompt is judged, as 
 
 Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish reason is
 content_filter. Where several tokens of plain text came together, they are judged one by one before they are dropped:
-what stays does not depend on how fast they came. Nothing is sent that has not been judged. A filter that fails fails
-the request.
+what stays does not depend on how fast they came. A filter that fails fails the request.
 """
 
 from __future__ import annotations
@@ -24,12 +32,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import msgspec
+from msgspec.structs import replace as replace_fields
 
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
-from ...model.events import Delta, Event, Failed, Finish, Token
+from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from .loading import Function
@@ -97,11 +105,12 @@ class ContentFilter:
                     self.admit(*text)
                     judged.add(text)
         generations = tuple(
-            # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not.
-            msgspec.structs.replace(generation, stream=True, tokens=True, held=held)
+            # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not;
+            # beams come whole.
+            replace_fields(generation, stream=generation.sampling.beams is None, tokens=True, held=held)
             for generation in call.generations
         )
-        encoder = FilteredEncoder(call.reply, self, generations)
+        encoder = FilteredEncoder(call.reply, self, call.generations)
         return replace(call, generations=generations, reply=encoder, stream=call.streamed), encoder
 
 
@@ -121,14 +130,28 @@ class _Sequence:
     """What has come of one sequence."""
 
     text: str = ""
+    """Reasoning, text and calls."""
+    raw: str = ""
+    """The texts of its tokens."""
+    begun: bytes = b""
+    """What its last tokens are of a character."""
     tokens: int = 0
     ended: bool = False
+
+    def take(self, token: Token) -> None:
+        """Adds to what is known of its tokens."""
+        self.raw += token.text
+        if token.text or token.special:
+            self.begun = b""
+        else:
+            self.begun += token.raw
 
 
 class FilteredEncoder:
     """Passes on to another encoder, `inner`, what the filter accepts."""
 
     def __init__(self, inner: ResponseEncoder, judge: ContentFilter, generations: Sequence[Generation]) -> None:
+        """`generations`: as `inner` wants them."""
         self._inner = inner
         self._filter = judge
         self._generations = generations
@@ -162,31 +185,41 @@ class FilteredEncoder:
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that what is acceptable of `event` completes."""
+        if isinstance(event, Started):
+            event = replace_fields(event, prefill=tuple(replace_fields(token, top=()) for token in event.prefill))
         if not isinstance(event, Delta):
             return self._inner.feed(event, prompt)
         state = self._sequences.setdefault((prompt, event.index), _Sequence())
         if state.ended:
             return []
-        new = event.reasoning + event.text + "".join((call.name or "") + call.arguments for call in event.calls)
-        if new:
-            before = state.text
-            state.text += new
-            try:
-                reason = self._filter.judge(state.text, "text")
-                kept = () if reason is None else self._accepted(before, event)
-            except UserCodeError as error:
-                return self._inner.feed(Failed.of(error), prompt)
+        generation = self._generations[prompt]
+        before = replace(state)
+        for token in event.tokens:
+            state.take(token)
+        state.text += event.reasoning + event.text + "".join(_said(call, state.raw) for call in event.calls)
+        stop = _stop_string(event.finish, generation)
+        kept = event.tokens
+        try:
+            reason = self._judge(before, state, stop, generation)
             if reason is not None:
-                shown = f": {reason}" if content_is_shown() else ""
-                log.info("request %s: the content filter ended the response%s", current(), shown)
-                return self._end(state, event.index, kept, prompt)
-        state.tokens += len(event.tokens)
-        if event.finish is not None:
+                kept = self._accepted(before, event, stop, generation)
+            shown = self._judged_tops(before, kept) if generation.tokens else ()
+        except UserCodeError as error:
+            return self._inner.feed(Failed.of(error), prompt)
+        state.tokens += len(kept)
+        if reason is not None:
+            told = f": {reason}" if content_is_shown() else ""
+            log.info("request %s: the content filter ended the response%s", current(), told)
+            event = self._cut(state, Delta(event.index, "".join(token.text for token in kept), shown), prompt)
+        elif event.finish is not None:
             state.ended = True
+            event = replace_fields(event, tokens=shown)
             if not event.finish.last and self._all_ended(prompt):
                 # The engine goes on with what was cut off.
                 self.to_abort.append(prompt)
-                event = msgspec.structs.replace(event, finish=msgspec.structs.replace(event.finish, last=True))
+                event = replace_fields(event, finish=replace_fields(event.finish, last=True))
+        elif shown != event.tokens:
+            event = replace_fields(event, tokens=shown)
         return self._inner.feed(event, prompt)
 
     def judge_prompt(self, text: str, prompt: int) -> LmiError | None:
@@ -208,24 +241,60 @@ class FilteredEncoder:
         ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
         return ended == self._generations[prompt].sampling.n
 
-    def _accepted(self, before: str, event: Delta) -> tuple[Token, ...]:
-        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
-        texts = [token.text for token in event.tokens]
-        if event.reasoning or event.calls or "".join(texts) != event.text:
-            return ()
-        # All of them together are flagged already.
-        for count, text in enumerate(texts[:-1]):
-            before += text
-            if text and self._filter.judge(before, "text") is not None:
-                return event.tokens[:count]
-        return event.tokens[:-1]
+    def _judge(self, before: _Sequence, now: _Sequence, stop: str, generation: Generation) -> str | None:
+        """Why what has come of a sequence since `before` is not acceptable, or None."""
+        texts: list[str] = []
+        if now.text != before.text or stop:
+            texts.append(now.text + stop)
+        if generation.tokens and now.raw != now.text and (now.raw != before.raw or stop):
+            texts.append(now.raw + stop)
+        return next((reason for text in texts if (reason := self._filter.judge(text, "text")) is not None), None)
 
-    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> list[bytes]:
-        """Ends a sequence after `kept`, before what was flagged."""
+    def _accepted(self, before: _Sequence, event: Delta, stop: str, generation: Generation) -> tuple[Token, ...]:
+        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
+        tokens = event.tokens
+        if event.reasoning or event.calls or "".join(token.text for token in tokens) != event.text:
+            return ()
+        # All of them together are flagged already, unless it is what they are followed by.
+        last = len(tokens) if stop else len(tokens) - 1
+        for count, token in enumerate(tokens[: max(last, 0)]):
+            now = replace(before, text=before.text + token.text, raw=before.raw + token.text)
+            if self._judge(before, now, "", generation) is not None:
+                return tokens[:count]
+            before = now
+        return tokens[: max(last, 0)]
+
+    def _judged_tops(self, before: _Sequence, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+        """The next tokens, with those of the likeliest in their places that are acceptable there."""
+        judged: list[Token] = []
+        for token in tokens:
+            top = tuple(one for one in token.top if self._may_stand(one, token, before))
+            judged.append(token if top == token.top else replace_fields(token, top=top))
+            before.take(token)
+        return tuple(judged)
+
+    def _may_stand(self, one: TopToken, token: Token, before: _Sequence) -> bool:
+        """Whether it is acceptable in the place of `token`, which is."""
+        text = (before.begun + one.raw).decode(errors="replace") if before.begun and one.raw else one.text
+        return text == token.text or self._filter.judge(before.raw + text, "text") is None
+
+    def _cut(self, state: _Sequence, kept: Delta, prompt: int) -> Delta:
+        """The end of a sequence: `kept`, which came before what was flagged."""
         state.ended = True
-        state.tokens += len(kept)
         last = self._all_ended(prompt)
         if last:
             self.to_abort.append(prompt)
-        finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
-        return self._inner.feed(Delta(index, "".join(token.text for token in kept), kept, finish=finish), prompt)
+        return replace_fields(kept, finish=Finish("content_filter", generated_tokens=state.tokens, last=last))
+
+
+def _said(call: CallDelta, raw: str) -> str:
+    """What the model has said of it: some parsers take the id from its words."""
+    own_id = call.id if call.id and call.id in raw else ""
+    return own_id + (call.name or "") + call.arguments
+
+
+def _stop_string(finish: Finish | None, generation: Generation) -> str:
+    """What has ended the text and is told beside it."""
+    if finish is None or not isinstance(finish.stop, str) or generation.sampling.include_stop:
+        return ""
+    return finish.stop

@@ -119,7 +119,7 @@ def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[in
     texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
     tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
     seen = Seen()
-    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi")])
+    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi", tokens=True)])
     start = 0
     for count in counts:
         part = tokens[start : start + count]
