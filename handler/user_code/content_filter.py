@@ -5,6 +5,15 @@
 `stage` is "prompt" before anything is generated, with the prompt, and "text" later, with all that one sequence has
 brought so far: reasoning, text and calls, in their order. A prompt that is flagged is refused.
 
+What is judged is what is sent, in whatever field:
+
+    reasoning, text, calls      as they come
+    a stop string               after the text that it ends
+    tokens                      their texts joined, where those are not the text: parsers hold back what is a token
+                                already. A reply that has not asked for tokens gets none
+    the likeliest in a place    each after what stands before it; one that is flagged is left out
+    the prompt's tokens         with the prompt, without the likeliest in their places
+
     text                        admit, before the engine gets it
     messages, token ids         held --> engine: template, tokenizer --> Rendered --> judge_prompt --> Engine.release
 
@@ -13,11 +22,6 @@ So whatever of a request the chat template brings into the prompt is judged, as 
 Text that is flagged ends its sequence: what was accepted before stays, the rest is not sent, and the finish reason is
 content_filter. Where several tokens of plain text came together, they are judged one by one before they are dropped:
 what stays does not depend on how fast they came. A filter that fails fails the request.
-
-Nothing is sent that has not been judged, in whatever field a dialect or a formatter of the user's puts it: a dialect
-gets tokens only where it asked for them, and where these say more than the text, as while a parser holds a call back,
-what they say together is judged too. Of the tokens that might have come instead (`top`), each is judged by itself, and
-left out where it is flagged.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import msgspec
+from msgspec.structs import replace as replace_fields
 
 from ...formatters import ParsedRequest
 from ...formatters.base import ResponseEncoder
 from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeError
-from ...model.events import Delta, Event, Failed, Finish, Started, Token
+from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
 from .loading import Function
@@ -100,13 +104,13 @@ class ContentFilter:
                 if text not in judged:
                     self.admit(*text)
                     judged.add(text)
-        shown = tuple(generation.tokens for generation in call.generations)
         generations = tuple(
-            # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not.
-            msgspec.structs.replace(generation, stream=True, tokens=True, held=held)
+            # What is generated is judged while it is, and counted where it is cut off, streamed to the client or not;
+            # beams come whole.
+            replace_fields(generation, stream=generation.sampling.beams is None, tokens=True, held=held)
             for generation in call.generations
         )
-        encoder = FilteredEncoder(call.reply, self, generations, shown)
+        encoder = FilteredEncoder(call.reply, self, call.generations)
         return replace(call, generations=generations, reply=encoder, stream=call.streamed), encoder
 
 
@@ -126,29 +130,31 @@ class _Sequence:
     """What has come of one sequence."""
 
     text: str = ""
-    tokens_text: str = ""
-    """The same as its tokens have it, where they are shown: a parser holds some of it back, or leaves it out."""
+    """Reasoning, text and calls."""
+    raw: str = ""
+    """The texts of its tokens."""
+    begun: bytes = b""
+    """What its last tokens are of a character."""
     tokens: int = 0
     ended: bool = False
+
+    def take(self, token: Token) -> None:
+        """Adds to what is known of its tokens."""
+        self.raw += token.text
+        if token.text or token.special:
+            self.begun = b""
+        else:
+            self.begun += token.raw
 
 
 class FilteredEncoder:
     """Passes on to another encoder, `inner`, what the filter accepts."""
 
-    def __init__(
-        self,
-        inner: ResponseEncoder,
-        judge: ContentFilter,
-        generations: Sequence[Generation],
-        shown: Sequence[bool],
-    ) -> None:
-        """`shown`: of which generations `inner` asked for the tokens."""
+    def __init__(self, inner: ResponseEncoder, judge: ContentFilter, generations: Sequence[Generation]) -> None:
+        """`generations`: as `inner` wants them."""
         self._inner = inner
         self._filter = judge
         self._generations = generations
-        self._shown = shown
-        self._verdicts: dict[str, bool] = {}
-        """Which tokens that might have come are acceptable, by their text."""
         self._accepted_prompts = 0
         self._sequences: dict[tuple[int, int], _Sequence] = {}
         self.to_abort: list[int] = []
@@ -179,62 +185,42 @@ class FilteredEncoder:
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that what is acceptable of `event` completes."""
-        judged: Event | None = event
-        try:
-            if isinstance(event, Delta):
-                judged = self._judged(event, prompt)
-            elif isinstance(event, Started) and event.prefill:
-                judged = msgspec.structs.replace(event, prefill=self._acceptable(event.prefill))
-        except UserCodeError as error:
-            judged = Failed.of(error)
-        return [] if judged is None else self._inner.feed(judged, prompt)
-
-    def _judged(self, event: Delta, prompt: int) -> Delta | None:
-        """What is acceptable of `event`; None of a sequence that has ended. Raises UserCodeError."""
+        if isinstance(event, Started):
+            event = replace_fields(event, prefill=tuple(replace_fields(token, top=()) for token in event.prefill))
+        if not isinstance(event, Delta):
+            return self._inner.feed(event, prompt)
         state = self._sequences.setdefault((prompt, event.index), _Sequence())
         if state.ended:
-            return None
-        shown = self._shown[prompt]
-        before = state.text
-        new = event.reasoning + event.text + "".join((call.name or "") + call.arguments for call in event.calls)
-        state.text += new
-        new_tokens = "".join(token.text for token in event.tokens) if shown else ""
-        state.tokens_text += new_tokens
-        more_in_tokens = shown and state.tokens_text != state.text
-        reason = self._filter.judge(state.text, "text") if new else None
-        if reason is None and more_in_tokens and new_tokens:
-            reason = self._filter.judge(state.tokens_text, "text")
+            return []
+        generation = self._generations[prompt]
+        before = replace(state)
+        for token in event.tokens:
+            state.take(token)
+        state.text += event.reasoning + event.text + "".join(_said(call, state.raw) for call in event.calls)
+        stop = _stop_string(event.finish, generation)
+        kept = event.tokens
+        try:
+            reason = self._judge(before, state, stop, generation)
+            if reason is not None:
+                kept = self._accepted(before, event, stop, generation)
+            shown = self._judged_tops(before, kept) if generation.tokens else ()
+        except UserCodeError as error:
+            return self._inner.feed(Failed.of(error), prompt)
+        state.tokens += len(kept)
         if reason is not None:
-            kept = () if more_in_tokens else self._accepted(before, event)
-            why = f": {reason}" if content_is_shown() else ""
-            log.info("request %s: the content filter ended the response%s", current(), why)
-            return self._end(state, event.index, kept, prompt)
-        state.tokens += len(event.tokens)
-        finish = event.finish
-        if finish is not None:
+            told = f": {reason}" if content_is_shown() else ""
+            log.info("request %s: the content filter ended the response%s", current(), told)
+            event = self._cut(state, Delta(event.index, "".join(token.text for token in kept), shown), prompt)
+        elif event.finish is not None:
             state.ended = True
-            if not finish.last and self._all_ended(prompt):
+            event = replace_fields(event, tokens=shown)
+            if not event.finish.last and self._all_ended(prompt):
                 # The engine goes on with what was cut off.
                 self.to_abort.append(prompt)
-                finish = msgspec.structs.replace(finish, last=True)
-        tokens = self._acceptable(event.tokens) if shown else ()
-        return msgspec.structs.replace(event, tokens=tokens, finish=finish)
-
-    def _acceptable(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-        """`tokens`, which have been judged, without what might have come in their places and is flagged."""
-        if not any(token.top for token in tokens):
-            return tokens
-        return tuple(
-            msgspec.structs.replace(
-                token, top=tuple(other for other in token.top if other.id == token.id or self._passes(other.text))
-            )
-            for token in tokens
-        )
-
-    def _passes(self, text: str) -> bool:
-        if text not in self._verdicts:
-            self._verdicts[text] = not text or self._filter.judge(text, "text") is None
-        return self._verdicts[text]
+                event = replace_fields(event, finish=replace_fields(event.finish, last=True))
+        elif shown != event.tokens:
+            event = replace_fields(event, tokens=shown)
+        return self._inner.feed(event, prompt)
 
     def judge_prompt(self, text: str, prompt: int) -> LmiError | None:
         """Why a generation may not start from this text; once all may, they are noted in `to_release`."""
@@ -255,25 +241,60 @@ class FilteredEncoder:
         ended = sum(one.ended for (of, _), one in self._sequences.items() if of == prompt)
         return ended == self._generations[prompt].sampling.n
 
-    def _accepted(self, before: str, event: Delta) -> tuple[Token, ...]:
-        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
-        texts = [token.text for token in event.tokens]
-        if event.reasoning or event.calls or "".join(texts) != event.text:
-            return ()
-        # All of them together are flagged already.
-        for count, text in enumerate(texts[:-1]):
-            before += text
-            if text and self._filter.judge(before, "text") is not None:
-                return event.tokens[:count]
-        return event.tokens[:-1]
+    def _judge(self, before: _Sequence, now: _Sequence, stop: str, generation: Generation) -> str | None:
+        """Why what has come of a sequence since `before` is not acceptable, or None."""
+        texts: list[str] = []
+        if now.text != before.text or stop:
+            texts.append(now.text + stop)
+        if generation.tokens and now.raw != now.text and (now.raw != before.raw or stop):
+            texts.append(now.raw + stop)
+        return next((reason for text in texts if (reason := self._filter.judge(text, "text")) is not None), None)
 
-    def _end(self, state: _Sequence, index: int, kept: tuple[Token, ...], prompt: int) -> Delta:
-        """The end of a sequence, after `kept`, before what was flagged."""
+    def _accepted(self, before: _Sequence, event: Delta, stop: str, generation: Generation) -> tuple[Token, ...]:
+        """The tokens of a flagged `event` that come before what was flagged; none where they are not its text's."""
+        tokens = event.tokens
+        if event.reasoning or event.calls or "".join(token.text for token in tokens) != event.text:
+            return ()
+        # All of them together are flagged already, unless it is what they are followed by.
+        last = len(tokens) if stop else len(tokens) - 1
+        for count, token in enumerate(tokens[: max(last, 0)]):
+            now = replace(before, text=before.text + token.text, raw=before.raw + token.text)
+            if self._judge(before, now, "", generation) is not None:
+                return tokens[:count]
+            before = now
+        return tokens[: max(last, 0)]
+
+    def _judged_tops(self, before: _Sequence, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+        """The next tokens, with those of the likeliest in their places that are acceptable there."""
+        judged: list[Token] = []
+        for token in tokens:
+            top = tuple(one for one in token.top if self._may_stand(one, token, before))
+            judged.append(token if top == token.top else replace_fields(token, top=top))
+            before.take(token)
+        return tuple(judged)
+
+    def _may_stand(self, one: TopToken, token: Token, before: _Sequence) -> bool:
+        """Whether it is acceptable in the place of `token`, which is."""
+        text = (before.begun + one.raw).decode(errors="replace") if before.begun and one.raw else one.text
+        return text == token.text or self._filter.judge(before.raw + text, "text") is None
+
+    def _cut(self, state: _Sequence, kept: Delta, prompt: int) -> Delta:
+        """The end of a sequence: `kept`, which came before what was flagged."""
         state.ended = True
-        state.tokens += len(kept)
         last = self._all_ended(prompt)
         if last:
             self.to_abort.append(prompt)
-        finish = Finish("content_filter", generated_tokens=state.tokens, last=last)
-        tokens = self._acceptable(kept) if self._shown[prompt] else ()
-        return Delta(index, "".join(token.text for token in kept), tokens, finish=finish)
+        return replace_fields(kept, finish=Finish("content_filter", generated_tokens=state.tokens, last=last))
+
+
+def _said(call: CallDelta, raw: str) -> str:
+    """What the model has said of it: some parsers take the id from its words."""
+    own_id = call.id if call.id and call.id in raw else ""
+    return own_id + (call.name or "") + call.arguments
+
+
+def _stop_string(finish: Finish | None, generation: Generation) -> str:
+    """What has ended the text and is told beside it."""
+    if finish is None or not isinstance(finish.stop, str) or generation.sampling.include_stop:
+        return ""
+    return finish.stop

@@ -191,4 +191,6 @@ def _clipped(token: Token, most: int) -> Token:
     """`token` with so many characters of its text at most."""
     if len(token.text) <= most:
         return token
-    return Token(token.id, token.text[:most], token.logprob, token.special, token.top, token.raw)
+    cut = len(token.text[most:].encode())
+    raw = token.raw[: max(0, len(token.raw) - cut)]
+    return Token(token.id, token.text[:most], token.logprob, token.special, token.top, raw)

@@ -25,13 +25,12 @@ from ...kit.api.types import (
     Request,
     Started,
     Token,
-    TopToken,
 )
 
 SETTINGS = typed_settings(tgi_compat=True)
 BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in GENERATING}
 
-REQUEST = Request(b"", query={"api-version": "2024-05-01-preview"}, headers={"extra-parameters": "pass-through"})
+REQUEST = Request(b"", query={"api-version": "2024-05-01-preview"})
 BODIES: dict[str, dict[str, Any]] = {
     "lmi": {"inputs": "Hi", "parameters": {"details": True}},
     "tgi": {"inputs": "Hi", "parameters": {"details": True}},
@@ -120,7 +119,7 @@ def test_what_stays_does_not_depend_on_how_tokens_come_together(counts: tuple[in
     texts = ["so ", "far ", "", "good, ", "very ba", "d", " indeed"]
     tokens = tuple(Token(n, text, -0.5) for n, text in enumerate(texts))
     seen = Seen()
-    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi")], [True])
+    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi", tokens=True)])
     start = 0
     for count in counts:
         part = tokens[start : start + count]
@@ -201,115 +200,6 @@ def test_reasoning_and_calls_are_judged_too() -> None:
     arguments = (CallDelta(0, "id", "f", '{"a": "bad"}'),)
     assert b'"a"' not in feed(call, Started(1), Delta(0, "", calls=arguments))
     assert call.reply.finished
-
-
-# --- Whatever field a dialect puts it in ---
-
-ASKS_FOR_TOKENS: dict[str, dict[str, Any]] = {
-    "lmi": {"parameters": {"details": True, "top_n_tokens": 2, "decoder_input_details": True}},
-    "tgi": {"parameters": {"details": True, "top_n_tokens": 2}},
-    "dynamic": {"parameters": {"details": True}},
-    "openai": {"logprobs": True, "top_logprobs": 2},
-    "anthropic": {},
-    "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
-    "azure": {"logprobs": True, "top_logprobs": 2},
-    "minimal": {},
-}
-"""What makes each dialect show tokens, where it can."""
-
-
-def shown(name: str, stream: bool) -> dict[str, Any]:
-    """A body that asks for all that the dialect can show of tokens. A stream has no place for the prompt's."""
-    body = json.loads(json.dumps({**BODIES[name], **ASKS_FOR_TOKENS[name], "stream": stream}))
-    if stream:
-        body.get("parameters", {}).pop("decoder_input_details", None)
-    return body
-
-
-def token(text: str, *instead: str) -> Token:
-    """With its bytes, as where log-probabilities are shown, and others that might have come in its place."""
-    top = tuple(TopToken(n, other, -1.0, other.encode()) for n, other in enumerate((text, *instead), 1))
-    return Token(1, text, -0.5, top=top if instead else (), raw=text.encode())
-
-
-HELD = (
-    # A call that a parser holds back, reasoning that is not shown.
-    (Delta(0, "so "), Delta(0, "", (token("<call>"), token("ba"))), Delta(0, "", (token("d"),)), Delta(0, "more")),
-    # Held back first, and given as text with what comes then.
-    (Delta(0, "", (token("ba"),)), Delta(0, "", (token("d"), token("!"))), Delta(0, "")),
-    # A mark that the parser leaves out stands before it.
-    (Delta(0, "", (token("ba"),)), Delta(0, "d!", (token("d"), token("!")))),
-)
-
-
-def said(sent: bytes) -> str:
-    """All texts of the records, and what lists of bytes and of tokens say when they are read as one."""
-    texts = [sent.decode()]
-
-    def visit(value: Any) -> None:
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                if name == "bytes" and inner:
-                    joined.append(bytes(inner).decode())
-                elif name in {"text", "token"} and isinstance(inner, str):
-                    written.append(inner)
-                visit(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                visit(inner)
-
-    joined: list[str] = []
-    written: list[str] = []
-    for line in sent.decode().splitlines():
-        text = line.removeprefix("data: ")
-        if text.startswith(("{", "[")) and text not in {"[DONE]", "[END]"}:
-            visit(json.loads(text))
-    return "\n".join([*texts, "".join(joined), "".join(written)])
-
-
-@pytest.mark.parametrize("deltas", HELD, ids=["held", "held and given later", "left out"])
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("name", BY_NAME)
-def test_tokens_do_not_say_what_the_text_may_not(name: str, stream: bool, deltas: tuple[Delta, ...]) -> None:
-    call, cut = filtered(name, shown(name, stream))
-    showing = parsed(name, shown(name, stream)).generations[0].tokens
-    sent = feed(call, Started(1), *deltas, Delta(0, "", finish=Finish("eos", generated_tokens=3)))
-    assert call.reply.finished
-    assert call.reply.failure is None
-    assert "bad" not in said(sent)
-    # What is not shown was not judged: a parser left it out.
-    assert cut == ([0] if showing else [])
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("name", BY_NAME)
-def test_what_might_have_come_instead_is_judged_too(name: str, stream: bool) -> None:
-    """It is left out, and the answer goes on."""
-    call, cut = filtered(name, shown(name, stream))
-    prompt = () if stream else (Token(1, "Hi", top=(TopToken(2, "bad", -1.0, b"bad"),)),)
-    end = Finish("eos", generated_tokens=2)
-    sent = feed(
-        call,
-        Started(1, prefill=prompt),
-        Delta(0, "so ", (token("so ", "bad", "well"),)),
-        Delta(0, "far", (token("far", "good", "bad"),), end),
-    )
-    assert call.reply.finished
-    assert cut == []
-    assert "bad" not in said(sent)
-    if b'"top_' in sent:
-        assert "well" in said(sent)
-
-
-def test_a_dialect_gets_no_tokens_for_which_it_did_not_ask() -> None:
-    """A formatter of the user's reads whatever it gets."""
-    seen = Seen()
-    reply = FilteredEncoder(seen, FILTER, [Generation(request_id="r", prompt="Hi")], [False])
-    reply.feed(Delta(0, "so ", (token("so "), token("<bad>"))))
-    reply.feed(Delta(0, "very bad", (token("very "), token("bad"))))
-    assert [delta.tokens for delta in seen.deltas] == [(), ()]
-    assert "".join(delta.text for delta in seen.deltas) == "so very "
-    assert seen.deltas[-1].finish == Finish("content_filter", generated_tokens=3)
 
 
 def test_sequences_are_judged_one_by_one() -> None:
