@@ -71,6 +71,8 @@ class Worker:
         self._plain: PlainBatch | None = None
         self._async: AsyncBatcher | None = None
         self._failure: StartError | None = None
+        self._called = False
+        """Whether Java has asked for the start."""
 
     @property
     def running(self) -> int:
@@ -103,7 +105,7 @@ class Worker:
         return enter(self._registry, call)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
-        if inputs.is_empty():
+        if self._is_start(inputs):
             return self._start(inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
@@ -118,14 +120,13 @@ class Worker:
         return BatchOutput(frames)
 
     def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
-        # A batch of one comes as its request is, and a client's header or query parameter may have any name.
-        keys = inputs.content.get_keys()
-        if "batch_size" not in inputs.get_properties() or not all(key and key.startswith("batch_") for key in keys):
+        requests = requests_of_dynamic_batch(inputs)
+        if requests is None:
             return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
-        return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
+        return output_of_responses(batch.answers(requests))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
-        if inputs.is_empty():
+        if self._is_start(inputs):
             await self._start_in_time(inputs)
             return None
         tracking_id = str(inputs.get_property(TRACKING_ID))
@@ -135,6 +136,16 @@ class Worker:
         if self._async is None:
             self._async = AsyncBatcher(self._service)
         return _outputs(self._async, request_of(inputs), tracking_id)
+
+    def _is_start(self, inputs: Input) -> bool:
+        """Whether it is Java's call to start the engine, whose properties are options: the first one, without content.
+
+        A client's form without fields has no content either, and its headers are no options.
+        """
+        if self._called or not inputs.is_empty():
+            return False
+        self._called = True
+        return True
 
     def _start(self, inputs: Input) -> Output | None:
         """Starts the engine. Of a failure Java shows `message` only, and 507 is its code for too little memory."""
