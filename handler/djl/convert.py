@@ -1,11 +1,17 @@
 """DJL's Input becomes requests, frames and answers become its Output.
 
 Facts of the host: DJL Serving 0.36.0 and ai.djl.python 0.34.0 (PyPredictor, RequestParser, djl_python.inputs/outputs).
+
+A client's headers and custom attributes are properties of its Input, its query parameters and form fields are content
+items, each by the name that the client gives it. Java's own names are its own only where it makes a new Input: of a
+rolling batch's step, and of a dynamic batch of several. Of a request on its own nothing is read but what is a client's
+to say, and in async mode `request_tracking_id`, which Java puts over the client's (AsyncRequestManager.addInput).
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +30,7 @@ __all__ = [
     "BatchOutput",
     "RawOutput",
     "adapter_call_of",
-    "initialises",
-    "is_dynamic_batch",
+    "is_start",
     "output_of_adapter_call",
     "output_of_response",
     "output_of_responses",
@@ -34,26 +39,33 @@ __all__ = [
     "requests_of_dynamic_batch",
 ]
 
-REQUEST_ID = "requestId"
-OF_THE_BATCH = {"batch_size", "handler"}
-"""Properties that Java gives a dynamic batch as a whole."""
-NUMBERED = re.compile(r"batch_\d{3}\.")
+REQUEST_ID = "requestid"
+CONTENT_TYPE = "content-type"
+ITEM = re.compile(r"batch_([0-9]{3,5})\.(.*)", re.DOTALL)
+"""What Java calls the properties and contents of a batch's items (PyPredictor.batchPredict, RollingBatch.run)."""
+
+
+def is_start(inputs: Input) -> bool:
+    """Whether it is Java's call to start the engine, whose properties are options and which has no content.
+
+    A client's form without fields has no content either, but an id (InferenceRequestHandler), in whatever case.
+    """
+    return inputs.is_empty() and not any(name.lower() == REQUEST_ID for name in inputs.get_properties())
 
 
 def request_of(inputs: Input) -> Request:
-    """A request on its own: the body is the content item `data` or the first one, the others are query parameters."""
-    if inputs.is_empty():
-        # A form without fields.
-        return _request(b"", inputs.get_properties(), {})
+    """A request on its own: the body is the last content item `data`, which Java adds behind the query's parameters, or
+    else the first one; the others are query parameters. A form may have no fields: the body is empty then.
+    """
     keys = inputs.content.get_keys()
     values = inputs.content.get_values()
-    at = keys.index("data") if "data" in keys else 0
+    at = max((position for position, key in enumerate(keys) if key == "data"), default=0)
     query = {
         key: bytes(value).decode(errors="replace")
         for position, (key, value) in enumerate(zip(keys, values, strict=True))
         if position != at and key is not None
     }
-    return _request(bytes(values[at]), inputs.get_properties(), query)
+    return _request(bytes(values[at]) if values else b"", inputs.get_properties(), query)
 
 
 def adapter_call_of(inputs: Input) -> AdapterCall:
@@ -91,53 +103,47 @@ def requests_of_batch(inputs: Input) -> list[Request | None]:
     return items
 
 
-def initialises(inputs: Input) -> bool:
-    """Whether it is the one that starts the engine. A client's request may have no content either, as a form without
-    fields, but has an id.
+def requests_of_dynamic_batch(inputs: Input) -> list[Request] | None:
+    """The items of a dynamic batch of several: content and properties of item 7 are named `batch_007.<name>`.
+
+    None for a request that has come alone, whatever names its client uses: its body is the item `data`, unless it is a
+    form, which has a Content-Type (RequestParser.parseRequest). A batch has neither by these names, and has all of its
+    items.
     """
-    return inputs.is_empty() and REQUEST_ID not in inputs.get_properties()
-
-
-def is_dynamic_batch(inputs: Input) -> bool:
-    """Whether it holds several requests of a dynamic batch, and not one by itself.
-
-    Java numbers every name of theirs, and leaves the names of a request by itself as they are: those of its headers,
-    attributes and query parameters, which a client may call `batch_size`, and its `requestId`, which is always there
-    (PyPredictor.batchPredict, InferenceRequestHandler).
-    """
-    names = [*inputs.get_properties(), *inputs.content.get_keys()]
-    return "batch_size" in names and all(name in OF_THE_BATCH or NUMBERED.match(name or "") for name in names)
-
-
-def requests_of_dynamic_batch(inputs: Input) -> list[Request]:
-    """The items of a dynamic batch: content and properties of item 7 are named `batch_007.<name>`."""
-    size = int(inputs.get_properties()["batch_size"])
-    properties: list[dict[str, str]] = [{} for _ in range(size)]
-    contents: list[dict[str, bytes]] = [{} for _ in range(size)]
-    for key, value in inputs.get_properties().items():
-        if key != "batch_size" and key.startswith("batch_"):
-            properties[int(key[6:9])][key[10:]] = value
-    for key, value in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
-        contents[int(key[6:9])].setdefault(key[10:], bytes(value))
+    given: Mapping[str, Any] = inputs.get_properties()
+    if any(name.lower() == CONTENT_TYPE for name in given):
+        return None
+    items: defaultdict[int, tuple[dict[str, str], dict[str, bytes]]] = defaultdict(lambda: ({}, {}))
+    for name, value in given.items():
+        if found := ITEM.fullmatch(name):
+            items[int(found[1])][0][found[2]] = value
+    for key, content in zip(inputs.content.get_keys(), inputs.content.get_values(), strict=True):
+        found = ITEM.fullmatch(key or "")
+        if found is None:
+            return None
+        items[int(found[1])][1][found[2]] = bytes(content)
+    if given.get("batch_size") != str(len(items)) or items.keys() != set(range(len(items))):
+        return None
     return [
         _request(
-            content.pop("data", b""),
-            own,
-            {name: value.decode(errors="replace") for name, value in content.items()},
+            contents.pop("data", b""),
+            properties,
+            {name: value.decode(errors="replace") for name, value in contents.items()},
         )
-        for own, content in zip(properties, contents, strict=True)
+        for _, (properties, contents) in sorted(items.items())
     ]
 
 
 def _request(body: bytes, properties: Mapping[str, Any], query: dict[str, str]) -> Request:
-    headers = {name.lower(): value for name, value in properties.items()}
+    # djl_python adds numbers and functions of its own.
+    texts = {name: value for name, value in properties.items() if isinstance(value, str)}
+    headers = {name.lower(): value for name, value in texts.items()}
     return Request(
         body=body,
         headers=headers,
         query=query,
-        # djl_python adds numbers and functions of its own.
-        attributes=attributes_of((name, value) for name, value in properties.items() if isinstance(value, str)),
-        request_id=request_id_of(properties.get(REQUEST_ID)),
+        attributes=attributes_of(texts.items()),
+        request_id=request_id_of(headers.get(REQUEST_ID)),
     )
 
 

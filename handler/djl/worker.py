@@ -40,8 +40,7 @@ from .convert import (
     BatchOutput,
     RawOutput,
     adapter_call_of,
-    initialises,
-    is_dynamic_batch,
+    is_start,
     output_of_adapter_call,
     output_of_response,
     output_of_responses,
@@ -105,7 +104,7 @@ class Worker:
         return enter(self._registry, call)
 
     def _handle_batch(self, inputs: Input) -> Output | None:
-        if initialises(inputs):
+        if is_start(inputs):
             return self._start(inputs)
         if self._service is None:
             raise StartError("the model has not been initialized")
@@ -120,12 +119,13 @@ class Worker:
         return BatchOutput(frames)
 
     def _answer_batch(self, batch: PlainBatch, inputs: Input) -> Output:
-        if is_dynamic_batch(inputs):
-            return output_of_responses(batch.answers(requests_of_dynamic_batch(inputs)))
-        return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
+        requests = requests_of_dynamic_batch(inputs)
+        if requests is None:
+            return output_of_response(batch.answer(request_of(inputs)), batch.next_call)
+        return output_of_responses(batch.answers(requests))
 
     async def _handle_async(self, inputs: Input) -> AsyncIterator[RawOutput] | Output | None:
-        if initialises(inputs):
+        if is_start(inputs):
             await self._start_in_time(inputs)
             return None
         tracking_id = str(inputs.get_property(TRACKING_ID))

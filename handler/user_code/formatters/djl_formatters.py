@@ -59,7 +59,10 @@ def input_of(request: Request | None) -> Any:
 
     item: Any = Input()
     if request is not None:
-        item.properties = {**request.headers, **request.attributes, "requestId": request.request_id}
+        given = {**request.headers, **request.attributes}
+        # djl_python takes it for the size of a batch, however large it is (Input.get_batches).
+        item.properties = {name: value for name, value in given.items() if name.lower() != "batch_size"}
+        item.properties["requestId"] = request.request_id
         item.content.add(key="data", value=bytearray(request.body))
         for name, value in request.query.items():
             item.content.add(key=name, value=bytearray(value.encode()))
