@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...model.errors import OptionError
 
-__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds"]
+__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds", "whole_seconds"]
 
 KEY_VARIABLE = "LMI_API_KEY"
 
@@ -41,6 +41,14 @@ def seconds(text: str) -> float:
     """A length of time, for argparse."""
     length = float(text)
     if not 0 <= length <= 86400:
+        raise ValueError
+    return length
+
+
+def whole_seconds(text: str) -> int:
+    """A length of time of at least a second, for argparse."""
+    length = int(text)
+    if not 1 <= length <= 86400:
         raise ValueError
     return length
 

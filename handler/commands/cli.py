@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ...model.errors import LmiError, one_line
 from ...model.log_filters import configure
-from .arguments import assignment, assignments, seconds
+from ..server.sockets import KEEP_ALIVE_S
+from .arguments import assignment, assignments, seconds, whole_seconds
 
 __all__ = ["assignments", "main", "parser"]
 
@@ -163,6 +164,13 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
         default=20.0,
         metavar="SECONDS",
         help="how long requests in flight may go on after SIGTERM before they are cut off with an error (default: 20)",
+    )
+    command.add_argument(
+        "--keep-alive",
+        type=whole_seconds,
+        default=KEEP_ALIVE_S,
+        metavar="SECONDS",
+        help="how long an idle connection is kept: longer than by a load balancer before it (default: %(default)s)",
     )
     command.add_argument(
         "--api-key", help="require this API key of clients (or set LMI_API_KEY, which process lists do not show)"

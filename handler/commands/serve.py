@@ -76,6 +76,7 @@ def _serve(
                 sockets,
                 access=access,
                 grace=arguments.grace,
+                keep_alive=arguments.keep_alive,
                 on_ready=lambda: _ready(view, engine.process_id, said, url if arguments.open else None),
                 playground=arguments.playground,
             )

@@ -1,4 +1,5 @@
-"""uvicorn's connection, which also lets a stream's records be written to it as they come.
+"""uvicorn's connection, which also lets a stream's records be written to it as they come, and which is not closed on a
+request that has just come.
 
 By ASGI each record is a task's turn, a message and objects of h11's; docs/performance.md, The profile, has what that
 costs and what this does.
@@ -7,7 +8,10 @@ costs and what this does.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import termios
 import weakref
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -55,6 +59,22 @@ class Connection(H11Protocol):
         """
         if data and not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that has been idle for its time, unless a request has begun to arrive.
+
+        uvloop may run a timer that is due before it reads what has arrived by then, and to close a connection with
+        unread bytes resets it. What has arrived is read next, which ends the idle time.
+        """
+        if self.transport.is_closing() or _arrived(self.transport) == 0:
+            super().timeout_keep_alive_handler()
+
+
+def _arrived(transport: asyncio.Transport) -> int:
+    """How many bytes have arrived that nobody has read (tcp(7), SIOCINQ)."""
+    count = array("i", [0])
+    fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, count)
+    return count[0]
 
 
 def connection_of(scope: Mapping[str, Any]) -> Connection | None:

@@ -1,6 +1,6 @@
 """The local server as something that listens: uvicorn with its own limits, our routes and our end.
 
-    head --HEAD_BYTES--> 400      connections --_room--> 503      idle --timeout_keep_alive, 5 s--> closed
+    head --HEAD_BYTES--> 400      connections --_room--> 503      idle --KEEP_ALIVE_S--> closed
     closed, but its client does not read what is left --LINGER_S--> cut off
 
 Nothing imports this before an engine is being started: `lmi serve` does so beside it, for uvicorn and starlette take as
@@ -24,7 +24,7 @@ from ..service import Service
 from .access import Access
 from .app import application
 from .connection import Connection
-from .sockets import may_listen
+from .sockets import KEEP_ALIVE_S, may_listen
 
 __all__ = ["http_server"]
 
@@ -48,10 +48,13 @@ def http_server(
     *,
     access: Access,
     grace: float,
+    keep_alive: int = KEEP_ALIVE_S,
     on_ready: Callable[[], None] = lambda: None,
     playground: bool = True,
 ) -> uvicorn.Server:
     """A server on `sockets`, which are bound, that gives what runs `grace` seconds when it is to end.
+
+    `keep_alive`: seconds that a connection may be idle before it is closed.
 
     It calls `on_ready` once it listens.
     """
@@ -66,6 +69,7 @@ def http_server(
         # uvicorn refuses the connection that reaches it.
         limit_concurrency=_room(service.settings) + 1,
         ws="none",
+        timeout_keep_alive=keep_alive,
     )
     return _Server(config, service, grace, sockets, on_ready)
 

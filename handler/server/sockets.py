@@ -15,8 +15,11 @@ from contextlib import ExitStack, contextmanager
 
 from ...model.errors import StartError
 
-__all__ = ["bound_sockets", "may_listen", "url_of"]
+__all__ = ["KEEP_ALIVE_S", "bound_sockets", "may_listen", "url_of"]
 
+KEEP_ALIVE_S = 75
+"""Seconds that an idle connection is kept. Load balancers keep them for 60: the server must not be the first to close
+one, on which they may just be sending."""
 MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """Of an address that this machine does not have, as [::1] where there is no IPv6."""
 

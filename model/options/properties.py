@@ -32,8 +32,8 @@ def read_properties(text: str) -> dict[str, str]:
     r"""The entries of a .properties file; of equal keys the last one counts.
 
     Comments begin with # or !, a key ends at =, : or blank, a backslash at the end of a line continues it, and \t \n \r
-    \f \uXXXX are escapes. Raises OptionError for a \u without its four hexadecimal digits (Java fails on it too), and for
-    a byte order mark, which Java takes for a part of the first name.
+    \f \uXXXX are escapes. Raises OptionError for a \u without its four hexadecimal digits (Java fails on it too), and
+    for a byte order mark, which Java takes for a part of the first name.
     """
     if text.startswith(_MARK):
         line = next(_logical_lines(text)).removeprefix(_MARK)

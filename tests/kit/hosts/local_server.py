@@ -52,15 +52,20 @@ class Running:
         most: int = 100,
         access: Access | None = None,
         grace: float = TIMEOUT,
+        keep_alive: int | None = None,
         **options: str,
     ) -> None:
-        """`most`: connections that are served. `grace`: seconds that what runs has once it is to end."""
+        """`most`: connections that are served. `grace`: seconds that what runs has once it is to end.
+
+        `keep_alive`: seconds until an idle connection is closed; None: the server's default.
+        """
         self.engine = ScriptedEngine()
         self.most = most
         self.service = started_service(self.engine, folder, **options)
         self._stack = contextlib.ExitStack()
         sockets = self._stack.enter_context(bound_sockets("127.0.0.1", 0))
-        self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace)
+        given = {} if keep_alive is None else {"keep_alive": keep_alive}
+        self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace, **given)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app
         self.bodies: Bodies = _server_of(app).bodies
