@@ -21,7 +21,7 @@ from lmi.handler.server.access import Access
 from lmi.handler.server.app import LocalServer
 from lmi.handler.server.body_reading import Bodies
 from lmi.handler.server.run import http_server
-from lmi.handler.server.sockets import bound_sockets
+from lmi.handler.server.sockets import KEEP_ALIVE_S, bound_sockets
 
 from ..api.handler import started_service
 from ..user_code.engine import ScriptedEngine
@@ -52,20 +52,19 @@ class Running:
         most: int = 100,
         access: Access | None = None,
         grace: float = TIMEOUT,
-        keep_alive: int | None = None,
+        keep_alive: int = KEEP_ALIVE_S,
         **options: str,
     ) -> None:
         """`most`: connections that are served. `grace`: seconds that what runs has once it is to end.
 
-        `keep_alive`: seconds until an idle connection is closed; None: the server's default.
+        `keep_alive`: seconds until an idle connection is closed.
         """
         self.engine = ScriptedEngine()
         self.most = most
         self.service = started_service(self.engine, folder, **options)
         self._stack = contextlib.ExitStack()
         sockets = self._stack.enter_context(bound_sockets("127.0.0.1", 0))
-        given = {} if keep_alive is None else {"keep_alive": keep_alive}
-        self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace, **given)
+        self.uvicorn = http_server(self.service, sockets, access=access or Access(), grace=grace, keep_alive=keep_alive)
         self.uvicorn.config.limit_concurrency = most + 1
         app: Any = self.uvicorn.config.app
         self.bodies: Bodies = _server_of(app).bodies
