@@ -87,7 +87,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()
         except Exception as error:  # noqa: BLE001 - told, and logged
-            _tell_failure(channel, error)
+            _tell_failure(channel, error, settings.model_id)
             return
         # From here on there are requests.
         show_content(settings.log_requests == "true")
@@ -118,7 +118,7 @@ def _follow(channel: Channel[ToEngine], settings: Settings) -> None:
         check_model(settings)
         info = start_part(settings)
     except Exception as error:  # noqa: BLE001 - told, and logged
-        _tell_failure(channel, error)
+        _tell_failure(channel, error, settings.model_id)
         return
     withhold()
     channel.post(Ready(info))
@@ -126,11 +126,11 @@ def _follow(channel: Channel[ToEngine], settings: Settings) -> None:
     threading.Event().wait()
 
 
-def _tell_failure(channel: Channel[ToEngine], error: Exception) -> None:
-    """Tells the host why the engine could not start."""
+def _tell_failure(channel: Channel[ToEngine], error: Exception, model: str) -> None:
+    """Tells the host why the engine of `model` could not start."""
     if not isinstance(error, StartError):
         log.error("the engine could not start", exc_info=error)
-    refused = start_error(error)
+    refused = start_error(error, model)
     channel.send_last(EngineFailed(refused.kind, refused.message, refused.param))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from ...errors import MemoryShortError, StartError, one_line
 from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
@@ -13,8 +14,8 @@ MAX_CAUSE_CHARACTERS = 600
 """Characters of a cause that are shown: the rest, as a list of all architectures, is in the log."""
 
 
-def start_error(error: BaseException) -> StartError:
-    """What a backend's failure to start is reported as."""
+def start_error(error: BaseException, model: str = "") -> StartError:
+    """What a backend's failure to start is reported as; `model` is the one of the options, a path or a hub id."""
     if isinstance(error, StartError):
         return error
     chain = [error]
@@ -30,6 +31,9 @@ def start_error(error: BaseException) -> StartError:
     short = isinstance(error, MemoryError) or OUT_OF_MEMORY.search(said) is not None
     option = next((option for pattern, option in ADVICE if re.search(pattern, said, re.IGNORECASE)), None)
     more = next((f"{words}: " for pattern, words in MORE if re.search(pattern, said, re.IGNORECASE)), "")
+    of_hub = any(type(part).__module__.startswith("huggingface_hub.") for part in chain)
+    if of_hub and model and not Path(model).is_absolute():
+        option, more = "model_id", f"{model} is no directory here, and could not be fetched from the hub: "
     look = f", see option.{option}" if option else ""
     kind = MemoryShortError if short else StartError
     return kind(f"the engine could not start{look}: {more}{_cut(said)}", option)
