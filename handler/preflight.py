@@ -6,20 +6,12 @@ import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..model.errors import OptionError
 from ..model.options.settings import Settings
 
-__all__ = ["GROUP", "entry_point_of", "has_code", "has_own_code", "require_directory"]
+__all__ = ["GROUP", "entry_point_of", "has_code", "has_own_code"]
 
 GROUP = "lmi.dialects"
 """The group of entry points that names dialects."""
-
-
-def require_directory(model_dir: Path) -> None:
-    """Raises OptionError where there is no model directory."""
-    if not model_dir.is_dir():
-        found = "a file" if model_dir.exists() else "nothing"
-        raise OptionError(f"{model_dir}: expected a model directory, found {found}")
 
 
 def entry_point_of(settings: Settings, environment: Mapping[str, str]) -> str:

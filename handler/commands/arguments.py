@@ -9,7 +9,16 @@ from pathlib import Path
 
 from ...model.errors import OptionError
 
-__all__ = ["KEY_VARIABLE", "assignment", "assignments", "given_options", "required_key", "seconds", "whole_seconds"]
+__all__ = [
+    "KEY_VARIABLE",
+    "assignment",
+    "assignments",
+    "given_options",
+    "options_of_model",
+    "required_key",
+    "seconds",
+    "whole_seconds",
+]
 
 KEY_VARIABLE = "LMI_API_KEY"
 
@@ -30,11 +39,29 @@ def assignments(pairs: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def given_options(model_dir: Path, pairs: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""An organization and a name."""
+
+
+def options_of_model(model: Path) -> dict[str, str]:
+    """The options that MODEL of the command line means by itself: none where it is a directory; of a hub id, which is
+    no path that there is, that id. Raises OptionError for anything else.
+
+    A hub id's model directory is the one that is not there: nothing is read from it.
+    """
+    if model.is_dir():
+        return {}
+    found = "a file" if model.exists() else "nothing"
+    if found == "nothing" and HUB_ID.fullmatch(str(model)):
+        return {"model_id": str(model)}
+    raise OptionError(f"{model}: expected a model directory, or a hub id as ORG/NAME, found {found}")
+
+
+def given_options(model_dir: Path, overrides: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """The options as they were given, for user code."""
     from ...model.options.properties import gather
 
-    return gather(model_dir, environment) | assignments(pairs)
+    return gather(model_dir, environment) | dict(overrides)
 
 
 def seconds(text: str) -> float:

@@ -32,9 +32,10 @@ from ...model.options.properties import gather
 from ...model.text.chat_template import chat_template
 from ...model.vllm.internals import VERSIONS
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
-from ..preflight import entry_point_of, require_directory
+from ..preflight import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
+from .arguments import options_of_model
 from .check_adapters import adapter_lines, forbidden_lines
 from .check_workers import Machine, worker_lines
 
@@ -64,7 +65,7 @@ def check(
     Reads the environment as the container does; without `files` neither the model nor adapters are looked for.
     Raises OptionError for what start-up would refuse.
     """
-    require_directory(model_dir)
+    overrides = options_of_model(model_dir) | dict(overrides)
     environment = os.environ if environment is None else environment
     options = gather(model_dir, environment) | {name.removeprefix("option."): text for name, text in overrides.items()}
     given = options.get("model_id") or environment.get("HF_MODEL_ID", "")

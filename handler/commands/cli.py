@@ -19,12 +19,14 @@ __all__ = ["assignments", "main", "parser"]
 
 MOVED = {"bench": 'make bench ARGS="--url ..."', "demo-model": "make demo-model DIRECTORY=..."}
 """By the name of a former command, what does it now."""
+MODEL = "a model directory, a directory of a model's files, or a hub id as ORG/NAME"
+"""What is served, for the help of commands."""
 FAILED, INTERRUPTED = 1, 130
 """Exit statuses, beside 0 and argparse's 2 (docs/cli.md)."""
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Serves a model directory on this machine."""
+    """Serves a model on this machine."""
     from .serve import serve as serve_directory
 
     serve_directory(arguments)
@@ -102,8 +104,8 @@ def parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"lmi {_version()}")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
-    _add_serve(commands.add_parser("serve", help="serve a model directory on this machine"))
-    _add_chat(commands.add_parser("chat", help="talk with a model, of a directory or on a server"))
+    _add_serve(commands.add_parser("serve", help="serve a model on this machine"))
+    _add_chat(commands.add_parser("chat", help="talk with a model, of this machine, the hub or a server"))
 
     command = commands.add_parser("follow", help="take part in serving a model on several hosts, beside the leader")
     _add_model_dir(command)
@@ -155,7 +157,8 @@ def _add_set(command: argparse.ArgumentParser, of: str = "") -> None:
 
 
 def _add_serve(command: argparse.ArgumentParser) -> None:
-    _add_model_dir(command)
+    command.add_argument("model_dir", type=Path, metavar="MODEL", help=MODEL)
+    _add_set(command)
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8080)
     command.add_argument(
@@ -195,13 +198,13 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
 
 
 def _add_chat(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL_DIR|URL", help="a model directory, or a server as http://HOST:PORT")
+    command.add_argument("model", metavar="MODEL|URL", help=f"{MODEL}; or a server as http://HOST:PORT")
     command.add_argument("question", nargs="?", help="ask this, print the answer and end")
     command.add_argument("--system", metavar="TEXT", help="the system message")
     command.add_argument("--tools", type=Path, metavar="FILE", help="functions to call: a JSON list, a request's tools")
     command.add_argument("--model", dest="name", metavar="NAME", help="the model, or adapter, of the server")
     command.add_argument("--api-key", help="the server's (or set LMI_API_KEY)")
-    _add_set(command, " of MODEL_DIR")
+    _add_set(command, " of MODEL")
     command.set_defaults(run=chat)
 
 

@@ -25,8 +25,8 @@ from ...model.nodes.messages import Ended
 from ...model.options import Settings, load_settings
 from ...model.process.child import EngineChild
 from ...model.process.messages import EngineFailed, Ready
-from ..preflight import require_directory
 from ..secure_mode import secure_mode
+from .arguments import options_of_model
 
 __all__ = ["follow", "follower_settings"]
 
@@ -34,10 +34,10 @@ SIGNALS_S = 0.2
 """Seconds after which it is looked whether a signal came."""
 
 
-def follower_settings(model_dir: Path, overrides: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
+def follower_settings(model: Path, overrides: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
     """The settings of a follower; raises OptionError where it is to be none."""
-    require_directory(model_dir)
-    settings = load_settings(model_dir, environment=environment, overrides=overrides)
+    options = options_of_model(model) | dict(overrides)
+    settings = load_settings(model, environment=environment, overrides=options)
     parallel = settings.parallel
     if parallel.nnodes == 1:
         raise OptionError("option.nnodes: expected the number of hosts, 2 or more, but it is not set", "nnodes")

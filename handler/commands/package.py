@@ -78,7 +78,7 @@ def package(
         raise PackageError(f"{output}: the archive's name must end in {' or '.join(SUFFIXES)}")
     properties = model_dir / "serving.properties"
     if not properties.is_file():
-        raise PackageError(f"{model_dir} is not a model directory: it has no serving.properties")
+        raise PackageError(f"{model_dir} is no model directory of DJL Serving: it has no serving.properties")
     _refuse_a_foreign_lmi(model_dir)
     _check_entry_point(model_dir, properties, warn or _print_warning)
 

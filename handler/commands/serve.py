@@ -1,4 +1,4 @@
-"""`lmi serve`: a model directory on this machine, from the port to the link."""
+"""`lmi serve`: a model on this machine, from the port to the link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from ...model.errors import LmiError
-from .arguments import KEY_VARIABLE, assignments, given_options, required_key
+from .arguments import KEY_VARIABLE, assignments, given_options, options_of_model, required_key
 from .terminal.loading import StartView, showing
 
 if TYPE_CHECKING:
@@ -30,26 +30,27 @@ __all__ = ["next_steps", "serve", "service_for"]
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Serves a model directory on this machine."""
+    """Serves a model on this machine."""
     from ...model.options import load_settings
-    from ..preflight import require_directory
     from ..secure_mode import secure_mode
     from ..server.access import Access, allowed_names
     from ..server.sockets import bound_sockets
 
-    require_directory(arguments.model_dir)
+    options = options_of_model(arguments.model_dir) | assignments(arguments.set)
     api_key = required_key(arguments.api_key, os.environ)
     with bound_sockets(arguments.host, arguments.port) as sockets:
         names = allowed_names([sock.getsockname()[0] for sock in sockets], arguments.allowed_host)
-        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=assignments(arguments.set))
+        settings = load_settings(arguments.model_dir, environment=os.environ, overrides=options)
         if secure := secure_mode(os.environ):
             secure.check_model(settings, os.environ)
         with showing(settings.model_name, verbose=arguments.verbose) as view:
-            _serve(settings, sockets, Access(api_key, names), arguments, view)
+            given = given_options(arguments.model_dir, options, os.environ)
+            _serve(settings, given, sockets, Access(api_key, names), arguments, view)
 
 
 def _serve(
     settings: Settings,
+    given: Mapping[str, str],
     sockets: Sequence[socket.socket],
     access: Access,
     arguments: argparse.Namespace,
@@ -63,7 +64,7 @@ def _serve(
     engine = EngineClient(settings)
     ending = Shutdown(engine)
     with closing(engine):
-        service = service_for(settings, engine, given_options(arguments.model_dir, arguments.set, os.environ))
+        service = service_for(settings, engine, given)
         try:
             service.start()
             from ..server.run import http_server

@@ -199,7 +199,9 @@ def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> Ada
         if not Path(folder).is_dir():
             reader.fault("lora_cache_dir", f"expected a folder, got {shown(folder)}, which is none")
     if registry is None:
-        registry = str(Path(settings.model_dir, ".lmi", "adapters.json"))
+        # A model of the hub has no directory.
+        there = Path(settings.model_dir).is_dir()
+        registry = str(Path(settings.model_dir, ".lmi", "adapters.json")) if there else ""
     elif registry.lower() != "none":
         registry = str(Path(settings.model_dir, registry))
     else:

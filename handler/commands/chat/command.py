@@ -24,7 +24,7 @@ def chat(arguments: argparse.Namespace) -> int:
     tools = read_tools(arguments.tools)
     if URL.match(arguments.model):
         if arguments.set:
-            raise OptionError(f"--set: expected a model directory, which has options, got {arguments.model}")
+            raise OptionError(f"--set: expected a model, which has options, got {arguments.model}")
         key = required_key(arguments.api_key, os.environ)
         client = ChatClient(arguments.model, key, arguments.name)
         return _talk(client, arguments, tools)

@@ -1,4 +1,4 @@
-"""A server of one's own: a model directory on a free port of the loopback interface, for as long as it is talked to.
+"""A server of one's own: a model on a free port of the loopback interface, for as long as it is talked to.
 
 It runs on a thread of this process, so that its engine ends with it, however that ends.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....model.errors import OptionError, StartError
-from ..arguments import assignments, given_options
+from ..arguments import assignments, given_options, options_of_model
 from ..serve import service_for
 from ..terminal.loading import showing_apart
 
@@ -35,27 +35,27 @@ POLL_S = 0.1
 
 
 @contextmanager
-def local_server(model_dir: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Serves `model_dir` with the options `pairs` (`NAME=VALUE`): its URL, and the key that it needs. Raises LmiError.
+def local_server(model: Path, pairs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Serves `model`, a directory or a hub id, with the options `pairs` (`NAME=VALUE`): its URL, and the key that it
+    needs. Raises LmiError.
 
     Others on this machine do not have the key.
     """
     from ....model.options import load_settings
     from ....model.process.client import EngineClient
-    from ...preflight import require_directory
     from ...secure_mode import secure_mode
     from ...server.sockets import bound_sockets, url_of
 
-    require_directory(model_dir)
-    settings = load_settings(model_dir, environment=os.environ, overrides=assignments(pairs))
+    options = options_of_model(model) | assignments(pairs)
+    settings = load_settings(model, environment=os.environ, overrides=options)
     if secure := secure_mode(os.environ):
         secure.check_model(settings, os.environ)
     if settings.embeds:
-        raise OptionError(f"{model_dir}: expected a model that generates text, found one of {settings.task}", "task")
+        raise OptionError(f"{model}: expected a model that generates text, found one of {settings.task}", "task")
     engine = EngineClient(settings)
     key = secrets.token_urlsafe()
     with bound_sockets(HOST, 0) as sockets, showing_apart(settings.model_name) as view, closing(engine):
-        service = service_for(settings, engine, given_options(model_dir, pairs, os.environ))
+        service = service_for(settings, engine, given_options(model, options, os.environ))
         try:
             service.start()
             with _served(settings, service, sockets, key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from ...errors import MemoryShortError, StartError, one_line
 from ...options import Settings
@@ -33,6 +34,9 @@ def start_error(error: BaseException, settings: Settings | None = None) -> Start
     if settings is not None and option is not None:
         option = settings.written.get(option, option)
     more = next((f"{words}: " for pattern, words in MORE if re.search(pattern, said, re.IGNORECASE)), "")
+    of_hub = any(type(part).__module__.startswith("huggingface_hub.") for part in chain)
+    if of_hub and settings is not None and not Path(settings.model_id).is_absolute():
+        option, more = "model_id", f"{settings.model_id} is no directory here, and could not be fetched from the hub: "
     look = f", see option.{option}" if option else ""
     kind = MemoryShortError if short else StartError
     return kind(f"the engine could not start{look}: {more}{_cut(said)}", option)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lmi.handler.commands.arguments import required_key
+from lmi.handler.commands.arguments import options_of_model, required_key
+
+from ...kit.api.errors import OptionError
 
 
 @pytest.mark.parametrize("key", ["key", "key\n", "key\r\n", " \tkey \n\n"])
@@ -12,3 +16,38 @@ def test_blanks_and_line_ends_around_a_key_are_none_of_it(key: str) -> None:
     """A secret that was made of a file ends with a line end."""
     assert required_key(None, {"LMI_API_KEY": key}) == "key"
     assert required_key(key, {"LMI_API_KEY": "another"}) == "key"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a directory of a hub id's name."""
+    (tmp_path / "acme" / "model").mkdir(parents=True)
+    (tmp_path / "acme" / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [".", "acme", "acme/model", "./acme/model", "acme/../acme"])
+def test_a_directory_is_what_it_is(here: Path, name: str) -> None:
+    assert options_of_model(Path(name)) == {}
+    assert options_of_model(here / name) == {}
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-0.6B", "a/b", "acme/other", "01-ai/Yi_1.5"])
+def test_a_hub_id(here: Path, name: str) -> None:
+    assert options_of_model(Path(name)) == {"model_id": name}
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("other", "nothing"), ("a/b/c", "nothing"), (".cache/model", "nothing"), ("../model", "nothing"),
+        ("a/.b", "nothing"), ("s3://bucket/model", "nothing"), ("/acme/model", "nothing"), ("ä/b", "nothing"),
+        ("acme/file", "a file"), ("acme/file/x", "nothing"), ("a b/c", "nothing"),
+    ],
+)  # fmt: skip
+def test_neither(here: Path, name: str, found: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        options_of_model(Path(name))
+    expected = f"expected a model directory, or a hub id as ORG/NAME, found {found}"
+    assert caught.value.message == f"{Path(name)}: {expected}"

@@ -1,4 +1,5 @@
-"""What `lmi serve` shows: the start while it goes on, on a terminal; lines elsewhere; what to do next."""
+"""What `lmi serve` shows: the start while it goes on, on a terminal; lines elsewhere; what to do next. What it serves
+that has no serving.properties."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ import pytest
 
 from lmi.handler.commands.serve import next_steps
 
+from ...demo.model import question
 from ...kit.api.dialects import receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import ParsedRequest, Request
+from ...kit.hosts.host import FAST, Server
 from ...kit.paths import USER_CODE
 from ...kit.typed import CTRL_C, Typed
 
@@ -178,3 +181,70 @@ def test_next_steps_of_models_that_generate_nothing(task: str, path: str) -> Non
     assert f"http://127.0.0.1:8080{path} " in curl
     body = curl.rpartition(" -d ")[2].strip("'")
     assert isinstance(receive(Request(body.encode(), path=path), settings), ParsedRequest)
+
+
+# --- A hub id, a directory of a model's files: with the engine. No hub is reached: the demo model lies where Hugging
+# Face's libraries keep what they have downloaded ---
+
+PLAIN = question("plain")
+SET = [word for name, value in FAST.items() for word in ("--set", f"{name}={value}")]
+NAME = "acme/demo-1.0"
+
+
+def without_properties(demo_model: Path, target: Path) -> Path:
+    shutil.copytree(demo_model, target, ignore=shutil.ignore_patterns("serving.properties"))
+    return target
+
+
+@pytest.fixture
+def hub(demo_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of the hub (huggingface_hub, Understand caching), with the demo model; no other model can be had."""
+    commit = "1" * 40
+    model = tmp_path / "hub" / f"models--{NAME.replace('/', '--')}"
+    without_properties(demo_model, model / "snapshots" / commit)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    for name, value in {"HF_HOME": tmp_path, "HF_HUB_CACHE": tmp_path / "hub", "HF_HUB_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, str(value))
+    return tmp_path
+
+
+def asked(server: Server) -> tuple[str, str]:
+    """The model's name and its answer."""
+    body = {"messages": [{"role": "user", "content": PLAIN.prompt}], "temperature": 0}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).json()
+    return answer["model"], answer["choices"][0]["message"]["content"]
+
+
+@pytest.mark.engine
+@pytest.mark.once
+def test_a_hub_id(hub: Path) -> None:
+    server = Server(Path(NAME), hub / "log", SET)
+    try:
+        assert httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"] == NAME
+        assert asked(server) == (NAME, PLAIN.answer)
+    finally:
+        server.stop()
+    assert not Path("acme").exists()
+
+
+@pytest.mark.engine
+@pytest.mark.once
+def test_a_directory_of_a_models_files(demo_model: Path, tmp_path: Path) -> None:
+    directory = without_properties(demo_model, tmp_path / "model")
+    server = Server(directory, tmp_path / "log", SET)
+    try:
+        assert asked(server) == (str(directory), PLAIN.answer)
+    finally:
+        server.stop()
+
+
+@pytest.mark.engine
+@pytest.mark.once
+@pytest.mark.parametrize("command", ["serve", "chat"])
+def test_what_cannot_be_fetched(hub: Path, command: str) -> None:
+    done = subprocess.run([LMI, command, "acme/other"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    expected = "acme/other is no directory here, and could not be fetched from the hub: "
+    assert last.startswith(f"lmi: the engine could not start, see option.model_id: {expected}"), last

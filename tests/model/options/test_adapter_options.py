@@ -26,9 +26,9 @@ def refused(directory: str | Path = "/opt/ml/model", /, **properties: str) -> st
 NO_TRANSFORMERS = "expected vLLM with it, the transformers engine has no adapters"
 
 
-def test_the_defaults() -> None:
-    assert settings_of({}, model_dir="/opt/ml/model").adapters == AdapterOptions()
-    assert settings().adapters == AdapterOptions(
+def test_the_defaults(tmp_path: Path) -> None:
+    assert settings_of({}, model_dir=str(tmp_path)).adapters == AdapterOptions()
+    assert settings(tmp_path).adapters == AdapterOptions(
         enable_lora=True,
         max_loras=4,
         max_lora_rank=None,
@@ -36,9 +36,11 @@ def test_the_defaults() -> None:
         adapters_on_error="fail",
         lora_cache_dir=None,
         lora_cache_size=100,
-        adapters_registry="/opt/ml/model/.lmi/adapters.json",
+        adapters_registry=str(tmp_path / ".lmi" / "adapters.json"),
     )
     assert settings().unknown_models == "base"
+    # Beside a model of the hub there is no place for it.
+    assert settings("org/name").adapters.adapters_registry == ""
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_fails_is_status_1(url: str) -> None:
     [
         (["http://127.0.0.1:1", "--set", "dtype=fp32"], "--set: expected a model directory, which has options"),
         (["folder", "--api-key", "k"], "--api-key: expected the URL of a server, got folder"),
-        (["nowhere"], "nowhere: expected a model directory, found nothing"),
+        (["nowhere"], "nowhere: expected a model directory, or a hub id as ORG/NAME, found nothing"),
         (["http://127.0.0.1:1", "--tools", "nowhere.json"], "--tools nowhere.json: "),
         (["http://127.0.0.1:1", "--api-key", ""], "--api-key: expected a key, got an empty one"),
     ],

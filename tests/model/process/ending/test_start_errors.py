@@ -134,7 +134,10 @@ def taken() -> Iterator[str]:
 
 def test_serve_without_a_model_directory(tmp_path: Path, port: str) -> None:
     status, last, _ = serve(tmp_path / "missing", "--port", port)
-    assert (status, last) == (1, f"lmi: {tmp_path}/missing: expected a model directory, found nothing")
+    assert (status, last) == (
+        1,
+        f"lmi: {tmp_path}/missing: expected a model directory, or a hub id as ORG/NAME, found nothing",
+    )
 
 
 def test_serve_on_a_port_that_is_taken(demo_model: Path, taken: str) -> None:
@@ -240,6 +243,25 @@ def test_an_error_names_the_option_that_was_written(options: dict[str, str], sai
 
     error = start_error(ValueError(said), make_settings(**options))
     assert (error.param, error.message) == (option, f"the engine could not start, see option.{option}: {said}")
+
+
+def test_a_model_that_cannot_be_fetched() -> None:
+    """Whatever is raised around what the hub's library says: transformers and vLLM have words of their own."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    from lmi.model.process.ending.start_errors import start_error
+
+    offline = LocalEntryNotFoundError("Cannot find it on the local disk and outgoing traffic has been disabled.")
+    around = OSError("We couldn't connect to the hub to load the files, and couldn't find them in the cached files.")
+    around.__cause__ = offline
+    for error in (offline, around):
+        told = start_error(error, make_settings(model_id="acme/model"))
+        said = "acme/model is no directory here, and could not be fetched from the hub: "
+        assert told.message.startswith(f"the engine could not start, see option.model_id: {said}")
+        assert "outgoing traffic has been disabled" in told.message
+        assert told.param == "model_id"
+        assert said not in start_error(error, make_settings(model_id="/opt/ml/model")).message
+    assert "fetched" not in start_error(ValueError("no such thing"), make_settings(model_id="acme/model")).message
 
 
 def test_a_cause_is_never_many_lines() -> None:
