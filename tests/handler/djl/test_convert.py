@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ...kit.api.errors import StartError, UnavailableError
-from ...kit.api.handler import NO_FRAME, Frame, djl_worker, started_service
+from ...kit.api.handler import NO_FRAME, Frame, djl_worker, input_of, started_service
 from ...kit.api.types import Delta, Finish, Request, Started
 from ...kit.djl.hosting import available, djl_python_path
 from ...kit.user_code.engine import ScriptedEngine
@@ -211,8 +211,6 @@ def test_only_javas_first_call_starts_the_engine(convert: Any, monkeypatch: pyte
 
 def test_what_user_code_is_given_is_no_batch(convert: Any) -> None:
     """`get_batches` of djl_python would make as many Inputs as the header says."""
-    from lmi.handler.user_code.formatters.djl_formatters import input_of
-
     request = Request(b"{}", {"batch_size": "300000"}, attributes={"Batch_Size": "300000", "batch_size": "300000"})
     inputs = input_of(request)
     assert inputs.get_batches() == [inputs]

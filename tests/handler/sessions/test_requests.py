@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.sessions import ledger
 from lmi.handler.sessions import requests as sessions
 from lmi.handler.sessions.requests import Sessions
 
@@ -442,7 +441,7 @@ def test_a_client_that_leaves_is_not_in_flight(make: Make) -> None:
 
 
 def test_a_lock_is_not_waited_for_without_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("lmi.handler.sessions.ledger.LOCK_TIMEOUT_S", 0.05)
     place = make()
     place.new()
     with locked_by_another(place):

@@ -29,7 +29,7 @@ from lmi.handler.sweeper import Watch
 from lmi.handler.telemetry.metrics import RequestStats
 from lmi.handler.telemetry.prometheus import Exposition
 from lmi.handler.user_code.extensions import load_extensions
-from lmi.handler.user_code.formatters.djl_formatters import InputFormatter
+from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, input_of
 from lmi.handler.user_code.formatters.response_formatter import FormatterResponse, response_of, text_of
 from lmi.handler.user_code.loading import Function
 from lmi.handler.user_code.pool import Workers
@@ -69,6 +69,7 @@ __all__ = [
     "frame_of_exchange",
     "frames_of_response",
     "headers_of",
+    "input_of",
     "lmi_command",
     "load_extensions",
     "package_model",
