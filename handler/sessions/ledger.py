@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,6 @@ from pathlib import Path
 __all__ = ["Ledger", "locked"]
 
 NAME = ".ledger"
-LOCK_TIMEOUT_S = 30.0
-"""Seconds that a thread waits for its turn: what holds the lock for longer has stopped, or is no process of ours."""
-LOCK_PAUSES_S = (0.001, 0.1)
-"""The first pause between two tries, and the longest."""
 WIDTH = 20
 """Digits of each number: the file never grows, so that a full disk does not matter."""
 
@@ -38,10 +33,10 @@ class Ledger:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Ledger]:
-    """The ledger of a folder, for one thread of one process at a time. Waits (`_lock`); raises OSError."""
+    """The ledger of a folder, for one thread of one process at a time. Waits; raises OSError."""
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _lock(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         text = os.pread(descriptor, 2 * WIDTH, 0)
         numbers = [int(part) for part in text.split() if part.isdigit()]
         known = len(text) == 2 * WIDTH and len(numbers) == 2
@@ -55,17 +50,3 @@ def locked(folder: Path) -> Iterator[Ledger]:
     finally:
         # Which gives the lock back.
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Locks it within LOCK_TIMEOUT_S; raises TimeoutError. The system's own waiting would have no end."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    pause, longest = LOCK_PAUSES_S
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"{NAME} is locked by another process for {LOCK_TIMEOUT_S:g} seconds") from None
-        time.sleep(pause)
-        pause = min(2 * pause, longest)

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, control_of, refusal
@@ -30,7 +30,7 @@ from ...model.events import Event
 from ...model.options import Settings
 from ..user_code.custom_handler import Relayed
 from ..user_code.deferred import Prepared
-from ..user_code.pool import Workers, run_apart
+from ..user_code.pool import Workers
 from ..user_code.safe_reply import end_of_stream
 from .s3 import Copy, copier
 from .session import StoredSession
@@ -45,8 +45,6 @@ CLOSED_HEADER = "X-Amzn-SageMaker-Closed-Session-Id"
 NOT_PARSED = "Input parsing failed"
 SHARED_MEMORY = "/dev/shm"
 THREADS = 2
-FOLDER = "the sessions' folder"
-"""What requests wait for, in messages."""
 
 Receive = Callable[[Request], Prepared | Relayed | Response]
 
@@ -105,7 +103,7 @@ class Sessions:
 
     def creating(self) -> Callable[[], StoredSession]:
         """Creates a session when it is first called, and gives that one again; raises SessionError."""
-        return cache(partial(run_apart, FOLDER, self._store.create))
+        return cache(self._store.create)
 
     def receive(
         self, receive: Receive, request: Request, create: Callable[[], StoredSession]
@@ -146,7 +144,7 @@ class Sessions:
         """A session, for a request that asks for no more; raises SessionError."""
         self._require_enabled(NEW_SESSION)
         try:
-            session = run_apart(FOLDER, self._store.create)
+            session = self._store.create()
         except SessionError as error:
             raise SessionError(f"Failed to create session: {error.message}") from None
         log.info("session created")
@@ -159,7 +157,7 @@ class Sessions:
         try:
             if not named:
                 raise SessionError("invalid session_id: None")
-            run_apart(FOLDER, self._store.close, named)
+            self._store.close(named)
         except SessionError as error:
             raise SessionError(f"Failed to close session: {error.message}", SESSION_HEADER) from None
         log.info("session closed")
@@ -171,7 +169,7 @@ class Sessions:
             raise SessionError(f"{message} (option.enable_stateful_sessions)")
 
     def _session(self, named: str) -> StoredSession | None:
-        session, expired = run_apart(FOLDER, self._store.find, named)
+        session, expired = self._store.find(named)
         if not expired:
             return session
         if not self._settings.sessions.sessions_serve_expired:
@@ -200,7 +198,7 @@ class Sessions:
     def _drop(self, session: StoredSession) -> None:
         # Its request's own code may have closed it.
         with contextlib.suppress(SessionError):
-            run_apart(FOLDER, self._store.close, session.id)
+            self._store.close(session.id)
 
 
 def _folder(settings: Settings) -> Path:

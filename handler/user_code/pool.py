@@ -30,7 +30,7 @@ from ...model.errors import LmiError, UserCodeError
 from ...model.log import current
 from .user_loop import UserLoop
 
-__all__ = ["Abandoned", "Task", "Workers", "run_apart"]
+__all__ = ["Abandoned", "Task", "Workers"]
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +58,6 @@ class Task:
     """What that function gave to be awaited."""
     dropped: bool = False
     """Whether nobody waits for what comes of it: it has not taken too long, but it goes no further."""
-
-
-_thread = threading.local()
-"""Of a thread of a pool: `workers`, the pool."""
-
-
-def run_apart(name: str, function: Callable[..., T], /, *arguments: Any) -> T:
-    """What a function of ours comes to that may wait, as for a lock. See Workers.run: a request that ends
-    meanwhile does not wait for it, on whatever pool it is. Raises Abandoned.
-    """
-    workers: Workers | None = getattr(_thread, "workers", None)
-    result: T = function(*arguments) if workers is None else workers.run(name, function, *arguments)
-    return result
 
 
 class Workers:
@@ -253,7 +240,6 @@ class Workers:
         return left
 
     def _work(self) -> None:
-        _thread.workers = self
         while (task := self._next()) is not None:
             self._current.task = task
             try:

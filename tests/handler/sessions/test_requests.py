@@ -5,10 +5,7 @@ tests/hosts/sessions has the same behind the hosts.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import re
 import time
 import uuid
@@ -21,10 +18,9 @@ import pytest
 from lmi.handler.sessions import requests as sessions
 from lmi.handler.sessions.requests import Sessions
 
-from ...kit.api.errors import OptionError, SessionError, TimeLimitError
-from ...kit.api.handler import Exchange, Service, headers_of, started_service
+from ...kit.api.errors import OptionError, SessionError
+from ...kit.api.handler import Service, headers_of, started_service
 from ...kit.api.types import Delta, Finish, Request, Response, Started
-from ...kit.hosts.local_server import until
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "x-amzn-sagemaker-session-id"
@@ -381,71 +377,3 @@ def test_a_service_has_threads_for_it(tmp_path: Path) -> None:
     made = Sessions(settings_of(tmp_path, {}))
     assert made.workers.call(lambda: 5).result(10) == 5
     made.close()
-
-
-# --- A lock that is not given back ---
-
-
-@contextlib.contextmanager
-def locked_by_another(place: Place) -> Iterator[None]:
-    """As by a process that has been stopped while it wrote."""
-    descriptor = os.open(place.folder / ".ledger", os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def in_flight(service: Service) -> tuple[int, int]:
-    """As admission and as the metrics count."""
-    return service.admission.open, service.metrics.in_flight
-
-
-WAITING: dict[str, Callable[[str], tuple[object, str | None]]] = {
-    "made": lambda session: (NEW, None),
-    "made for a request": lambda session: (HELLO, "NEW_SESSION"),
-    "closed": lambda session: (CLOSE, session),
-}
-
-
-@pytest.mark.parametrize("name", WAITING)
-def test_requests_that_wait_for_the_folder_end_in_time(make: Make, name: str) -> None:
-    """More of them than threads, each answered once, and none is left; others go on beside them."""
-    place = make(request_timeout="0.4")
-    session = place.new()
-    body, header = WAITING[name](session)
-    request = Request(json.dumps(body).encode(), headers={HEADER: header} if header else {})
-    with locked_by_another(place):
-        waiting = [place.service.open(request) for _ in range(5)]
-        assert place.ask(HELLO).json == {"generated_text": "there"}
-        until(lambda: all(isinstance(one, Exchange) and one.finished for one in waiting))
-        for one in waiting:
-            assert isinstance(one, Exchange)
-            assert isinstance(one.failure, TimeLimitError)
-            assert len(one.records) == 1
-            assert b"the request took longer than 0.4 seconds (option.request_timeout)" in one.records[0]
-        assert in_flight(place.service) == (0, 0)
-    # With the lock given back, the threads too.
-    until(lambda: place.ask(NEW).status == 200)
-
-
-def test_a_client_that_leaves_is_not_in_flight(make: Make) -> None:
-    place = make()
-    place.new()
-    with locked_by_another(place):
-        waiting = place.service.open(Request(json.dumps(NEW).encode()))
-        assert isinstance(waiting, Exchange)
-        waiting.abort()
-        assert in_flight(place.service) == (0, 0)
-
-
-def test_a_lock_is_not_waited_for_without_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmi.handler.sessions.ledger.LOCK_TIMEOUT_S", 0.05)
-    place = make()
-    place.new()
-    with locked_by_another(place):
-        answer = place.ask(NEW)
-    assert answer.status == 424
-    assert ".ledger is locked by another process for 0.05 seconds (option.sessions_path)" in answer.json["error"]
-    assert place.ask(NEW).status == 200
