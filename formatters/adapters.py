@@ -47,11 +47,13 @@ PARAMETER = "adapter_id"
 
 
 class NotReadyError(Exception):
-    """The adapter is being loaded: the request is to be read again when `ready` is done."""
+    """What the request names is on its way, as an adapter that is being loaded, or a session: the request is to be read
+    again when `ready` is done.
+    """
 
-    def __init__(self, ready: Future[None]) -> None:
+    def __init__(self, ready: Future[Any]) -> None:
         self.ready = ready
-        super().__init__("the adapter is being loaded")
+        super().__init__("what the request names is on its way")
 
 
 class AdapterNames(Protocol):

@@ -8,6 +8,7 @@ control.py        requests about sessions and about other requests: `requestType
 headers.py        HTTP headers and custom attributes, in and out
 preflight.py      what is checked before anything starts
 response_store.py responses that are kept in memory
+file_lock.py      a lock between processes
 secure_mode.py    what SageMaker's secure mode forbids
 api.py            what user code imports
 adapters/         LoRA adapters: which are registered

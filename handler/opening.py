@@ -140,7 +140,7 @@ class Opener:
             assert extensions is not None
             prepare, workers = extensions.receive, extensions.workers
         elif of_session and not large:
-            workers = service.sessions.workers
+            workers = service.sessions.workers if asked is None else service.sessions.changers
         elif not large:
             try:
                 call = self._call(request)
@@ -173,13 +173,13 @@ class Opener:
     def _in_session(self) -> Callable[[Receive, Request], Prepared | Relayed | Response]:
         """What a Receive makes of a request, with the session that it names."""
         sessions = self._service.sessions
-        create = sessions.creating()
+        find = sessions.finding()
 
         def received(prepare: Receive, request: Request) -> Prepared | Relayed | Response:
             _, found = well_routed(request, self._service.dialects)
             if not named_session(request) or control_of(request) is not None or (found and found[1].page):
                 return prepare(request)
-            return sessions.receive(prepare, request, create)
+            return sessions.receive(prepare, request, find)
 
         return received
 

@@ -8,7 +8,6 @@ Several workers may have the same file: each changes its own entry in what is th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from ..file_lock import lock_file
 
 __all__ = ["Kept", "Store"]
 
@@ -63,6 +64,9 @@ class Store:
                 partial = self._path.with_name(f"{self._path.name}.part")
                 partial.write_text(json.dumps(entries, indent=1) + "\n")
                 partial.replace(self._path)
+        except TimeoutError as error:
+            # The next one may have it.
+            log.warning("adapter %s: the registry is not changed: %s (option.adapters_registry)", name, error)
         except OSError as error:
             log.warning("adapters are not kept for the next start: %s (option.adapters_registry)", error)
             self._path = None
@@ -72,7 +76,7 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor)
             yield
         finally:
             os.close(descriptor)

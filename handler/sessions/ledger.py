@@ -7,11 +7,13 @@ Several processes share it. It may be wrong after a process has died half-way, u
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ..file_lock import lock_file
 
 __all__ = ["Ledger", "locked"]
 
@@ -32,11 +34,14 @@ class Ledger:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[Ledger]:
-    """The ledger of a folder, for one thread of one process at a time. Waits; raises OSError."""
+def locked(folder: Path, until: float = math.inf) -> Iterator[Ledger]:
+    """The ledger of a folder, for one thread of one process at a time.
+
+    Waits, but not after `until` (time.monotonic) and never for long (file_lock.py); raises OSError, as TimeoutError.
+    """
     descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_file(descriptor, until=until)
         text = os.pread(descriptor, 2 * WIDTH, 0)
         numbers = [int(part) for part in text.split() if part.isdigit()]
         known = len(text) == 2 * WIDTH and len(numbers) == 2

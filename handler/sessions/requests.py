@@ -5,7 +5,8 @@
     {"requestType": "NEW_SESSION"}, {"requestType": "CLOSE"} --> an answer
 
 Texts and headers are djl_python's (session_utils); the header of a new session has two names, as SageMaker's own
-library sends another one than the container. All of this reads and writes files: it is for `workers`.
+library sends another one than the container. All of this reads and writes files. What a header names is found and made
+by threads of the sessions' own, and the request waits without a thread (NotReadyError).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 from ...formatters import SESSION_HEADER, NotReadyError, Request, Response, control_of, refusal
@@ -28,6 +30,7 @@ from ...formatters.control import NEW_SESSION
 from ...model.errors import GenerationError, LmiError, OptionError, SessionError
 from ...model.events import Event
 from ...model.options import Settings
+from .. import file_lock
 from ..user_code.custom_handler import Relayed
 from ..user_code.deferred import Prepared
 from ..user_code.pool import Workers
@@ -36,7 +39,7 @@ from .s3 import Copy, copier
 from .session import StoredSession
 from .store import Store
 
-__all__ = ["Sessions", "named_session"]
+__all__ = ["Find", "Sessions", "named_session"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ SHARED_MEMORY = "/dev/shm"
 THREADS = 2
 
 Receive = Callable[[Request], Prepared | Relayed | Response]
+Find = Callable[[str], StoredSession | None]
+"""Gives the session of a header, or None for one that has expired and is served without; raises LmiError."""
 
 
 def named_session(request: Request) -> str:
@@ -63,6 +68,9 @@ class Sessions:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         options = settings.sessions
         self.workers = Workers(THREADS, name="lmi-sessions")
+        """For requests of sessions that are there."""
+        self.changers = Workers(THREADS, name="lmi-sessions-lock")
+        """For what waits for the lock of all sessions, which holds up nobody else."""
         self._settings = settings
         self._store = Store(
             _folder(settings),
@@ -100,24 +108,41 @@ class Sessions:
             atexit.unregister(self.close)
             copy.stop()
         self.workers.close()
+        self.changers.close()
 
-    def creating(self) -> Callable[[], StoredSession]:
-        """Creates a session when it is first called, and gives that one again; raises SessionError."""
-        return cache(self._store.create)
+    def finding(self) -> Find:
+        """Finds one request's session, or makes it; gives the same one whenever the request comes again.
 
-    def receive(
-        self, receive: Receive, request: Request, create: Callable[[], StoredSession]
-    ) -> Prepared | Relayed | Response:
+        Never waits: raises NotReadyError until it is there.
+        """
+        asked: list[Future[StoredSession | None]] = []
+
+        def found(named: str) -> StoredSession | None:
+            if not asked:
+                if named == NEW_SESSION:
+                    until = time.monotonic() + file_lock.TIMEOUT_S
+                    asked.append(self.changers.call(partial(self._store.create, until)))
+                else:
+                    asked.append(self.workers.call(partial(self._session, named)))
+            (session,) = asked
+            if not session.done():
+                raise NotReadyError(session)
+            return session.result()
+
+        return found
+
+    def receive(self, receive: Receive, request: Request, find: Find) -> Prepared | Relayed | Response:
         """What `receive` makes of a request whose header names a session. Raises nothing but NotReadyError.
 
-        `create`: see `creating`; the same one where the request comes again, since it was not ready.
+        `find`: see `finding`; the same one where the request comes again, since it was not ready.
         """
         named = named_session(request)
         try:
             self._require_enabled(f"{SESSION_HEADER} header")
-            if named == NEW_SESSION:
-                return self._in_new_session(receive, request, create())
-            request = replace(request, session=self._session(named))
+            session = find(named)
+            if named == NEW_SESSION and session is not None:
+                return self._in_new_session(receive, request, session)
+            request = replace(request, session=session)
         except NotReadyError:
             raise
         except LmiError as error:
@@ -196,9 +221,12 @@ class Sessions:
         return prepared
 
     def _drop(self, session: StoredSession) -> None:
-        # Its request's own code may have closed it.
-        with contextlib.suppress(SessionError):
-            self._store.close(session.id)
+        def close() -> None:
+            # Its request's own code may have closed it.
+            with contextlib.suppress(SessionError):
+                self._store.close(session.id)
+
+        self.changers.call(close)
 
 
 def _folder(settings: Settings) -> Path:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...model.errors import OptionError
+from ..file_lock import lock_file
 from .store import Store
 
 __all__ = ["Copy", "copier"]
@@ -173,7 +174,7 @@ class Copy:
         try:
             self._store.prepare()
             with _opened(self._store.folder / RESTORED) as done:
-                if _locked(done, fcntl.LOCK_EX | fcntl.LOCK_NB) and not os.fstat(done).st_size:
+                if _locked(done) and not os.fstat(done).st_size:
                     self._restore(done)
         except Exception as error:  # noqa: BLE001 - it is logged
             self._tell("restored from", error)
@@ -197,7 +198,7 @@ class Copy:
         """
         try:
             with _opened(self._store.folder / RESTORED) as done:
-                if _locked(done, fcntl.LOCK_EX | fcntl.LOCK_NB) or at_stop:
+                if _locked(done) or at_stop:
                     self._save(done, at_stop)
         except Exception as error:  # noqa: BLE001
             self._tell("copied to", error)
@@ -242,10 +243,10 @@ class Copy:
     def _beside(self) -> Iterator[Path]:
         """A folder in the file system of the sessions; what is left of others goes, if nobody has one now."""
         with _opened(self._store.folder / COPYING) as lock:
-            if _locked(lock, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if _locked(lock):
                 for left in self._store.folder.glob(f"{BESIDE}*"):
                     shutil.rmtree(left, ignore_errors=True)
-            _locked(lock, fcntl.LOCK_SH)
+            lock_file(lock, fcntl.LOCK_SH)
             with tempfile.TemporaryDirectory(prefix=BESIDE, dir=self._store.folder) as folder:
                 yield Path(folder)
 
@@ -260,10 +261,10 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int, how: int) -> bool:
-    """Whether the lock is had; without LOCK_NB waits for it."""
+def _locked(descriptor: int) -> bool:
+    """Whether the lock is had. Never waits."""
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -72,11 +72,11 @@ class Store:
         self._ours = False
         self._require_ours()
 
-    def create(self) -> StoredSession:
-        """A new session; those that have expired are removed. Raises SessionError."""
+    def create(self, until: float = math.inf) -> StoredSession:
+        """A new session, but none after `until` (time.monotonic); removes expired ones. Raises SessionError."""
         with self._no_room(), self._removing() as expired:
             self.prepare()
-            with locked(self.folder) as ledger:
+            with locked(self.folder, until) as ledger:
                 if not ledger.known or self._due():
                     expired += self._look(ledger)
                 if ledger.number >= self._max_number and self._may_look():

@@ -9,7 +9,8 @@ holds up or ends its own request and no other. What has come in meanwhile is fed
 on how tokens are split into events.
 
 A thread that hangs in user code is abandoned: the request is answered without it, and what it comes back with is
-dropped. So is what a function comes back with whose request has been cancelled meanwhile (pool.py).
+dropped. So is what a function comes back with whose request has been cancelled meanwhile (pool.py). And until a request
+has been prepared nothing is known of its answer: whatever that waits for, a lock or a disk, the request can be ended.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Deferred(Exchange):
         self._busy = False
         """Whether a thread works on this exchange, or is about to."""
         self._owned = False
-        """Whether it is working. An abandoned one counts for ever, so that no other begins."""
+        """Whether it is working on the answer. An abandoned one counts for ever, so that no other begins."""
 
     def begin(self) -> None:
         """Sets a worker thread to it."""
@@ -105,14 +106,14 @@ class Deferred(Exchange):
         self._submit(self._start)
 
     def expire(self, error: LmiError) -> None:
-        """Ends it with an error, now or when our own code that works on it returns; a user function runs on alone."""
+        """Ends it with an error, now or when our own code that works on the answer returns; all else runs on alone."""
         with self._lock:
             if self.finished:
                 return
             self._expired = error
             free = not self._owned
             self._owned = True
-        if free or self._workers.drop(self._task):
+        if self._workers.drop(self._task) or free:
             self._end_with_error(error)
 
     def abandon(self, error: LmiError) -> None:
@@ -132,26 +133,29 @@ class Deferred(Exchange):
             return True
 
     def _start(self) -> None:
-        if not self._acquire():
+        if self._owned or self.finished:
             return
         set_current(self.request_id)
         try:
             prepared = self._prepare()
-            # The request is not kept for as long as its answer takes: its body may be large.
-            del self._prepare
-            if isinstance(prepared, Relayed):
-                for _ in self.relay(prepared.call, prepared.records):
-                    self._wake_host()
-                return
         except NotReadyError as loading:
-            with self._lock:
-                self._owned = False
             loading.ready.add_done_callback(lambda _: self._submit(self._start))
             return
         except Exception as error:
             log.exception("request %s could not be answered", self.request_id)
-            if not self.finished:
-                self._end_with_error(GenerationError(f"the request failed: {type(error).__name__}"))
+            prepared = self._refuse(GenerationError(f"the request failed: {type(error).__name__}"))
+        if not self._acquire():
+            return
+        # The request is not kept for as long as its answer takes: its body may be large.
+        del self._prepare
+        if isinstance(prepared, Relayed):
+            try:
+                for _ in self.relay(prepared.call, prepared.records):
+                    self._wake_host()
+            except Exception as error:
+                log.exception("request %s could not be answered", self.request_id)
+                if not self.finished:
+                    self._end_with_error(GenerationError(f"the request failed: {type(error).__name__}"))
             return
         if isinstance(prepared, Response):
             self._respond(prepared)
