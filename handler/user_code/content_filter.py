@@ -211,13 +211,13 @@ class FilteredEncoder:
             told = f": {reason}" if content_is_shown() else ""
             log.info("request %s: the content filter ended the response%s", current(), told)
             event = self._cut(state, Delta(event.index, "".join(token.text for token in kept), shown), prompt)
-        elif event.finish is not None:
+        elif (finish := event.finish) is not None:
             state.ended = True
-            event = replace_fields(event, tokens=shown)
-            if not event.finish.last and self._all_ended(prompt):
+            if not finish.last and self._all_ended(prompt):
                 # The engine goes on with what was cut off.
                 self.to_abort.append(prompt)
-                event = replace_fields(event, finish=replace_fields(event.finish, last=True))
+                finish = replace_fields(finish, last=True)
+            event = replace_fields(event, tokens=shown, finish=finish)
         elif shown != event.tokens:
             event = replace_fields(event, tokens=shown)
         return self._inner.feed(event, prompt)

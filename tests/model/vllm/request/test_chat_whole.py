@@ -156,7 +156,8 @@ def vllms(engine: SaidEngine, name: str, ids: list[int]) -> Answered:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser import ParserManager
 
-    request = ChatCompletionRequest(messages=[{"role": "user", "content": "Go."}], tools=[TOOL], tool_choice="auto")
+    form: Any = ChatCompletionRequest
+    request = form(messages=[{"role": "user", "content": "Go."}], tools=[TOOL], tool_choice="auto")
     parser: Any = ParserManager.get_parser(tool_parser_name=name, enable_auto_tools=True)
     made = parser(engine.tokenizer, request.tools)
     request = made.adjust_request(request)
