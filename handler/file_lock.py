@@ -1,4 +1,4 @@
-"""A lock between processes. It goes with the process that has it, but one that is stopped keeps it, as a file server may.
+"""A lock between processes. It goes with the process that has it, but a stopped one keeps it, as a file server may.
 
 So nobody waits for it without a limit. The system's own wait cannot be ended from outside: it is asked again and again.
 """

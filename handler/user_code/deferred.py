@@ -166,7 +166,7 @@ class Deferred(Exchange):
         except Exception as error:
             log.exception("request %s could not be submitted to the engine", self.request_id)
             self.fail(GenerationError(f"the request could not be submitted to the engine: {type(error).__name__}"))
-        if self.finished:
+        if self._has_ended():
             # There was no engine to hand it to, and no step of it will wake the host.
             self._notify()
         self._work()

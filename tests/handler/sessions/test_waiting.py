@@ -18,7 +18,7 @@ import pytest
 
 from ...kit.api.errors import SessionError, TimeLimitError
 from ...kit.api.handler import Exchange, Service, SessionStore, started_service
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, EngineEvent, Finish, Request, Response, Started
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "x-amzn-sagemaker-session-id"
@@ -28,7 +28,7 @@ HELLO = {"inputs": "Hi"}
 STREAM = {"inputs": "Hi", "stream": True}
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 LARGE = {**HELLO, "user": "x" * 300_000}
-ANSWER = [Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1))]
+ANSWER: list[EngineEvent] = [Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1))]
 WAIT = 20.0
 SEVERAL = 5
 """More than there are threads for sessions."""
