@@ -143,6 +143,8 @@ def _read_content(given: Any, turn: _Turn, place: str, settings: Settings) -> No
     if isinstance(given, str):
         turn.text(given)
         return
+    if given is None and turn.role == "assistant":
+        return
     readers = READERS[turn.role]
     for kind, block, where in _blocks(given, tuple(readers), turn.role, place, settings):
         readers[kind](block, turn, where, settings)

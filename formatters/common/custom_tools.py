@@ -1,7 +1,10 @@
 """Custom tools: OpenAI's tools whose input is any text, where a function's is a JSON object.
 
-{"name", "description", "format"} --as_function--> a function with one string, which is all that templates know
-{"name", "input"} --arguments_of--> its arguments, and back again: input_of
+{"description", "format"} --custom_function--> a function with one string, which is all that templates know
+"input" --arguments_of--> its arguments, and back again: input_of
+
+A grammar is part of the description: the model is to follow it, but an engine guides JSON and not what is within a
+string of it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from .fields import handle_unknown_field
 from .kinds import Object, Text
 from .schemas import FILLED, STRING, objects, one_of
 
-__all__ = ["CUSTOM", "arguments_of", "as_function", "input_of"]
+__all__ = ["CUSTOM", "INPUT", "SYNTAXES", "arguments_of", "as_function", "custom_function", "input_of", "read_grammar"]
 
 INPUT = "input"
 """The name of the function's only parameter."""
@@ -46,11 +49,7 @@ CUSTOM: JsonSchema = objects(
 
 
 def as_function(given: Any, place: str, settings: Settings) -> dict[str, Any]:
-    """The tool that a custom one is, in the form that templates take; raises RequestError.
-
-    A grammar is part of its description: the model is to follow it, but an engine guides JSON and not what is within
-    a string of it.
-    """
+    """The tool that a custom one of chat's is, in the form that templates take; raises RequestError."""
     custom = Object().read(place, given)
     name = Text().read(f"{place}.name", custom.get("name"))
     if not name:
@@ -58,23 +57,30 @@ def as_function(given: Any, place: str, settings: Settings) -> dict[str, Any]:
     for key, value in custom.items():
         if value is not None and key not in FIELDS:
             handle_unknown_field(key, FIELDS, settings, "tools[].custom.")
-    texts: list[str] = []
+    description, grammar = None, None
     if custom.get("description") is not None:
-        texts.append(Text().read(f"{place}.description", custom["description"]))
+        description = Text().read(f"{place}.description", custom["description"])
     if custom.get("format") is not None:
-        texts += _grammar(Object().read(f"{place}.format", custom["format"]), f"{place}.format")
+        form = Object().read(f"{place}.format", custom["format"])
+        if Text(("text", "grammar")).read(f"{place}.format.type", form.get("type")) == "grammar":
+            where = f"{place}.format.grammar"
+            grammar = read_grammar(Object().read(where, form.get("grammar")), where)
+    return {"type": "function", "function": {"name": name, **custom_function(description, grammar)}}
+
+
+def read_grammar(given: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """Syntax and definition; raises RequestError."""
+    syntax = Text(SYNTAXES).read(f"{place}.syntax", given.get("syntax"))
+    return syntax, Text().read(f"{place}.definition", given.get("definition"))
+
+
+def custom_function(description: str | None, grammar: tuple[str, str] | None) -> dict[str, Any]:
+    """The function that a custom tool is to the model, without its name; `grammar`: see read_grammar."""
+    texts = [description] if description else []
+    if grammar is not None:
+        texts.append("The input conforms to this grammar ({}):\n{}".format(*grammar))
     described = {"description": "\n\n".join(texts)} if texts else {}
-    return {"type": "function", "function": {"name": name, **described, "parameters": {**PARAMETERS}}}
-
-
-def _grammar(form: Mapping[str, Any], place: str) -> list[str]:
-    if Text(("text", "grammar")).read(f"{place}.type", form.get("type")) == "text":
-        return []
-    place += ".grammar"
-    grammar = Object().read(place, form.get("grammar"))
-    syntax = Text(SYNTAXES).read(f"{place}.syntax", grammar.get("syntax"))
-    definition = Text().read(f"{place}.definition", grammar.get("definition"))
-    return [f"The input conforms to this grammar ({syntax}):\n{definition}"]
+    return {**described, "parameters": {**PARAMETERS}}
 
 
 def arguments_of(given: str) -> str:

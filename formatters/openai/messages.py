@@ -16,7 +16,7 @@ import msgspec
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
-from ..base import JsonSchema
+from ..base import JsonSchema, encode
 from ..common.custom_tools import arguments_of
 from ..common.fields import handle_unknown_field
 from ..common.images import DETAILS, is_image_part, read_image_part
@@ -25,6 +25,7 @@ from ..common.schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
     "MAX_MESSAGES",
+    "MAY_BE_EMPTY",
     "check_number",
     "messages_schema",
     "read_arguments",
@@ -76,10 +77,13 @@ FIELDS: Mapping[str, Mapping[str, JsonSchema]] = {
 """By role, the fields that are known, and what they may be."""
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "assistant": ("role",),
-    "tool": ("role", "content", "tool_call_id"),
-    "function": ("role", "content", "name"),
+    "tool": ("role", "tool_call_id"),
+    "function": ("role", "name"),
 }
 """By role, the fields that must be there, where these are not `role` and `content`."""
+
+MAY_BE_EMPTY = ("assistant", "tool", "function")
+"""Roles whose content may be null or without parts: a tool may give nothing, an assistant only call."""
 
 MAX_MESSAGES = 1 << 14
 """Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
@@ -101,7 +105,8 @@ def messages_schema(roles: Iterable[str] = tuple(FIELDS), part: JsonSchema | Non
     listed: list[JsonSchema] = []
     for role in roles:
         parts = part or one_of(*(PART_SCHEMAS[kind] for kind in PARTS[role]))
-        fields = {**FIELDS[role], "role": {"const": role}, "content": one_of(STRING, array(parts, 1))}
+        content = one_of(STRING, array(parts, 0 if role in MAY_BE_EMPTY else 1))
+        fields = {**FIELDS[role], "role": {"const": role}, "content": content}
         listed.append(objects(REQUIRED.get(role, ("role", "content")), **fields))
     return array(one_of(*listed), 1, MAX_MESSAGES)
 
@@ -154,7 +159,11 @@ def _read(
 ) -> Message:
     read: Message = {"role": role}
     content = message.get("content")
-    if content is not None or role != "assistant":
+    if role in MAY_BE_EMPTY and content in (None, []):
+        # Templates of calls without a content leave it out.
+        if role != "assistant":
+            read["content"] = ""
+    else:
         read["content"] = _content(content, role, f"{place}.content", settings, azure=azure)
     if message.get("name") is not None:
         read["name"] = Text().read(f"{place}.name", message["name"])
@@ -213,16 +222,20 @@ def _custom(given: Any, place: str) -> Message:
 
 
 def read_arguments(given: Any, place: str) -> str:
-    """The arguments of a call, a JSON object as text; none are an empty one. Raises RequestError."""
-    arguments = "{}" if given is None else Text().read(place, given) or "{}"
-    # vLLM's renderer reads them, and does not say which call's it cannot.
+    """The arguments of a call in a history, a JSON object as text; none are an empty one. Raises RequestError.
+
+    Templates want an object. A client sends back whatever a model has written, as a call that was cut off: what is no
+    object comes as the text in one, so that the conversation goes on and the model sees what it wrote.
+    """
+    if isinstance(given, dict):
+        return encode(given).decode()
+    arguments = "{}" if given is None else Text().read(place, given).strip() or "{}"
     try:
-        readable = isinstance(msgspec.json.decode(arguments), dict)
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
     except (msgspec.DecodeError, RecursionError):
-        readable = False
-    if not readable:
-        raise ParameterError.of(place, arguments, "a JSON object as text")
-    return arguments
+        pass
+    return encode({"arguments": arguments}).decode()
 
 
 def _content(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> str | list[Message]:

@@ -58,13 +58,10 @@ def keeper_of(
 ) -> Keeper | None:
     """Who is to keep the response to an input, which has been read; None: nobody. Raises RequestError.
 
-    wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's.
+    wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's. Where none are kept the
+    response says so (`store` is false): some clients ask for it whatever they do with it.
     """
-    if store is None:
-        if wanted:
-            raise UnsupportedError(f"store: expected false, responses are not kept here ({OPTION} is not set)", "store")
-        return None
-    if wanted is False:
+    if store is None or wanted is False:
         return None
     items = encode([*previous, *listed(given)])
     if (size := len(items)) > store.max_bytes:

@@ -251,7 +251,7 @@ REFUSED: tuple[Sample, ...] = (
     Sample("chat tools", "/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}),
     Sample("responses role", "/v1/responses", {"input": [{"role": "king", "content": "a"}]}),
     Sample("responses item", "/v1/responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
-    Sample("responses tool", "/v1/responses", {"input": "a", "tools": [{"type": "web_search"}]}),
+    Sample("responses tool", "/v1/responses", {"input": "a", "tools": [{"type": "namespace", "name": "a"}]}),
     Sample("responses background", "/v1/responses", {"input": "a", "background": True}),
     Sample("text ids", "/v1/completions", {"prompt": [[1, -2]]}),
     Sample("text salt", "/v1/completions", {"prompt": "a", "cache_salt": "x"}),

@@ -177,14 +177,9 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function' or 'custom', got 'x'"),
     (_called(function=None), PayloadError, "messages[1].tool_calls[0].function: expected an object, got None"),
     (
-        _called(function={"name": "f", "arguments": "{"}),
-        ParameterError,
-        "messages[1].tool_calls[0].function.arguments: expected a JSON object as text, got '{'",
-    ),
-    (
-        _called(function={"name": "f", "arguments": {}}),
+        _called(function={"name": "f", "arguments": []}),
         PayloadError,
-        "messages[1].tool_calls[0].function.arguments: expected a string, got {}",
+        "messages[1].tool_calls[0].function.arguments: expected a string, got []",
     ),
     ({"role": "assistant", "function_call": {}}, PayloadError, "messages[1].function_call.name: expected a non-empty "),
 ]

@@ -114,7 +114,6 @@ def test_what_the_response_repeats() -> None:
         ({"chat_template_kwargs": {"tokenize": True}}, UnsupportedError, "chat_template_kwargs.tokenize"),
         ({"cache_salt": "a"}, UnsupportedError, "cache_salt"),
         ({"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
-        ({"store": True}, UnsupportedError, "store"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_named(fields: dict[str, Any], kind: type[RequestError], param: str) -> None:

@@ -115,7 +115,6 @@ def test_one_that_is_not_to_be_kept(store: Store) -> None:
         (True, {"previous_response_id": "resp_1"}, PreviousResponseError, "previous_response_id"),
         (True, {"given": "a" * 10_001}, ParameterError, "store"),
         (False, {"previous_response_id": "resp_1"}, UnsupportedError, "previous_response_id"),
-        (False, {"store": True}, UnsupportedError, "store"),
     ],
 )
 def test_what_is_refused(
@@ -140,6 +139,12 @@ def test_what_is_refused(
 def test_none_of_that_id(store: Store, kept: bool, method: str, path: str, query: dict[str, str]) -> None:
     with pytest.raises(NotFoundError):
         page(store if kept else None, method, path, query)
+
+
+def test_what_is_not_kept_says_so() -> None:
+    """Clients ask for it by default, as the AI SDK does."""
+    record = feed(asked("a", store=True).reply, Delta(0, "b", finish=end()))[-1]
+    assert json.loads(record)["store"] is False
 
 
 def test_what_of_one_there_is_not(store: Store) -> None:
