@@ -18,7 +18,7 @@ import pytest
 
 from ...kit.api.errors import SessionError, TimeLimitError
 from ...kit.api.handler import Exchange, Service, SessionStore, started_service
-from ...kit.api.types import Delta, Finish, Request, Response, Started
+from ...kit.api.types import Delta, Event, Finish, Request, Response, Started
 from ...kit.user_code.engine import ScriptedEngine
 
 HEADER = "x-amzn-sagemaker-session-id"
@@ -28,7 +28,7 @@ HELLO = {"inputs": "Hi"}
 STREAM = {"inputs": "Hi", "stream": True}
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 LARGE = {**HELLO, "user": "x" * 300_000}
-ANSWER = [Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1))]
+ANSWER: list[Event] = [Started(1), Delta(0, "there", finish=Finish("eos", generated_tokens=1))]
 WAIT = 20.0
 SEVERAL = 5
 """More than there are threads for sessions."""
@@ -219,6 +219,29 @@ def test_nobody_waits_for_the_lock_for_ever(
         assert said in exchange.failure.message
         assert said.encode() in exchange.records[0]
     assert place.sessions() == {place.session}
+
+
+@pytest.mark.parametrize(("body", "options"), [(HELLO, {}), (LARGE, {}), (HELLO, REMEMBERS)])
+def test_a_file_that_cannot_be_read_holds_up_its_own_request(
+    make: Make, body: dict[str, Any], options: dict[str, str]
+) -> None:
+    """To open a pipe that nobody writes to takes as long as a file server that is gone."""
+    place = make(request_timeout="0.3", user_code_threads="1", **options)
+    path = place.folder / place.session / ".session"
+    said = path.read_text()
+    path.unlink()
+    os.mkfifo(path)
+    try:
+        waiting = place.open(body, place.session)
+        until(lambda: waiting.finished)
+        assert isinstance(waiting.failure, TimeLimitError)
+        assert (place.service.admission.open, place.service.metrics.in_flight) == (0, 0)
+        # In one of its own, or in none.
+        for session in (place.new(), "NEW_SESSION", ""):
+            assert b"there" in place.answer(place.open(body, session))
+    finally:
+        path.write_text(said)
+    assert len(waiting.records) == 1
 
 
 def test_what_has_waited_too_long_for_a_thread_makes_nothing(tmp_path: Path) -> None:
