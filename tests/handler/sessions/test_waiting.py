@@ -185,22 +185,6 @@ def test_whoever_needs_no_lock_is_served(make: Make, options: dict[str, str]) ->
     assert len(place.sessions()) == 1 + 3 * SEVERAL
 
 
-def test_a_cancel_ends_what_waits_for_the_lock(make: Make) -> None:
-    place = make()
-    with held(place.folder / ".ledger"):
-        headers = {HEADER: "NEW_SESSION"}
-        body = json.dumps(HELLO).encode()
-        waiting = place.service.open(Request(body, headers=headers, request_id="one-of-16-characters"))
-        assert isinstance(waiting, Exchange)
-        cancel = json.dumps({"requestType": "CANCEL", "request_id": "one-of-16-characters"}).encode()
-        answer = place.service.open(Request(cancel))
-        assert isinstance(answer, Response)
-        assert answer.status == 200
-        assert waiting.finished
-        assert waiting.failure is not None
-        assert waiting.failure.code == "request_cancelled"
-
-
 @pytest.mark.parametrize(
     "body", [(NEW, "none"), (CLOSE, ""), (HELLO, "NEW_SESSION"), ({**HELLO, "remember": "x"}, "")], ids=str
 )
