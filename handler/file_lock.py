@@ -1,6 +1,6 @@
-"""A lock between processes. It goes with the process that has it, but a stopped one keeps it, as a file server may.
+"""A lock between processes (flock). It goes with the process that has it, but one that is stopped keeps it.
 
-So nobody waits for it without a limit. The system's own wait cannot be ended from outside: it is asked again and again.
+So nobody waits for it without a limit. The system's own wait has none: it is asked again and again instead.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import fcntl
 import math
 import time
 
-__all__ = ["lock_file", "try_lock"]
+__all__ = ["lock_file", "try_lock_file"]
 
 TIMEOUT_S = 30.0
 """Seconds that somebody waits: longer than it takes to write a large value, which is done under the lock."""
@@ -25,15 +25,15 @@ def lock_file(descriptor: int, how: int = fcntl.LOCK_EX, until: float = math.inf
     until = min(until, time.monotonic() + TIMEOUT_S)
     pause = MIN_PAUSE_S
     while (left := until - time.monotonic()) > 0:
-        if try_lock(descriptor, how):
+        if try_lock_file(descriptor, how):
             return
         time.sleep(min(pause, left))
         pause = min(2 * pause, MAX_PAUSE_S)
     raise TimeoutError(f"its lock could not be had within {TIMEOUT_S:g} seconds")
 
 
-def try_lock(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
-    """Whether the lock is had now. Never waits."""
+def try_lock_file(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether the lock is had. Never waits."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -66,7 +66,7 @@ class Store:
                 partial.replace(self._path)
         except TimeoutError as error:
             # The next one may have it.
-            log.warning("adapter %s: the registry is not changed: %s (option.adapters_registry)", name, error)
+            log.warning("adapter %s: not kept for the next start: %s (option.adapters_registry)", name, error)
         except OSError as error:
             log.warning("adapters are not kept for the next start: %s (option.adapters_registry)", error)
             self._path = None

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...model.errors import OptionError
-from ..file_lock import lock_file, try_lock
+from ..file_lock import lock_file, try_lock_file
 from .store import Store
 
 __all__ = ["Copy", "copier"]
@@ -174,7 +174,7 @@ class Copy:
         try:
             self._store.prepare()
             with _opened(self._store.folder / RESTORED) as done:
-                if try_lock(done) and not os.fstat(done).st_size:
+                if try_lock_file(done) and not os.fstat(done).st_size:
                     self._restore(done)
         except Exception as error:  # noqa: BLE001 - it is logged
             self._tell("restored from", error)
@@ -198,7 +198,7 @@ class Copy:
         """
         try:
             with _opened(self._store.folder / RESTORED) as done:
-                if try_lock(done) or at_stop:
+                if try_lock_file(done) or at_stop:
                     self._save(done, at_stop)
         except Exception as error:  # noqa: BLE001
             self._tell("copied to", error)
@@ -243,7 +243,7 @@ class Copy:
     def _beside(self) -> Iterator[Path]:
         """A folder in the file system of the sessions; what is left of others goes, if nobody has one now."""
         with _opened(self._store.folder / COPYING) as lock:
-            if try_lock(lock):
+            if try_lock_file(lock):
                 for left in self._store.folder.glob(f"{BESIDE}*"):
                     shutil.rmtree(left, ignore_errors=True)
             lock_file(lock, fcntl.LOCK_SH)

@@ -133,7 +133,7 @@ class Deferred(Exchange):
             return True
 
     def _start(self) -> None:
-        if self._owned or self.finished:
+        if self._owned or self._has_ended():
             return
         set_current(self.request_id)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_where_nothing_can_be_written_it_says_so_once(tmp_path: Path, caplog: py
     (message,) = caplog.messages
     assert message.startswith("adapters are not kept for the next start: ")
     assert message.endswith("(option.adapters_registry)")
+
+
+def test_whoever_cannot_have_its_lock_goes_on_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmi.handler.file_lock.TIMEOUT_S", 0.05)
+    path = tmp_path / "adapters.json"
+    store = Store(str(path))
+    with path.with_name("adapters.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.put("a", A)
+    (message,) = caplog.messages
+    assert message.startswith("adapter a: not kept for the next start: its lock could not be had within 0.05 seconds")
+    store.put("b", B)
+    assert store.read() == {"b": B}
 
 
 def test_workers_that_share_it_lose_nothing_of_each_other(tmp_path: Path) -> None:

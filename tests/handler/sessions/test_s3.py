@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
@@ -326,6 +327,22 @@ def test_it_is_copied_while_it_runs(make: Make, monkeypatch: pytest.MonkeyPatch)
         time.sleep(0.01)
     assert by.sent[0] == {f"{session.id}/.session"}
     copy.stop()
+
+
+def test_the_copy_at_the_stop_does_not_wait_for_ever(
+    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmi.handler.file_lock.TIMEOUT_S", 0.05)
+    store, by = make("first"), Counts()
+    store.create()
+    copy = Copy(store, URL, by)
+    with (store.folder / ".s3").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        copy.stop()
+    assert "its lock could not be had within 0.05 seconds" in caplog.text
+    assert by.sent == []
+    copy.stop()
+    assert len(by.sent) == 1
 
 
 def test_what_has_expired_or_is_none_is_not_restored(tool: str, bucket: Path, make: Make) -> None:

@@ -185,22 +185,6 @@ def test_whoever_needs_no_lock_is_served(make: Make, options: dict[str, str]) ->
     assert len(place.sessions()) == 1 + 3 * SEVERAL
 
 
-def test_a_cancel_ends_what_waits_for_the_lock(make: Make) -> None:
-    place = make()
-    with held(place.folder / ".ledger"):
-        headers = {HEADER: "NEW_SESSION"}
-        body = json.dumps(HELLO).encode()
-        waiting = place.service.open(Request(body, headers=headers, request_id="one-of-16-characters"))
-        assert isinstance(waiting, Exchange)
-        cancel = json.dumps({"requestType": "CANCEL", "request_id": "one-of-16-characters"}).encode()
-        answer = place.service.open(Request(cancel))
-        assert isinstance(answer, Response)
-        assert answer.status == 200
-        assert waiting.finished
-        assert waiting.failure is not None
-        assert waiting.failure.code == "request_cancelled"
-
-
 @pytest.mark.parametrize(
     "body", [(NEW, "none"), (CLOSE, ""), (HELLO, "NEW_SESSION"), ({**HELLO, "remember": "x"}, "")], ids=str
 )
@@ -219,6 +203,29 @@ def test_nobody_waits_for_the_lock_for_ever(
         assert said in exchange.failure.message
         assert said.encode() in exchange.records[0]
     assert place.sessions() == {place.session}
+
+
+@pytest.mark.parametrize(("body", "options"), [(HELLO, {}), (LARGE, {}), (HELLO, REMEMBERS)])
+def test_a_file_that_cannot_be_read_holds_up_its_own_request(
+    make: Make, body: dict[str, Any], options: dict[str, str]
+) -> None:
+    """To open a pipe that nobody writes to takes as long as a file server that is gone."""
+    place = make(request_timeout="0.3", user_code_threads="1", **options)
+    path = place.folder / place.session / ".session"
+    said = path.read_text()
+    path.unlink()
+    os.mkfifo(path)
+    try:
+        waiting = place.open(body, place.session)
+        until(lambda: waiting.finished)
+        assert isinstance(waiting.failure, TimeLimitError)
+        assert (place.service.admission.open, place.service.metrics.in_flight) == (0, 0)
+        # In one of its own, or in none.
+        for session in (place.new(), "NEW_SESSION", ""):
+            assert b"there" in place.answer(place.open(body, session))
+    finally:
+        path.write_text(said)
+    assert len(waiting.records) == 1
 
 
 def test_what_has_waited_too_long_for_a_thread_makes_nothing(tmp_path: Path) -> None:
