@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 
 from ..kit.paths import ROOT
@@ -49,6 +50,12 @@ def mirrored(path: str) -> tuple[str, str]:
     return next(filter(_is_module, names), ""), room
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """A file, which several rules are held against."""
+    return ast.parse(source)
+
+
 def strangers(path: str, source: str) -> list[str]:
     """What the test file at `path` (from the repository's root) imports of the product against the rule:
 
@@ -59,7 +66,7 @@ def strangers(path: str, source: str) -> list[str]:
     mirrors = path.split("/")[1] in LAYERS
     return [
         f"{path}:{line}: imports {name}, expected it by way of tests/kit"
-        for line, name in _imported(ast.parse(source))
+        for line, name in _imported(parsed(source))
         if name not in PUBLIC and not (mirrors and _is_own(name, module, room))
     ]
 
@@ -97,7 +104,7 @@ def engine_starts(path: str, source: str) -> list[str]:
         return []
     return [
         f"{path}:{node.lineno}: starts an engine, expected it by way of tests/kit/engines/start.py"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call) and _name_of(node.func) in STARTED_BY
     ]
 

@@ -98,6 +98,7 @@ def test_a_command_works(block: Block, tmp_path: Path, demo_model: Path, chat_se
             assert texts(came) == texts(expected)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_a_session_goes_as_shown(block: Block, tmp_path: Path) -> None:
     """Those of `lmi` only, which tell of options: any model directory will do."""

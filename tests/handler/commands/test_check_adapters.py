@@ -155,6 +155,7 @@ def test_adapters_that_nobody_serves_are_noted(model_dir: Path) -> None:
     assert lines(model_dir, enable_lora="false") == [note]
 
 
+@pytest.mark.processes
 def test_the_command_tells_of_them(model_dir: Path) -> None:
     for name, text in {"tokenizer.json": "{}", "serving.properties": "option.entryPoint=lmi.handler\n"}.items():
         model_dir.joinpath(name).write_text(text)

@@ -139,7 +139,7 @@ def test_who_differs_is_refused_and_told_why(group: Callable[..., Group]) -> Non
 
 
 def test_a_number_that_is_none_of_the_group_is_refused(group: Callable[..., Group]) -> None:
-    both = group()
+    both = group(node_start_timeout="2")
     both.gather()
     with pytest.raises(StartError) as refused:
         both.join(rank=5).result(10)
