@@ -54,6 +54,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What the client calls the tools, for errors about them."""
     schema_field: str = "function.parameters"
     """Where in one of them the client has the schema of its arguments."""
+    schema_fields: tuple[str, ...] = ()
+    """Where it has that of each, where this differs from tool to tool."""
 
 
 Prompt = str | tuple[int, ...] | Conversation

@@ -16,7 +16,7 @@ from ..base import JsonSchema
 from .kinds import Kind
 from .schemas import nullable
 
-__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "read_rows"]
+__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "log_once", "read_rows"]
 
 logger = logging.getLogger(__name__)
 
@@ -95,14 +95,23 @@ _logged_names: set[str] = set()
 
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
     """Ignores a name with one log line a process, or refuses it (wire-decisions: an unknown parameter)."""
-    refuses = settings.unknown_parameters == "error"
-    if not refuses and len(_logged_names) >= MAX_LOGGED_NAMES:
-        return
-    # A name may be as long as the body.
-    shown = prefix + one_line(name[:MAX_NAME_CHARACTERS])[:64]
-    if refuses:
+    if settings.unknown_parameters == "error":
+        shown = _shown(name, prefix)
         raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)
+    # The value may be part of a prompt: it is not for the log.
+    log_once("unknown request field ignored: %s", name, prefix)
+
+
+def log_once(message: str, name: str, prefix: str = "") -> None:
+    """Logs what is done without something that clients name, with its name, one line a process."""
+    if len(_logged_names) >= MAX_LOGGED_NAMES:
+        return
+    shown = _shown(name, prefix)
     if shown not in _logged_names:
         _logged_names.add(shown)
-        # The value may be part of a prompt: it is not for the log.
-        logger.warning("unknown request field ignored: %s", shown)
+        logger.warning(message, shown)
+
+
+def _shown(name: str, prefix: str) -> str:
+    """A name may be as long as the body."""
+    return prefix + one_line(name[:MAX_NAME_CHARACTERS])[:64]

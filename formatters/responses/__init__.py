@@ -5,7 +5,8 @@
     POST /invocations                      as /v1/responses where the body has an `input` of a text or of items, and the
                                            model generates
 
-    request.py        what a request asks for: items.py: its input as messages; tools.py, parameters.py: the rest
+    request.py        what a request asks for: items.py: its input as messages; parameters.py: the plain fields
+    tools.py          its tools: offers.py reads one, custom.py those whose input is a text, choice.py `tool_choice`
     reply.py          the whole answer; stream.py: the same in events
     bodies.py         the response and its items, typed; events.py: the events
     stored.py         responses that are kept

@@ -1,10 +1,11 @@
 """The bodies of /v1/responses, typed (OpenAI's API reference: Responses, The response object).
 
     ResponseBody                               a response, whole, and as it is in a stream's events
-    OutputMessage, FunctionCall, Reasoning     the items of its output
+    OutputMessage, FunctionCall, CustomCall,
+    Reasoning                                  the items of its output
     Stored                                     what is kept of a response: it, and what it answered
 
-Every field is always there, null where there is nothing to say.
+Every field is always there, null where there is nothing to say, but for the `namespace` of a tool that has none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from ..openai.bodies import TokenLogprob
 
 __all__ = [
+    "CustomCall",
     "FunctionCall",
     "IncompleteDetails",
     "Item",
@@ -70,6 +72,18 @@ class FunctionCall(msgspec.Struct, frozen=True, kw_only=True, tag="function_call
     call_id: str
     name: str
     arguments: str = ""
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class CustomCall(msgspec.Struct, frozen=True, kw_only=True, tag="custom_tool_call", tag_field="type"):
+    """A custom tool that the model calls, with its input."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    input: str = ""
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning", tag_field="type"):
@@ -82,7 +96,7 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning", tag_
     encrypted_content: None = None
 
 
-Item = OutputMessage | FunctionCall | Reasoning
+Item = OutputMessage | FunctionCall | CustomCall | Reasoning
 
 
 class InputDetails(msgspec.Struct, frozen=True):

@@ -16,6 +16,8 @@ from .bodies import Item, Part, ResponseBody
 __all__ = [
     "ArgumentsDelta",
     "ArgumentsDone",
+    "CustomInputDelta",
+    "CustomInputDone",
     "DeltaFrame",
     "ErrorEvent",
     "Event",
@@ -177,6 +179,24 @@ class ArgumentsDone(msgspec.Struct, frozen=True, tag="response.function_call_arg
     sequence_number: int
 
 
+class CustomInputDelta(msgspec.Struct, frozen=True, tag="response.custom_tool_call_input.delta", tag_field="type"):
+    """A piece of the input of a custom tool's call."""
+
+    item_id: str
+    output_index: int
+    delta: str
+    sequence_number: int
+
+
+class CustomInputDone(msgspec.Struct, frozen=True, tag="response.custom_tool_call_input.done", tag_field="type"):
+    """The input of a custom tool's call, whole."""
+
+    item_id: str
+    output_index: int
+    input: str
+    sequence_number: int
+
+
 Event = (
     ResponseCreated
     | ResponseInProgress
@@ -194,6 +214,8 @@ Event = (
     | ReasoningDone
     | ArgumentsDelta
     | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
 )
 
 
@@ -211,7 +233,7 @@ class DeltaFrame:
 
     __slots__ = ("_head",)
 
-    def __init__(self, empty: TextDelta | ReasoningDelta | ArgumentsDelta) -> None:
+    def __init__(self, empty: TextDelta | ReasoningDelta | ArgumentsDelta | CustomInputDelta) -> None:
         """From an event with no text; its piece and its number come last."""
         self._head = record(empty).rpartition(b'""')[0]
 

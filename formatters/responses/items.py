@@ -4,6 +4,8 @@
     reasoning, message of the assistant,
     function_call, function_call ...            one message of the assistant: {"reasoning", "content", "tool_calls"}
     function_call_output                        {"role": "tool", "tool_call_id", "content"}
+    custom_tool_call, custom_tool_call_output   the same as these of functions
+    additional_tools                            none: its tools join those of the request (tools.py)
 
 What a response gave can be sent back as it came. Items of tools that are not here are refused by their names.
 """
@@ -11,7 +13,7 @@ What a response gave can be sent back as it came. Items of tools that are not he
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
@@ -22,17 +24,21 @@ from ..common.images import DETAILS, read_image_part
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 from ..openai.messages import MAX_MESSAGES, read_arguments, read_filled
+from .custom import custom_arguments
+from .offers import TOOL_SCHEMA
 
-__all__ = ["INPUT_SCHEMA", "Messages", "listed"]
+__all__ = ["INPUT_SCHEMA", "Messages", "additional_tools", "listed"]
 
 Message = dict[str, Any]
 
-KINDS = ("message", "function_call", "function_call_output", "reasoning")
 ROLES = ("user", "assistant", "system", "developer")
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "message": ("type", "role", "content", "id", "status", "phase"),
-    "function_call": ("type", "call_id", "name", "arguments", "id", "status"),
+    "function_call": ("type", "call_id", "name", "namespace", "arguments", "id", "status"),
     "function_call_output": ("type", "call_id", "output", "id", "status", "name"),
+    "custom_tool_call": ("type", "call_id", "name", "namespace", "input", "id", "status"),
+    "custom_tool_call_output": ("type", "call_id", "output", "id", "status", "name"),
+    "additional_tools": ("type", "role", "tools", "id", "status"),
     "reasoning": ("type", "content", "summary", "encrypted_content", "id", "status"),
 }
 """By the item's type, the fields that are known. An `id` and a `status` say nothing to the model."""
@@ -52,9 +58,10 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 class Messages:
     """The messages that items make, in the order in which items are added."""
 
-    def __init__(self, settings: Settings, instructions: str | None) -> None:
-        """`instructions`: the system message in front."""
+    def __init__(self, settings: Settings, instructions: str | None, name: Callable[[str | None, str], str]) -> None:
+        """`instructions`: the system message in front. `name`: the model's name of a tool, by namespace and name."""
         self._settings = settings
+        self._name = name
         self._messages: list[Message] = []
         self._count = 0
         if instructions is not None:
@@ -95,8 +102,8 @@ class Messages:
         kind = item.get("type")
         if kind is None and item.get("role") is not None:
             kind = "message"
-        if kind not in KINDS:
-            expected = ", ".join(map(repr, KINDS))
+        if kind not in FIELDS:
+            expected = ", ".join(map(repr, FIELDS))
             refused = UnsupportedError if isinstance(kind, str) else PayloadError
             raise refused.of(f"{place}.type", kind, f"one of {expected}")
         for name, value in item.items():
@@ -107,8 +114,10 @@ class Messages:
         elif kind == "reasoning":
             self._reasoning(item, place)
         elif kind == "function_call":
-            self._call(item, place)
-        else:
+            self._call(item, place, read_arguments(item.get("arguments"), f"{place}.arguments"))
+        elif kind == "custom_tool_call":
+            self._call(item, place, custom_arguments(Text().read(f"{place}.input", item.get("input"))))
+        elif kind != "additional_tools":
             call_id = read_filled(item.get("call_id"), f"{place}.call_id")
             output = self._content(item.get("output"), "tool", f"{place}.output")
             self._messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
@@ -151,11 +160,11 @@ class Messages:
                 reasoning=reasoning, reasoning_content=reasoning
             )
 
-    def _call(self, item: Message, place: str) -> None:
-        function = {
-            "name": read_filled(item.get("name"), f"{place}.name"),
-            "arguments": read_arguments(item.get("arguments"), f"{place}.arguments"),
-        }
+    def _call(self, item: Message, place: str, arguments: str) -> None:
+        name, namespace = read_filled(item.get("name"), f"{place}.name"), item.get("namespace")
+        if namespace is not None:
+            read_filled(namespace, f"{place}.namespace")
+        function = {"name": self._name(namespace, name), "arguments": arguments}
         call = {"id": read_filled(item.get("call_id"), f"{place}.call_id"), "type": "function", "function": function}
         self._assistant().setdefault("tool_calls", []).append(call)
 
@@ -168,6 +177,16 @@ class Messages:
             raise ParameterError.of(place, given, "at least one part")
         self._take(len(given), place)
         return [_part(one, role, f"{place}[{index}]") for index, one in enumerate(given)] or ""
+
+
+def additional_tools(given: Any, place: str) -> Iterator[tuple[Any, str]]:
+    """The tools among items that are not read yet, with their places; raises PayloadError."""
+    for index, item in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(item, dict) and item.get("type") == "additional_tools":
+            name, tools = f"{place}[{index}].tools", item.get("tools")
+            if not isinstance(tools, list):
+                raise PayloadError.of(name, tools, "a list of tools")
+            yield from ((one, f"{name}[{number}]") for number, one in enumerate(tools))
 
 
 def _part(given: Any, role: str, place: str) -> Message:
@@ -207,7 +226,15 @@ def _full(item: dict[str, Any]) -> dict[str, Any]:
     return full
 
 
-PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
+PREFIXES = {
+    "message": "msg_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco_",
+    "additional_tools": "at_",
+    "reasoning": "rs_",
+}
 
 
 def _item(kind: str, *required: str, **fields: JsonSchema) -> JsonSchema:
@@ -227,12 +254,17 @@ def _schema() -> JsonSchema:
         parts = one_of(*(IMAGE if kind == "input_image" else _text_part(kind) for kind in PARTS[role]))
         content = one_of(STRING, array(parts, 0 if role == "assistant" else 1))
         messages.append(objects(["role", "content"], role={"const": role}, content=content, type={"const": "message"}))
-    call = _item("function_call", "call_id", "name", call_id=FILLED, name=FILLED, arguments=STRING)
+    named = {"call_id": FILLED, "name": FILLED, "namespace": FILLED}
     output = one_of(STRING, array(_text_part("input_text"), 1))
     return one_of(
         *messages,
-        call,
-        _item("function_call_output", "call_id", "output", call_id=FILLED, output=output),
+        _item("function_call", "call_id", "name", arguments=STRING, **named),
+        _item("custom_tool_call", "call_id", "name", "input", input=STRING, **named),
+        *(
+            _item(kind, "call_id", "output", call_id=FILLED, output=output)
+            for kind in ("function_call_output", "custom_tool_call_output")
+        ),
+        _item("additional_tools", "tools", tools=array(TOOL_SCHEMA)),
         _item("reasoning", content=array(_text_part("reasoning_text")), summary=array(_text_part("summary_text"))),
     )
 

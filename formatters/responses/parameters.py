@@ -134,7 +134,10 @@ TABLE: tuple[Parameter, ...] = (
     _repeated("user"),
     _repeated("safety_identifier"),
     _repeated("prompt_cache_key"),
-    *(Parameter(name, Anything(), None) for name in ("service_tier", "prompt_cache_options", "prompt_cache_retention")),
+    *(
+        Parameter(name, Anything(), None)
+        for name in ("service_tier", "prompt_cache_options", "prompt_cache_retention", "client_metadata")
+    ),
     Parameter("background", Boolean(), False, default_only=True),
     *(
         Parameter(name, Anything(), None, default_only=True)

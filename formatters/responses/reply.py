@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +22,7 @@ from ..openai.bodies import FinishWord, TokenLogprob
 from ..openai.logprobs import ShownTokens, chat_entries
 from ..openai.reply import FINISH_WORDS, OpenAIEncoder
 from .bodies import (
+    CustomCall,
     FunctionCall,
     IncompleteDetails,
     Item,
@@ -32,6 +34,8 @@ from .bodies import (
     ResponseBody,
     ResponseUsage,
 )
+from .custom import CustomInput
+from .offers import Offer
 from .stored import Keeper
 
 __all__ = ["Growing", "ResponseOptions", "WholeResponse"]
@@ -45,18 +49,34 @@ class ResponseOptions:
     """As it is before there is any output."""
     logprobs: bool = False
     keeper: Keeper | None = None
+    offers: Mapping[str, Offer] = field(default_factory=dict[str, Offer])
+    """The tools, by the model's names."""
+
+
+Kind = Literal["reasoning", "message", "function_call", "custom_tool_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The tool that an item calls, as the client knows it."""
+
+    id: str = ""
+    """Of the call."""
+    name: str = ""
+    namespace: str | None = None
 
 
 @dataclass(slots=True)
 class Growing:
     """An item in the making."""
 
-    kind: Literal["reasoning", "message", "function_call"]
+    kind: Kind
     id: str
     index: int
     """Its place in the output."""
-    call_id: str = ""
-    name: str = ""
+    called: Called = Called()
+    input: CustomInput | None = None
+    """What reads a custom tool's input from its arguments."""
     pieces: list[str] = field(default_factory=list[str])
     """Of its text, or of its arguments."""
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
@@ -70,22 +90,30 @@ class Growing:
     def item(self) -> Item:
         """As it is now; while it is in progress it has no content."""
         begun = self.status == "in_progress"
-        if self.kind == "function_call":
-            arguments = "" if begun else self.text
-            return FunctionCall(
-                id=self.id, status=self.status, call_id=self.call_id, name=self.name, arguments=arguments
-            )
+        if self.kind in ("function_call", "custom_tool_call"):
+            return self._call("" if begun else self.text)
         if self.kind == "reasoning":
             content = [] if begun else [ReasoningText(self.text)]
             return Reasoning(id=self.id, status=self.status, content=content)
         return OutputMessage(id=self.id, status=self.status, content=[] if begun else [self.output_text()])
+
+    def _call(self, text: str) -> Item:
+        namespace = msgspec.UNSET if self.called.namespace is None else self.called.namespace
+        call_id, name = self.called.id, self.called.name
+        if self.kind == "custom_tool_call":
+            return CustomCall(
+                id=self.id, status=self.status, call_id=call_id, name=name, input=text, namespace=namespace
+            )
+        return FunctionCall(
+            id=self.id, status=self.status, call_id=call_id, name=name, arguments=text, namespace=namespace
+        )
 
     def output_text(self) -> OutputText:
         """Its only part, of a message."""
         return OutputText(self.text, logprobs=self.entries)
 
 
-PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_"}
+PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_"}
 
 
 @dataclass(slots=True)
@@ -133,10 +161,23 @@ class WholeResponse(OpenAIEncoder):
     def _call(self, call: CallDelta, records: list[bytes]) -> None:
         item = self.calls.get(call.index)
         if item is None:
-            call_id = call.id or "call_" + uuid.uuid4().hex
-            item = self.calls[call.index] = self._new("function_call", records, call_id, call.name or "")
-        if call.arguments:
-            records += self._grow(item, call.arguments)
+            item = self.calls[call.index] = self._called(call, records)
+        piece = call.arguments if item.input is None else item.input.push(call.arguments)
+        if piece:
+            records += self._grow(item, piece)
+
+    def _called(self, call: CallDelta, records: list[bytes]) -> Growing:
+        """A further item, of a call."""
+        call_id, name = call.id or "call_" + uuid.uuid4().hex, call.name or ""
+        offer = self.options.offers.get(name)
+        if offer is None:
+            return self._new("function_call", records, Called(call_id, name))
+        called = Called(call_id, offer.name, offer.namespace)
+        if not offer.custom:
+            return self._new("function_call", records, called)
+        item = self._new("custom_tool_call", records, called)
+        item.input = CustomInput()
+        return item
 
     def _last(self, kind: str) -> Growing | None:
         """The item of this kind that still grows."""
@@ -145,18 +186,12 @@ class WholeResponse(OpenAIEncoder):
                 return item
         return None
 
-    def _new(
-        self,
-        kind: Literal["reasoning", "message", "function_call"],
-        records: list[bytes],
-        call_id: str = "",
-        name: str = "",
-    ) -> Growing:
+    def _new(self, kind: Kind, records: list[bytes], called: Called = Called()) -> Growing:
         """A further item, after the end of the one before it."""
         for earlier in self.items:
             if earlier.kind != "message" or not self.options.logprobs:
                 self._finish(earlier, "completed", records)
-        item = Growing(kind, PREFIXES[kind] + uuid.uuid4().hex, len(self.items), call_id, name)
+        item = Growing(kind, PREFIXES[kind] + uuid.uuid4().hex, len(self.items), called)
         self.items.append(item)
         records += self._opened(item)
         return item
@@ -180,6 +215,8 @@ class WholeResponse(OpenAIEncoder):
         if item.kind == "message":
             item.entries += self.pending
             self.pending = []
+        if item.input is not None and (rest := item.input.rest()):
+            records += self._grow(item, rest)
         item.status = status
         records += self._ended(item)
 

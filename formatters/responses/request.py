@@ -22,7 +22,7 @@ from ..base import Payload, Request
 from ..openai.chat import read_template_arguments
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
-from .items import Messages
+from .items import Messages, additional_tools
 from .parameters import LOGPROBS, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
 from .stored import Keeper, keeper_of, previous_items
@@ -36,14 +36,16 @@ def read_request(payload: Payload, request: Request, settings: Settings) -> tupl
     values = read_fields(payload, settings)
     streams = read_streaming(values, settings).streams
     previous = previous_items(values.get("previous_response_id"), request.responses)
-    messages = Messages(settings, values.get("instructions"))
+    given = _input(payload)
+    further = (*additional_tools(previous, "previous_response_id"), *additional_tools(given, "input"))
+    tools = read_tools(payload, settings, further)
+    messages = Messages(settings, values.get("instructions"), tools.name)
     if previous:
         messages.add(previous, "previous_response_id")
-    messages.add(_input(payload))
-    tools = read_tools(payload, settings)
+    messages.add(given)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
-    keeper = keeper_of(values.get("store"), previous, payload.get("input"), request.responses)
+    keeper = keeper_of(values.get("store"), previous, given, request.responses)
     logprobs = _logprobs(values)
     sampling = sampling_of(
         values,
@@ -65,7 +67,7 @@ def read_request(payload: Payload, request: Request, settings: Settings) -> tupl
         priority=values.get("priority", 0),
     )
     body = _begun(values, tools, text, reasoning, keeper, settings)
-    return generation, ResponseOptions(body, logprobs is not None, keeper)
+    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.offers)
 
 
 def _input(payload: Payload) -> Any:
@@ -88,18 +90,19 @@ def _logprobs(values: Mapping[str, Any]) -> int | None:
 def _conversation(
     messages: Messages, tools: ToolUse, reasoning: ReasoningOptions, values: Mapping[str, Any]
 ) -> Conversation:
+    offered = tools.read
     arguments = read_template_arguments(values.get("template_arguments", {}))
     if reasoning.effort is not None:
         arguments.setdefault("reasoning_effort", reasoning.effort)
     return Conversation(
         messages=messages.messages,
-        tools=tools.read.tools,
-        tool_choice=tools.read.choice,
-        function=tools.read.function,
+        tools=offered.tools,
+        tool_choice=offered.choice,
+        function=offered.function,
         parallel_tool_calls=values.get("parallel_tool_calls", True),
         template_arguments=arguments,
         include_reasoning=values.get("include_reasoning", True),
-        schema_field="parameters",
+        schema_fields=tools.places,
     )
 
 
@@ -126,7 +129,7 @@ def _begun(
         reasoning=reasoning,
         text=text,
         tools=tools.shown,
-        tool_choice=tools.choice,
+        tool_choice=tools.choice.shown,
         store=keeper is not None,
         **{name: values[name] for name in REPEATED if name in values},
     )

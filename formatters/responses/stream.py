@@ -3,7 +3,8 @@
     response.created, response.in_progress
     for each item   response.output_item.added
                     response.content_part.added             not of calls
-                    response.output_text.delta ...          reasoning_text, function_call_arguments
+                    response.output_text.delta ...          reasoning_text, function_call_arguments,
+                                                            custom_tool_call_input
                     response.output_text.done
                     response.content_part.done
                     response.output_item.done
@@ -27,6 +28,8 @@ from .bodies import OutputText, ReasoningText, ResponseBody, ResponseFault
 from .events import (
     ArgumentsDelta,
     ArgumentsDone,
+    CustomInputDelta,
+    CustomInputDone,
     DeltaFrame,
     ErrorEvent,
     Event,
@@ -90,6 +93,8 @@ class StreamedResponse(WholeResponse):
         records = [self._event(ItemAdded, item.index, item.item())]
         if item.kind == "function_call":
             frame = DeltaFrame(ArgumentsDelta(item.id, item.index, "", 0))
+        elif item.kind == "custom_tool_call":
+            frame = DeltaFrame(CustomInputDelta(item.id, item.index, "", 0))
         elif item.kind == "reasoning":
             records.append(self._event(PartAdded, item.id, item.index, 0, ReasoningText("")))
             frame = DeltaFrame(ReasoningDelta(item.id, item.index, 0, "", 0))
@@ -113,7 +118,9 @@ class StreamedResponse(WholeResponse):
 
     def _ended(self, item: Growing) -> list[bytes]:
         if item.kind == "function_call":
-            records = [self._event(ArgumentsDone, item.id, item.index, item.name, item.text)]
+            records = [self._event(ArgumentsDone, item.id, item.index, item.called.name, item.text)]
+        elif item.kind == "custom_tool_call":
+            records = [self._event(CustomInputDone, item.id, item.index, item.text)]
         elif item.kind == "reasoning":
             text = item.text
             records = [

@@ -147,6 +147,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unknown_parameters: Annotated[Literal["ignore", "error"], Option(
         "What to do with unknown generation parameters.",
     )] = "ignore"
+    server_tools: Annotated[Literal["ignore", "error"], Option(
+        "What to do with tools of /v1/responses that only a server can run (web search, MCP ...): leave them out, or "
+        "refuse the request.",
+    )] = "ignore"
     unknown_models: Annotated[Literal["base", "error"], Option(
         "What an OpenAI request gets whose `model` is neither this one nor an adapter: this one, or a 404.",
     )] = "base"

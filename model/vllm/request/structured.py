@@ -75,6 +75,8 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backe
 
 def _place(conversation: Conversation, index: int) -> str:
     """What the client calls a tool's schema."""
+    if conversation.schema_fields:
+        return conversation.schema_fields[index]
     return f"{conversation.tools_field}[{index}].{conversation.schema_field}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,12 +16,17 @@ pytestmark = pytest.mark.engine
 TOKEN = Token(5, "so", -1.5, top=(TopToken(5, "so", -1.5, b"so"),), raw=b"so")
 CALLS = (CallDelta(0, "call_1", "f", "{}"), CallDelta(1, "call_2", "g", '{"a": 1}'))
 ALL = Delta(0, "so", (TOKEN,), end(count=9, reasoning_tokens=4), reasoning="hm", calls=CALLS)
+KINDS = (CallDelta(0, "call_3", "agents__f", "{}"), CallDelta(1, "call_4", "patch", '{"input": "a\\nb"}'))
 ENDS: dict[str, Event] = {
     "all": ALL,
+    "kinds": Delta(0, "", finish=end(), calls=KINDS),
     "text": Delta(0, "a", finish=end()),
     "length": Delta(0, "a", finish=end("length")),
     "filtered": Delta(0, "", finish=end("content_filter")),
 }
+AGENTS = {"type": "namespace", "name": "agents", "description": "d", "tools": [{"type": "function", "name": "f"}]}
+PATCH = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "regex", "definition": "a+"}}
+OF_KINDS: dict[str, Any] = {"tools": [TOOL, AGENTS, PATCH], "tool_choice": {"type": "custom", "name": "patch"}}
 ASKED: dict[str, dict[str, Any]] = {
     "nothing": {},
     "tools": {"tools": [TOOL], "tool_choice": {"type": "function", "name": "get_weather"}},
@@ -36,12 +42,16 @@ ASKED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", ASKED)
+NEWER = {**ASKED, "kinds": OF_KINDS}
+"""With what vLLM 0.23 does not have."""
+
+
+@pytest.mark.parametrize("asked", NEWER)
 @pytest.mark.parametrize("name", ENDS)
 def test_a_response_is_one(asked: str, name: str) -> None:
     from openai.types.responses import Response
 
-    body = whole(reply(**ASKED[asked]), Started(3), ENDS[name])
+    body = whole(reply(**NEWER[asked]), Started(3), ENDS[name])
     read = Response.model_validate(body)
     # Of its examples, if not of its types.
     assert {*body} - {"store"} <= {*Response.model_fields}
@@ -54,10 +64,11 @@ TYPES = {
     "message": "ResponseOutputMessage",
     "reasoning": "ResponseReasoningItem",
     "function_call": "ResponseFunctionToolCall",
+    "custom_tool_call": "ResponseCustomToolCall",
 }
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("asked", NEWER)
 @pytest.mark.parametrize("name", ["failed", *ENDS])
 def test_each_event_is_one(asked: str, name: str) -> None:
     from openai.types.responses import ResponseStreamEvent
@@ -66,7 +77,7 @@ def test_each_event_is_one(asked: str, name: str) -> None:
     reader: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
     last = ENDS[name] if name != "failed" else Failed("GenerationError", "no")
     begun = (Started(3), Delta(0, "", (), reasoning="h"), Delta(0, "x", (TOKEN,)))
-    events = events_of(reply(stream=True, **ASKED[asked]), *begun, last)
+    events = events_of(reply(stream=True, **NEWER[asked]), *begun, last)
     for event in events:
         read = reader.validate_python(event)
         assert read.type == event["type"]
@@ -90,6 +101,24 @@ def test_what_a_response_gave_is_read_as_vllm_reads_it() -> None:
     assert ours[0].pop("reasoning_content") == ours[0]["reasoning"]
     ours[0]["content"] = "".join(part["text"] for part in ours[0]["content"])
     assert ours == theirs
+
+
+def test_calls_of_all_kinds_are_read_as_vllm_reads_them() -> None:
+    """vLLM 0.23 has neither namespaces nor custom tools."""
+    utils = pytest.importorskip("vllm.tool_parsers.utils")
+    if not hasattr(utils, "flat_namespace_tool_name"):
+        pytest.skip("this vLLM has no namespaces")
+    from openai.types.responses import Response
+    from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with_tool_call
+
+    body = whole(reply(**OF_KINDS), Started(3), ENDS["kinds"])
+    theirs = construct_chat_messages_with_tool_call([*Response.model_validate(body).output])
+    calls = [call for message in theirs for call in message["tool_calls"]]
+    ours = conversation(body["output"], **OF_KINDS).messages[0]["tool_calls"]
+    assert [call["function"]["name"] for call in ours] == [call["function"]["name"] for call in calls]
+    assert [json.loads(call["function"]["arguments"]) for call in ours] == [
+        json.loads(call["function"]["arguments"]) for call in calls
+    ]
 
 
 def test_what_is_taken_vllm_takes() -> None:

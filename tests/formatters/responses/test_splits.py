@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lmi.formatters.responses.custom import CustomInput, custom_arguments
+
 from ...kit.answers.events import end
 from ...kit.answers.responses import events_of, reply, whole
 from ...kit.api.types import CallDelta, Delta, Event, FinishReason, Started, Token, TopToken
 
 letters = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+SAY = {"type": "custom", "name": "say"}
 LOGPROBS = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
 
 
 def _step(kind: str, text: str, number: int) -> Delta:
-    """What one token brings: of the reasoning, the text, or a call."""
+    """What one token brings: of the reasoning, the text, or a call, every other one of a custom tool."""
     tokens = (Token(5, text, -1.5, top=(TopToken(5, text, -1.5, text.encode()),), raw=text.encode()),)
     if kind == "call":
         first = number % 2 == 0
-        part = CallDelta(number // 2, f"call_{number}" if first else None, "f" if first else None, text)
+        name = "say" if number % 4 else "f"
+        part = CallDelta(number // 2, f"call_{number}" if first else None, name if first else None, text)
         return Delta(0, "", tokens, calls=(part,))
     return Delta(0, "", tokens, reasoning=text) if kind == "reasoning" else Delta(0, text, tokens)
 
@@ -58,11 +63,16 @@ def _assembled(events: list[Any]) -> list[Any]:
             assert items[event["output_index"]]["text"] == event["text"]
         elif kind == "response.function_call_arguments.done":
             assert items[event["output_index"]]["text"] == event["arguments"]
+        elif kind == "response.custom_tool_call_input.done":
+            assert items[event["output_index"]]["text"] == event["input"]
     return items
 
 
 def _text(item: Any) -> str:
-    return item["arguments"] if item["type"] == "function_call" else "".join(part["text"] for part in item["content"])
+    for name in ("arguments", "input"):
+        if name in item:
+            return str(item[name])
+    return "".join(part["text"] for part in item["content"])
 
 
 @given(
@@ -91,7 +101,7 @@ def test_any_split_gives_the_same_response(
         if cut:
             groups.append([])
     events: list[Event] = [Started(7, 2), *(_merged(group) for group in groups if group)]
-    asked = LOGPROBS if shown else {}
+    asked: dict[str, Any] = {"tools": [SAY], **(LOGPROBS if shown else {})}
     body = whole(reply(**asked), *events)
     assert _without_ids(body) == _without_ids(whole(reply(**asked), Started(7, 2), _merged(steps)))
     streamed = events_of(reply(**asked, stream=True), *events)
@@ -107,3 +117,28 @@ def test_plain_text_has_one_event_a_delta(texts: list[str]) -> None:
     events = events_of(reply(stream=True), Delta(0, "a"), *(Delta(0, text) for text in texts), Delta(0, "", (), end()))
     pieces = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
     assert pieces == ["a", *filter(None, texts)]
+
+
+ESCAPED = st.lists(st.sampled_from([*'"\\/bdunD83eE0 {}:', "input"]), max_size=24).map("".join)
+
+
+@given(st.one_of(letters.map(custom_arguments), ESCAPED, ESCAPED.map('{{"input": "{}'.format)), st.data())
+def test_any_split_of_arguments_gives_the_same_input(arguments: str, data: st.DataObject) -> None:
+    """Of arguments that are as asked for, of others, of such as are cut off."""
+    whole_reader, reader = CustomInput(), CustomInput()
+    expected = whole_reader.push(arguments) + whole_reader.rest()
+    pieces: list[str] = []
+    while arguments:
+        size = data.draw(st.integers(1, 5))
+        pieces.append(reader.push(arguments[:size]))
+        arguments = arguments[size:]
+    assert "".join(pieces) + reader.rest() == expected
+    expected.encode()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.booleans())
+def test_an_input_comes_back(text: str, ascii_only: bool) -> None:
+    reader = CustomInput()
+    written = json.dumps({"input": text}, ensure_ascii=ascii_only)
+    assert reader.push(written) + reader.rest() == text
+    assert json.loads(custom_arguments(text)) == {"input": text}
