@@ -178,6 +178,47 @@ def tool_choice_required_and_named(client: Any, told: Any) -> None:
 
 
 @check
+def tools_of_a_namespace(client: Any, told: Any) -> None:
+    expected = [(call["name"], call["arguments"]) for call in told["calls"]["calls"]]
+    (first, *_), others = tools(told), [{"type": "web_search"}]
+    space = {"type": "namespace", "name": "places", "description": "Of places.", "tools": [first]}
+    forced = {"tool_choice": "required", "max_output_tokens": 300}
+    response = ask(client, told["calls"]["prompt"], tools=[space, *others], **forced)
+    calls = calls_of(response)
+    assert {(call.name, call.namespace) for call in calls} == {(expected[0][0], "places")}
+    assert [tool.type for tool in response.tools] == ["namespace"]
+    seen = events(client, told["calls"]["prompt"], tools=[space, *others], **forced)
+    added = [event.item for event in seen if event.type == "response.output_item.added"]
+    assert {(item.name, item.namespace) for item in added if item.type == "function_call"} == {
+        (calls[0].name, "places")
+    }
+    history = [{"role": "user", "content": told["calls"]["prompt"]}, *(item.model_dump() for item in response.output)]
+    history += [{"type": "function_call_output", "call_id": call.call_id, "output": "5"} for call in calls]
+    assert ask(client, history, tools=[space, *others]).status == "completed"
+
+
+@check
+def a_custom_tool(client: Any, told: Any) -> None:
+    note = {"type": "custom", "name": "note", "description": "Notes a text", "format": {"type": "text"}}
+    asked = {"tools": [note], "tool_choice": {"type": "custom", "name": "note"}, "max_output_tokens": 300}
+    response = ask(client, told["question"], **asked)
+    call, *_ = response.output
+    assert (call.type, call.name, response.tool_choice.name) == ("custom_tool_call", "note", "note")
+    assert isinstance(call.input, str)
+    seen = events(client, told["question"], **asked)
+    items = [event.item for event in seen if event.type == "response.output_item.done"]
+    for item in items:
+        of_it = [event for event in seen if getattr(event, "item_id", None) == item.id]
+        pieces = [event.delta for event in of_it if event.type == "response.custom_tool_call_input.delta"]
+        (done,) = [event.input for event in of_it if event.type == "response.custom_tool_call_input.done"]
+        assert "".join(pieces) == done == item.input
+    assert [item.type for item in seen[-1].response.output] == [item.type for item in items]
+    output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "done"}
+    history = [{"role": "user", "content": told["question"]}, call.model_dump(), output]
+    assert ask(client, history, tools=[note]).status == "completed"
+
+
+@check
 def json_schema(client: Any, told: Any) -> None:
     form = {"type": "json_schema", "name": "person", "schema": told["json"]["schema"], "strict": True}
     response = ask(client, told["json"]["prompt"], text={"format": form})
@@ -272,7 +313,8 @@ def errors_name_the_field(client: Any, told: Any) -> None:
 def what_is_not_there_is_refused_by_name(client: Any, told: Any) -> None:
     for field, value in {"background": True, "conversation": "conv_1", "prompt": {"id": "pmpt_1"}}.items():
         assert names(refused(lambda field=field, value=value: ask(client, "a", **{field: value})), field, told)
-    assert names(refused(lambda: ask(client, "a", tools=[{"type": "web_search"}])), "tools[0].type", told)
+    web = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
+    assert names(refused(lambda: ask(client, "a", **web)), "tool_choice.type", told)
     assert names(refused(lambda: ask(client, [{"type": "item_reference", "id": "msg_1"}])), "input[0].type", told)
 
 

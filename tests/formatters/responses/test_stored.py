@@ -85,6 +85,29 @@ def test_a_response_goes_on_from_another(store: Store) -> None:
     assert messages[3]["content"] == [{"type": "text", "text": "Hi"}]
 
 
+def test_calls_of_all_kinds_are_kept(store: Store) -> None:
+    member = {"type": "function", "name": "close"}
+    more = [
+        {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "patch"}]},
+        {"role": "user", "content": "hi"},
+    ]
+    tools = [{"type": "namespace", "name": "agents", "tools": [member]}]
+    calls = (CallDelta(0, "call_1", "agents__close", "{}"), CallDelta(1, "call_2", "patch", '{"input": "a"}'))
+    first = answered(store, more, Delta(0, "", finish=end(), calls=calls), tools=tools)
+    outputs = [
+        {"type": "function_call_output", "call_id": "call_1", "output": "5"},
+        {"type": "custom_tool_call_output", "call_id": "call_2", "output": "6"},
+    ]
+    second = answered(store, outputs, Delta(0, "ok", finish=end()), previous_response_id=first["id"])
+    read = conversation("go on", store_=store, previous_response_id=second["id"], tools=tools)
+    assert [message["role"] for message in read.messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    named = [call["function"]["name"] for call in read.messages[1]["tool_calls"]]
+    # The additional tools are items, and so go on; those of the request do not.
+    assert named == [tool["function"]["name"] for tool in read.tools] == ["agents__close", "patch"]
+    items = page(store, "GET", f"{second['id']}/input_items", {"order": "asc"})["data"]
+    assert [item["id"].partition("_")[0] for item in items] == ["at", "msg", "fc", "ctc", "fco", "ctco"]
+
+
 def test_what_one_answered(store: Store) -> None:
     given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     body = answered(store, given, Delta(0, "d", finish=end()))
