@@ -19,7 +19,7 @@ from ..base import Payload, encode
 from ..common.fields import handle_unknown_field
 from ..common.images import read_url
 from ..common.kinds import Boolean, Object, Text, Tree
-from ..openai.messages import check_number
+from ..openai.messages import check_number, read_arguments
 
 __all__ = ["BLOCK_FIELDS", "CALL_PREFIX", "MEDIA_TYPES", "MESSAGE_FIELDS", "ROLES", "read_conversation"]
 
@@ -156,8 +156,6 @@ def _blocks(
     """The type of each block, the block, and its place."""
     if not isinstance(given, list):
         raise PayloadError.of(place, given, "a string or a list of content blocks")
-    if not given and role != "assistant":
-        raise ParameterError.of(place, given, "at least one content block")
     for index, one in enumerate(given):
         where = f"{place}[{index}]"
         block = Object().read(where, one)
@@ -240,8 +238,12 @@ def _redacted(block: Message, turn: _Turn, place: str, settings: Settings) -> No
 
 def _tool_use(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
     called = block.get("input")
-    arguments = {} if called is None else Tree().read(f"{place}.input", called)
-    function = {"name": _filled(block.get("name"), f"{place}.name"), "arguments": encode(arguments).decode()}
+    if called is None or isinstance(called, str):
+        # What a client could not read, as it came.
+        arguments = read_arguments(called, f"{place}.input")
+    else:
+        arguments = encode(Tree().read(f"{place}.input", called)).decode()
+    function = {"name": _filled(block.get("name"), f"{place}.name"), "arguments": arguments}
     call_id = _filled(block.get("id"), f"{place}.id").removeprefix(CALL_PREFIX) or CALL_PREFIX
     turn.calls.append({"id": call_id, "type": "function", "function": function})
 

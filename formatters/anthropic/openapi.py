@@ -59,13 +59,15 @@ RESULT = objects(
     content=one_of(STRING, array(one_of(TEXT, IMAGE, DOCUMENT, FOUND, REFERENCE))),
     is_error={"type": "boolean"},
 )
-CALL = objects(["type", "id", "name"], type={"const": "tool_use"}, id=FILLED, name=FILLED, input={"type": "object"})
+CALL = objects(
+    ["type", "id", "name"], type={"const": "tool_use"}, id=FILLED, name=FILLED, input=one_of({"type": "object"}, STRING)
+)
 THOUGHT = objects(["type", "thinking"], type={"const": "thinking"}, thinking=STRING)
 REDACTED = objects(["type"], type={"const": "redacted_thinking"})
 
 
 def _content(*blocks: JsonSchema) -> JsonSchema:
-    return one_of(STRING, array(one_of(*blocks), 1))
+    return one_of(STRING, array(one_of(*blocks)))
 
 
 def _message(role: str, *blocks: JsonSchema) -> JsonSchema:

@@ -4,7 +4,8 @@ brought into the forms that they do.
     messages[i] --role--> its reader --> {"role", "content", ...}
 
 Models' templates know tool calls but not the deprecated function calls, and no refusals: both are rewritten. Nulls and
-fields without meaning for the model (a client may send back what it got) are left out.
+fields without meaning for the model (a client may send back what it got) are left out. A list of no parts is an empty
+text; only what users and systems say must be there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import msgspec
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema, encode
-from ..common.custom_tools import arguments_of
 from ..common.fields import handle_unknown_field
 from ..common.images import DETAILS, is_image_part, read_image_part
 from ..common.kinds import Object, Text
@@ -82,8 +82,8 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 """By role, the fields that must be there, where these are not `role` and `content`."""
 
-MAY_BE_EMPTY = ("assistant", "tool", "function")
-"""Roles whose content may be null or without parts: a tool may give nothing, an assistant only call."""
+RAW = "raw_arguments"
+"""What holds arguments of a call that are no JSON object."""
 
 MAX_MESSAGES = 1 << 14
 """Messages, parts of their contents and calls in them, together; a message is ten tokens or so with its frame."""
@@ -105,8 +105,7 @@ def messages_schema(roles: Iterable[str] = tuple(FIELDS), part: JsonSchema | Non
     listed: list[JsonSchema] = []
     for role in roles:
         parts = part or one_of(*(PART_SCHEMAS[kind] for kind in PARTS[role]))
-        content = one_of(STRING, array(parts, 0 if role in MAY_BE_EMPTY else 1))
-        fields = {**FIELDS[role], "role": {"const": role}, "content": content}
+        fields = {**FIELDS[role], "role": {"const": role}, "content": one_of(STRING, array(parts))}
         listed.append(objects(REQUIRED.get(role, ("role", "content")), **fields))
     return array(one_of(*listed), 1, MAX_MESSAGES)
 
@@ -159,11 +158,9 @@ def _read(
 ) -> Message:
     read: Message = {"role": role}
     content = message.get("content")
-    if role in MAY_BE_EMPTY and content in (None, []):
-        # Templates of calls without a content leave it out.
-        if role != "assistant":
-            read["content"] = ""
-    else:
+    if content is None and role in ("tool", "function"):
+        read["content"] = ""
+    elif content is not None or role != "assistant":
         read["content"] = _content(content, role, f"{place}.content", settings, azure=azure)
     if message.get("name") is not None:
         read["name"] = Text().read(f"{place}.name", message["name"])
@@ -222,20 +219,20 @@ def _custom(given: Any, place: str) -> Message:
 
 
 def read_arguments(given: Any, place: str) -> str:
-    """The arguments of a call in a history, a JSON object as text; none are an empty one. Raises RequestError.
+    """The arguments of a call, a JSON object as text; none are an empty one. Raises PayloadError.
 
-    Templates want an object. A client sends back whatever a model has written, as a call that was cut off: what is no
-    object comes as the text in one, so that the conversation goes on and the model sees what it wrote.
+    Templates want an object, but models write other things, and are cut off: the client, which sends back what it got,
+    cannot help it. Of vLLM's servers 0.23 refuses that, and every later turn with it, 0.32 forgets it; here it is a
+    member of an object, so that the model sees what it wrote.
     """
-    if isinstance(given, dict):
-        return encode(given).decode()
-    arguments = "{}" if given is None else Text().read(place, given).strip() or "{}"
+    arguments = "" if given is None else Text().read(place, given)
     try:
-        if isinstance(msgspec.json.decode(arguments), dict):
-            return arguments
+        read = msgspec.json.decode(arguments) if arguments.strip() else None
     except (msgspec.DecodeError, RecursionError):
-        pass
-    return encode({"arguments": arguments}).decode()
+        return encode({RAW: arguments}).decode()
+    if isinstance(read, dict):
+        return arguments
+    return "{}" if read is None else encode({RAW: arguments}).decode()
 
 
 def _content(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> str | list[Message]:
@@ -243,9 +240,7 @@ def _content(given: Any, role: str, place: str, settings: Settings, *, azure: bo
         return given
     if not isinstance(given, list):
         raise PayloadError.of(place, given, "a string or a list of parts")
-    if not given:
-        raise ParameterError.of(place, given, "at least one part")
-    return [_part(part, role, f"{place}[{index}]", settings, azure=azure) for index, part in enumerate(given)]
+    return [_part(part, role, f"{place}[{index}]", settings, azure=azure) for index, part in enumerate(given)] or ""
 
 
 def _part(given: Any, role: str, place: str, settings: Settings, *, azure: bool) -> Message:

@@ -103,12 +103,12 @@ class Messages:
         if kind is None and item.get("role") is not None:
             kind = "message"
         if kind == "item_reference":
-            raise UnsupportedError(f"{place}: items are not kept by their ids: send the item itself", f"{place}.type")
-        expected = ", ".join(map(repr, FIELDS))
-        if not isinstance(kind, str):
-            raise PayloadError.of(f"{place}.type", kind, f"one of {expected}")
-        if kind not in FIELDS:
-            raise UnsupportedError.of(f"{place}.type", kind, f"one of {expected}")
+            message = "not supported, send the item itself (clients that send references do so with store: false)"
+            raise UnsupportedError(f"{place}.type: 'item_reference' is {message}", f"{place}.type")
+        if not isinstance(kind, str) or kind not in FIELDS:
+            expected = ", ".join(map(repr, FIELDS))
+            refused = UnsupportedError if isinstance(kind, str) else PayloadError
+            raise refused.of(f"{place}.type", kind, f"one of {expected}")
         for name, value in item.items():
             if value is not None and name not in FIELDS[kind]:
                 handle_unknown_field(name, FIELDS[kind], self._settings, "input[].")
@@ -174,12 +174,10 @@ class Messages:
     def _content(self, given: Any, role: str, place: str) -> str | list[Message]:
         if isinstance(given, str):
             return given
-        if given is None and role in MAY_BE_EMPTY:
+        if given is None and role in ("assistant", "tool"):
             return ""
         if not isinstance(given, list):
             raise PayloadError.of(place, given, "a string or a list of parts")
-        if not given and role not in MAY_BE_EMPTY:
-            raise ParameterError.of(place, given, "at least one part")
         self._take(len(given), place)
         return [_part(one, role, f"{place}[{index}]") for index, one in enumerate(given)] or ""
 
@@ -221,6 +219,8 @@ def _full(item: dict[str, Any]) -> dict[str, Any]:
     kind = item.get("type") or "message"
     full = {"id": PREFIXES[kind] + uuid.uuid4().hex, "type": kind, "status": "completed"}
     full |= {name: value for name, value in item.items() if value is not None}
+    for name in EMPTY.get(kind, ()):
+        full.setdefault(name, "")
     if kind == "message" and isinstance(content := full["content"], str):
         part: dict[str, Any] = {"type": "input_text", "text": content}
         if full["role"] == "assistant":
@@ -229,6 +229,13 @@ def _full(item: dict[str, Any]) -> dict[str, Any]:
     return full
 
 
+EMPTY: Mapping[str, tuple[str, ...]] = {
+    "message": ("content",),
+    "function_call": ("arguments",),
+    "function_call_output": ("output",),
+    "custom_tool_call_output": ("output",),
+}
+"""By type, what a client may leave out, and what lists of items have all the same."""
 PREFIXES = {
     "message": "msg_",
     "function_call": "fc_",
@@ -255,8 +262,9 @@ def _schema() -> JsonSchema:
     messages: list[JsonSchema] = []
     for role in ROLES:
         parts = one_of(*(IMAGE if kind == "input_image" else _text_part(kind) for kind in PARTS[role]))
-        content = one_of(STRING, array(parts, 0 if role == "assistant" else 1))
-        messages.append(objects(["role", "content"], role={"const": role}, content=content, type={"const": "message"}))
+        content = one_of(STRING, array(parts))
+        required = ["role"] if role == "assistant" else ["role", "content"]
+        messages.append(objects(required, role={"const": role}, content=content, type={"const": "message"}))
     named = {"call_id": FILLED, "name": FILLED, "namespace": FILLED}
     output = one_of(STRING, array(_text_part("input_text")))
     return one_of(

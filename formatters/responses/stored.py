@@ -6,7 +6,7 @@
     DELETE /v1/responses/{id}
 
 Each is kept with all that led to it, so that it does not need those before it: they may be gone. Without the option
-nothing is kept, and what asks for it is refused by name.
+nothing is kept, which the response says (`store: false`), and what needs one that is kept is refused by name.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def keeper_of(
 ) -> Keeper | None:
     """Who is to keep the response to an input, which has been read; None: nobody. Raises RequestError.
 
-    wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's. Where none are kept the
-    response says so (`store` is false): some clients ask for it whatever they do with it.
+    wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's; where they are not, the
+    response says so.
     """
     if store is None or wanted is False:
         return None

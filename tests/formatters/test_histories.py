@@ -1,7 +1,4 @@
-"""Histories as clients send them back: what a model has written, whatever it is, and tools that gave nothing.
-
-The same in each dialect that has conversations: {role, content, calls} as templates take them.
-"""
+"""What clients send back of a conversation, in every dialect alike: empty contents, arguments that are no JSON."""
 
 from __future__ import annotations
 
@@ -11,108 +8,155 @@ from typing import Any
 
 import pytest
 
-from ..kit.api.dialects import DIALECTS, receive
+from ..kit.api.dialects import parse
+from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Conversation, ParsedRequest, Request, Response
+from ..kit.api.types import Conversation
 
-SETTINGS = typed_settings(tool_call_parser="hermes")
-ABSENT: Any = object()
-
-
-def openai(arguments: Any, result: Any, content: Any) -> dict[str, Any]:
-    call = {"id": "call_00001", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    assistant = {"role": "assistant", "content": content, "tool_calls": [call]}
-    answered = {"role": "tool", "tool_call_id": "call_00001", "content": result}
-    for message in (assistant, answered):
-        if message["content"] is ABSENT:
-            del message["content"]
-    return {"messages": [{"role": "user", "content": "Go."}, assistant, answered]}
+SETTINGS = typed_settings(model_name="served")
+ABSENT = object()
+"""The field is not there."""
+EMPTY = {"text": "", "list": [], "null": None, "absent": ABSENT}
 
 
-def responses(arguments: Any, result: Any, content: Any) -> dict[str, Any]:
-    answered = {"type": "function_call_output", "call_id": "call_00001", "output": result}
-    if result is ABSENT:
-        del answered["output"]
-    said = [] if content is ABSENT else [{"role": "assistant", "content": content}]
-    call = {"type": "function_call", "call_id": "call_00001", "name": "f", "arguments": arguments}
-    return {"input": [{"role": "user", "content": "Go."}, *said, call, answered]}
+def turn(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, **({} if content is ABSENT else {"content": content}), **more}
 
 
-def anthropic(arguments: Any, result: Any, content: Any) -> dict[str, Any]:
-    """Its arguments are an object on the wire, and its assistant's content has the calls in it."""
-    answered = {"type": "tool_result", "tool_use_id": "call_00001", "content": result}
-    if result is ABSENT:
-        del answered["content"]
-    call = {"type": "tool_use", "id": "call_00001", "name": "f", "input": arguments}
-    turns = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answered]}]
-    # One that says nothing stands before it.
-    said = [] if content is ABSENT else [{"role": "assistant", "content": content}]
-    return {"max_tokens": 5, "messages": [{"role": "user", "content": "Go."}, *said, *turns]}
+def openai_history(arguments: Any, result: Any, beside: Any) -> list[Any]:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return [turn("assistant", beside, tool_calls=[call]), turn("tool", result, tool_call_id="call_1")]
 
 
-BODIES: dict[str, tuple[str, Callable[[Any, Any, Any], dict[str, Any]]]] = {
-    "openai": ("/v1/chat/completions", openai),
-    "azure": ("/chat/completions", openai),
-    "responses": ("/v1/responses", responses),
-    "anthropic": ("/v1/messages", anthropic),
+def anthropic_history(arguments: Any, result: Any, beside: Any) -> list[Any]:
+    """Calls are parts of a content: there is nothing beside them."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": arguments}
+    output: dict[str, Any] = {"type": "tool_result", "tool_use_id": "toolu_1"}
+    if result is not ABSENT:
+        output["content"] = result
+    return [turn("assistant", [call]), turn("user", [output])]
+
+
+def responses_history(arguments: Any, result: Any, beside: Any) -> list[Any]:
+    output: dict[str, Any] = {"type": "function_call_output", "call_id": "call_1"}
+    if result is not ABSENT:
+        output["output"] = result
+    call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": arguments}
+    return [turn("assistant", beside), call, output]
+
+
+CALLS: dict[str, Callable[[Any, Any, Any], list[Any]]] = {
+    "openai": openai_history,
+    "azure": openai_history,
+    "responses": responses_history,
+    "anthropic": anthropic_history,
 }
-WITHOUT_CALLS = {"lmi", "tgi", "dynamic", "minimal", "rerank", "tokens"}
-"""Dialects whose conversations have no calls, or that have none."""
+"""The dialects that have calls: how a call and its result are sent back."""
+CHATS = (*CALLS, "minimal")
 
 
-def test_every_dialect_is_tried() -> None:
-    assert {known.NAME for known in DIALECTS} - WITHOUT_CALLS == set(BODIES)
-
-
-def asked(name: str, arguments: Any = ABSENT, result: Any = "done", content: Any = ABSENT) -> list[dict[str, Any]]:
-    """The messages that the request becomes."""
-    path, body = BODIES[name]
-    usual = {} if name == "anthropic" else "{}"
-    given = body(usual if arguments is ABSENT else arguments, result, content)
-    query = {"api-version": "2024-05-01-preview"} if name == "azure" else {}
-    opened = receive(Request(json.dumps(given).encode(), path=path, query=query), SETTINGS)
-    assert isinstance(opened, ParsedRequest), isinstance(opened, Response) and opened.body
-    (generation,) = opened.generations
+def messages(dialect: str, *history: Any) -> list[dict[str, Any]]:
+    """What the template gets of a history, after which the user says more."""
+    field = "input" if dialect == "responses" else "messages"
+    body = {field: [*history, turn("user", "go on")], "model": "served"}
+    if dialect == "anthropic":
+        body["max_tokens"] = 5
+    (generation,) = parse(dialect, body, SETTINGS).generations
     assert isinstance(generation.prompt, Conversation)
     return list(generation.prompt.messages)
 
 
-# What a model has written that was cut off, or is no object; what templates get in its place.
-ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "an object": ('{"city": "Paris"}', {"city": "Paris"}),
-    "nothing": ("", {}),
-    "blanks": (" \n", {}),
-    "cut off in a string": ('{"city": "Par', {"arguments": '{"city": "Par'}),
-    "cut off at once": ("{", {"arguments": "{"}),
-    "a list": ("[1, 2]", {"arguments": "[1, 2]"}),
-    "a string": ('"Paris"', {"arguments": '"Paris"'}),
-    "a number": ("5", {"arguments": "5"}),
-    "null": ("null", {"arguments": "null"}),
-    "no JSON": ("city=Paris", {"arguments": "city=Paris"}),
-    "two objects": ('{"a": 1}{"b": 2}', {"arguments": '{"a": 1}{"b": 2}'}),
-    "an object that is no text": ({"city": "Paris"}, {"city": "Paris"}),
-}
+# --- Empty contents ---
 
 
-@pytest.mark.parametrize(("given", "taken"), ARGUMENTS.values(), ids=[*ARGUMENTS])
-@pytest.mark.parametrize("name", [name for name in BODIES if name != "anthropic"])
-def test_any_arguments_can_be_sent_back(name: str, given: Any, taken: dict[str, Any]) -> None:
-    assistant = asked(name, arguments=given)[1]
-    (call,) = assistant["tool_calls"]
-    assert json.loads(call["function"]["arguments"]) == taken
+@pytest.mark.parametrize("dialect", CALLS)
+@pytest.mark.parametrize("form", EMPTY)
+def test_a_result_may_be_empty(dialect: str, form: str) -> None:
+    result = messages(dialect, *CALLS[dialect]("{}" if dialect != "anthropic" else {}, EMPTY[form], ""))[1]
+    assert (result["role"], result["content"]) == ("tool", "")
 
 
-@pytest.mark.parametrize("result", ["", [], None, ABSENT], ids=["empty", "no parts", "null", "absent"])
-@pytest.mark.parametrize("name", BODIES)
-def test_a_tool_may_give_nothing(name: str, result: Any) -> None:
-    answered = asked(name, result=result)[-1]
-    assert (answered["role"], answered["content"]) == ("tool", "")
+@pytest.mark.parametrize("dialect", CALLS)
+@pytest.mark.parametrize("form", EMPTY)
+def test_nothing_may_be_said_beside_a_call(dialect: str, form: str) -> None:
+    said = messages(dialect, *CALLS[dialect]("{}" if dialect != "anthropic" else {}, "5", EMPTY[form]))
+    assert [message["role"] for message in said] == ["assistant", "tool", "user"]
+    assert said[0].get("content", "") == ""
+    assert len(said[0]["tool_calls"]) == 1
 
 
-@pytest.mark.parametrize("content", ["", [], None, ABSENT], ids=["empty", "no parts", "null", "absent"])
-@pytest.mark.parametrize("name", BODIES)
-def test_an_assistant_may_only_call(name: str, content: Any) -> None:
-    user, assistant, answered = asked(name, content=content)
-    assert (user["role"], assistant["role"], answered["role"]) == ("user", "assistant", "tool")
-    assert not assistant.get("content")
-    assert len(assistant["tool_calls"]) == 1
+@pytest.mark.parametrize("dialect", CHATS)
+@pytest.mark.parametrize("form", EMPTY)
+def test_the_assistant_may_have_said_nothing(dialect: str, form: str) -> None:
+    said = messages(dialect, turn("user", "hi"), turn("assistant", EMPTY[form]))
+    assert [(message["role"], message["content"]) for message in said[1:2]] == [("assistant", "")]
+
+
+@pytest.mark.parametrize("dialect", CHATS)
+@pytest.mark.parametrize("form", ["text", "list"])
+def test_the_user_may_say_nothing(dialect: str, form: str) -> None:
+    """As in vLLM's server; OpenAI takes the text alone."""
+    said = messages(dialect, turn("user", EMPTY[form]), turn("assistant", "so"))
+    assert [(message["role"], message["content"]) for message in said[:2]] == [("user", ""), ("assistant", "so")]
+
+
+@pytest.mark.parametrize("dialect", CHATS)
+@pytest.mark.parametrize("form", ["text", "list"])
+def test_a_system_prompt_may_be_empty(dialect: str, form: str) -> None:
+    """Anthropic's is joined of all that there are, so that nothing is left of it."""
+    said = messages(dialect, turn("system", EMPTY[form]), turn("user", "hi"), turn("assistant", "so"))
+    assert [message["content"] for message in said if message["role"] == "system"] == [""] * (dialect != "anthropic")
+
+
+@pytest.mark.parametrize("dialect", CHATS)
+@pytest.mark.parametrize("role", ["user", "system"])
+@pytest.mark.parametrize("form", ["null", "absent"])
+def test_what_users_and_systems_say_must_be_there(dialect: str, role: str, form: str) -> None:
+    """As at OpenAI's and Anthropic's: such a message is a client's mistake."""
+    with pytest.raises(PayloadError) as caught:
+        messages(dialect, turn(role, EMPTY[form]))
+    assert caught.value.param == ("input" if dialect == "responses" else "messages") + "[0].content"
+
+
+# --- Arguments ---
+
+ARGUMENTS: list[tuple[Any, Any]] = [
+    ('{"city": "Paris"}', {"city": "Paris"}),
+    ("", {}),
+    (" \n", {}),
+    ("null", {}),
+    *(
+        (text, {"raw_arguments": text})
+        for text in (
+            '{"city": "Par', "{", '{"city": "Paris"} so', "Paris", "[1]", "5", '"Paris"', "NaN", '{"a": NaN}',
+            "[" * 100_000,
+        )
+    ),
+]  # fmt: skip
+"""What a call has, which may have been cut off or be no JSON, and what the template gets."""
+
+
+@pytest.mark.parametrize("dialect", CALLS)
+@pytest.mark.parametrize(("given", "expected"), ARGUMENTS, ids=lambda value: str(value)[:20])
+def test_arguments_of_the_past(dialect: str, given: str, expected: Any) -> None:
+    said = messages(dialect, *CALLS[dialect](given, "5", ""))[0]
+    assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == expected
+
+
+def test_arguments_of_a_deprecated_call() -> None:
+    call = {"name": "f", "arguments": '{"city": "Par'}
+    said = messages("openai", {"role": "assistant", "content": None, "function_call": call})[0]
+    assert json.loads(said["tool_calls"][0]["function"]["arguments"]) == {"raw_arguments": '{"city": "Par'}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("given", [given for given, _ in ARGUMENTS], ids=lambda value: str(value)[:20])
+def test_vllm_reads_the_arguments(given: str) -> None:
+    """Its own server is given what ours gives it, and makes an object of it for the template."""
+    try:
+        from vllm.renderers.chat_utils import _postprocess_messages
+    except ImportError:
+        from vllm.entrypoints.chat_utils import _postprocess_messages
+    said: Any = messages("openai", *openai_history(given, "5", ""))
+    _postprocess_messages(said)
+    assert isinstance(said[0]["tool_calls"][0]["function"]["arguments"], dict)

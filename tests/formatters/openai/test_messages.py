@@ -140,7 +140,6 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     ({"role": "bot"}, ParameterError, "messages[1].role: expected one of system, developer, user, assistant, "),
     ({"role": "user"}, PayloadError, "messages[1].content: expected a string or a list of parts, got None"),
     ({"role": "user", "content": 5}, PayloadError, "messages[1].content: expected a string or a list of parts, got 5"),
-    ({"role": "user", "content": []}, ParameterError, "messages[1].content: expected at least one part, got []"),
     ({"role": "user", "content": "a", "name": 5}, PayloadError, "messages[1].name: expected a string, got 5"),
     ({**USER, "odd": 1}, UnsupportedError, "messages[].odd: unknown field"),
     (_parts("a"), PayloadError, "messages[1].content[0]: expected an object, got 'a'"),
@@ -177,7 +176,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (_called(type="x"), UnsupportedError, "messages[1].tool_calls[0].type: expected 'function' or 'custom', got 'x'"),
     (_called(function=None), PayloadError, "messages[1].tool_calls[0].function: expected an object, got None"),
     (
-        _called(function={"name": "f", "arguments": []}),
+        _called(function={"name": "f", "arguments": {}}),
         PayloadError,
         "messages[1].tool_calls[0].function.arguments: expected a string, got []",
     ),

@@ -108,6 +108,29 @@ def test_calls_of_all_kinds_are_kept(store: Store) -> None:
     assert [item["id"].partition("_")[0] for item in items] == ["at", "msg", "fc", "ctc", "fco", "ctco"]
 
 
+def test_what_is_empty_is_listed(store: Store) -> None:
+    given = [
+        {"role": "assistant"},
+        {"type": "function_call", "call_id": "call_1", "name": "f"},
+        {"type": "function_call_output", "call_id": "call_1", "output": None},
+        {"role": "user", "content": []},
+    ]
+    body = answered(store, given, Delta(0, "d", finish=end()))
+    items = page(store, "GET", f"{body['id']}/input_items", {"order": "asc"})["data"]
+    assert [item.get("content", item.get("arguments", item.get("output"))) for item in items] == [
+        [{"type": "output_text", "text": "", "annotations": []}], "", "", [],
+    ]  # fmt: skip
+    assert conversation("go on", store_=store, previous_response_id=body["id"])
+
+
+def test_a_response_that_was_cut_off_goes_on(store: Store) -> None:
+    """The client cannot repair what is kept."""
+    call = CallDelta(0, "call_1", "f", '{"city": "Par')
+    first = answered(store, "Hello", Delta(0, "", finish=end("length"), calls=(call,)))
+    said = conversation("go on", store_=store, previous_response_id=first["id"]).messages
+    assert json.loads(said[1]["tool_calls"][0]["function"]["arguments"]) == {"raw_arguments": '{"city": "Par'}
+
+
 def test_what_one_answered(store: Store) -> None:
     given = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     body = answered(store, given, Delta(0, "d", finish=end()))
@@ -124,6 +147,25 @@ def test_what_one_answered(store: Store) -> None:
 def test_one_that_has_not_ended_well_is_not_kept(store: Store, event: Event, stream: bool) -> None:
     feed(asked(store_=store, stream=stream).reply, Delta(0, "x"), event)
     assert not store.kept
+
+
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_nothing_is_kept_without_a_store(wanted: bool | None) -> None:
+    """Clients that ask for it are told so, and served."""
+    fields = {} if wanted is None else {"store": wanted}
+    for stream in (False, True):
+        record = feed(asked("a", stream=stream, **fields).reply, Delta(0, "b", finish=end()))[-1]
+        body = json.loads(record.decode().partition("data: ")[2] or record)
+        assert body.get("response", body)["store"] is False
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_reference_to_an_item_says_what_to_send(store: Store, kept: bool) -> None:
+    """Vercel's AI SDK sends one for each item of an earlier answer, unless its request says `store: false`."""
+    given = [{"role": "user", "content": "a"}, {"type": "item_reference", "id": "msg_1"}]
+    with pytest.raises(UnsupportedError, match=r"^input\[1\].type: .*send the item itself.*store: false") as caught:
+        asked(given, store_=store if kept else None)
+    assert caught.value.param == "input[1].type"
 
 
 def test_one_that_is_not_to_be_kept(store: Store) -> None:
