@@ -18,6 +18,7 @@ import msgspec
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema, encode
+from ..common.custom_tools import arguments_of
 from ..common.fields import handle_unknown_field
 from ..common.images import DETAILS, is_image_part, read_image_part
 from ..common.kinds import Object, Text
@@ -25,7 +26,6 @@ from ..common.schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
     "MAX_MESSAGES",
-    "MAY_BE_EMPTY",
     "check_number",
     "messages_schema",
     "read_arguments",

@@ -24,7 +24,7 @@ from ..common.fields import handle_unknown_field
 from ..common.images import DETAILS, read_image_part
 from ..common.kinds import Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..openai.messages import MAX_MESSAGES, MAY_BE_EMPTY, read_arguments, read_filled
+from ..openai.messages import MAX_MESSAGES, read_arguments, read_filled
 from .offers import TOOL_SCHEMA
 
 __all__ = ["INPUT_SCHEMA", "Messages", "additional_tools", "listed"]
