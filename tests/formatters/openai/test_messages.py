@@ -178,7 +178,7 @@ FAULTS: list[tuple[Any, type[LmiError], str]] = [
     (
         _called(function={"name": "f", "arguments": {}}),
         PayloadError,
-        "messages[1].tool_calls[0].function.arguments: expected a string, got []",
+        "messages[1].tool_calls[0].function.arguments: expected a string, got {}",
     ),
     ({"role": "assistant", "function_call": {}}, PayloadError, "messages[1].function_call.name: expected a non-empty "),
 ]
