@@ -101,11 +101,10 @@ def _called(
         for key, value in tool.items():
             if value is not None and key not in CUSTOM_FIELDS:
                 handle_unknown_field(key, CUSTOM_FIELDS, settings, "tools[].")
-        shown = {"type": "custom", "name": name, "description": _description(tool, place)}
-        shown["format"] = form = read_form(tool.get("format"), f"{place}.format")
+        description, form = _description(tool, place), read_form(tool.get("format"), f"{place}.format")
         grammar = (form["syntax"], form["definition"]) if form["type"] == "grammar" else None
-        function = custom_function(shown["description"], grammar)
-        return Offer(name, namespace, function, place, custom=True), shown
+        offer = Offer(name, namespace, custom_function(description, grammar), place, custom=True)
+        return offer, {"type": "custom", "name": name, "description": description, "format": form}
     plain = {key: value for key, value in tool.items() if key not in BESIDE}
     function = read_function(plain, place, settings, "tools[].")["function"]
     name = function.pop("name")

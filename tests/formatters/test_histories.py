@@ -58,7 +58,7 @@ CHATS = (*CALLS, "minimal")
 def messages(dialect: str, *history: Any) -> list[dict[str, Any]]:
     """What the template gets of a history, after which the user says more."""
     field = "input" if dialect == "responses" else "messages"
-    body = {field: [*history, turn("user", "go on")], "model": "served"}
+    body: dict[str, Any] = {field: [*history, turn("user", "go on")], "model": "served"}
     if dialect == "anthropic":
         body["max_tokens"] = 5
     (generation,) = parse(dialect, body, SETTINGS).generations

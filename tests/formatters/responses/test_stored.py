@@ -120,7 +120,8 @@ def test_what_is_empty_is_listed(store: Store) -> None:
     assert [item.get("content", item.get("arguments", item.get("output"))) for item in items] == [
         [{"type": "output_text", "text": "", "annotations": []}], "", "", [],
     ]  # fmt: skip
-    assert conversation("go on", store_=store, previous_response_id=body["id"])
+    said = conversation("go on", store_=store, previous_response_id=body["id"]).messages
+    assert [message["role"] for message in said] == ["assistant", "tool", "user", "assistant", "user"]
 
 
 def test_a_response_that_was_cut_off_goes_on(store: Store) -> None:
