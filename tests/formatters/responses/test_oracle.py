@@ -112,7 +112,7 @@ def test_calls_of_all_kinds_are_read_as_vllm_reads_them() -> None:
     from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with_tool_call
 
     body = whole(reply(**OF_KINDS), Started(3), ENDS["kinds"])
-    theirs = construct_chat_messages_with_tool_call([*Response.model_validate(body).output])
+    theirs: list[Any] = [*construct_chat_messages_with_tool_call([*Response.model_validate(body).output])]
     calls = [call for message in theirs for call in message["tool_calls"]]
     ours = conversation(body["output"], **OF_KINDS).messages[0]["tool_calls"]
     assert [call["function"]["name"] for call in ours] == [call["function"]["name"] for call in calls]
