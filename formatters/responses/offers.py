@@ -65,7 +65,7 @@ def read_tool(given: Any, place: str, settings: Settings) -> tuple[list[Offer], 
         raise PayloadError.of(f"{place}.type", kind, SERVED)
     if settings.server_tools == "error":
         raise UnsupportedError.of(f"{place}.type", kind, f"{SERVED} (option.server_tools=error refuses the others)")
-    log_once("tools that run on a server are not served and left out: %s", kind, "type ")
+    log_once("tools of a type that is not served here are left out: %s", kind, "type ")
     return [], None
 
 

@@ -87,7 +87,11 @@ def test_what_is_at_the_limit_or_in_a_text_passes(body: bytes) -> None:
 
 
 PLAIN = st.none() | st.integers() | st.text(alphabet='a"\\[{,]}:\u00e9')
-VALUE = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet='a"\\[{,'), inner))
+VALUE = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(alphabet='a"\\[{,'), inner, max_size=8),
+    max_leaves=30,
+)
 
 
 def number_of(value: Any) -> int:

@@ -124,7 +124,10 @@ UNREAD = {
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}, "again": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks up", "parameters": SCHEMA}}
 BODY = CALLING["openai"].body("auto", [TOOL])
-NEWER = importlib.util.find_spec("vllm.tool_parsers.tool_strict_level") is not None
+_VLLM = importlib.util.find_spec("vllm")
+NEWER = _VLLM is not None and any(
+    Path(folder, "tool_parsers", "tool_strict_level.py").exists() for folder in _VLLM.submodule_search_locations or ()
+)
 """Whether vLLM has forced calls written in a family's own form where it knows that, as 0.32 has."""
 OWN_FORM = ("hermes", "llama3_json", "mistral", "qwen3_coder", "qwen3_xml")
 
