@@ -111,10 +111,9 @@ def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int,
         return left
     if wanted > left and generation.overflow == "refuse":
         if wanted >= context:
-            raise ParameterError(
-                f"{field}: expected at most {context - 1} tokens to generate (this model's context is {context} "
-                f"tokens), got {wanted}",
-                field,
+            named = generation.field("max_tokens")
+            raise ParameterError.of(
+                named, wanted, f"at most {context - 1} tokens to generate (this model's context is {context} tokens)"
             )
         raise too_long(field, prompt_tokens, context - wanted, context, f"before {wanted} tokens to generate")
     return min(wanted, left)

@@ -61,7 +61,7 @@ class Requests:
         ids, text = self._prompt(generation)
         max_tokens = max_new_tokens_for(generation, len(ids), self._loaded.context, self._most)
         check_size(generation, len(ids), self._longest)
-        self._check(sampling)
+        self._check(generation)
         rows = self._rows(sampling, ids, max_tokens)
         prefill: list[dict[int, LogProb] | None] = []
         if sampling.prompt_logprobs is not None:
@@ -94,17 +94,18 @@ class Requests:
     def _count(self, text: str) -> int:
         return len(self._loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _check(self, sampling: Sampling) -> None:
+    def _check(self, generation: Generation) -> None:
         """Raises RequestError for what only the model and the options can tell."""
+        sampling = generation.sampling
         for name in ("logprobs", "prompt_logprobs"):
             if (wanted := getattr(sampling, name)) is not None and wanted > self._max_logprobs:
                 most = f"{self._max_logprobs} (option.max_logprobs)"
-                raise ParameterError(f"{name}: expected at most {most}, got {wanted}", name)
+                raise ParameterError.of(generation.field(name), wanted, f"at most {most}")
         if sampling.beams is not None:
             field = sampling.beams.field
             raise UnsupportedError(f"{field}: the transformers engine does not support beam search, vLLM does", field)
         for name in ("logit_bias", "stop_token_ids"):
-            check_ids(name, [*(getattr(sampling, name) or ())], self._loaded.words)
+            check_ids(generation.field(name), [*(getattr(sampling, name) or ())], self._loaded.words)
 
     def _rows(self, sampling: Sampling, ids: list[int], max_tokens: int) -> list[Row]:
         """The n sequences, each with its own way of choosing tokens."""

@@ -139,6 +139,10 @@ def settings_of(model_dir: Path, **options: str) -> Settings:
     return load_settings(model_dir, environment={}, overrides={**OPTIONS, **options})
 
 
+def _send_now(sending: Coroutine[Any, Any, None], name: str | None = None) -> None:
+    now(sending)
+
+
 def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
     """A backend on vLLM's core, and what acts for that. Requests are sent at once, without a loop."""
     from transformers import AutoTokenizer
@@ -153,8 +157,7 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
 
     async def start() -> VllmEngine:
         made = VllmEngine(settings)
-        at_once: Any = now
-        made._core._send = at_once  # type: ignore[method-assign]
+        made._core._send = _send_now  # type: ignore[method-assign]
         await made.begin()
         return made
 

@@ -6,6 +6,8 @@ A request goes through the LMI dialect, an engine and the dialect's reply: what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
@@ -68,7 +70,10 @@ DEFAULTS = [(schema, name) for schema, names in DOCUMENTED.items() for name in n
 
 
 def call(given: Given, settings: Settings) -> ParsedRequest:
-    return parse("lmi", {"inputs": "a", "parameters": given}, settings)
+    """What is asked for, without what the client called each parameter."""
+    asked = parse("lmi", {"inputs": "a", "parameters": given}, settings)
+    plain = tuple(msgspec.structs.replace(one, fields={}) for one in asked.generations)
+    return replace(asked, generations=plain)
 
 
 def generation(given: Given, settings: Settings) -> Generation:
@@ -210,6 +215,8 @@ class Endpoint:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self.backend = backend
         self._settings = settings
+        # As in use: the core may still send a token of a request that a stop string ended.
+        self._numbers = count(1)
 
     def ask(self, inputs: str, schema: str = "vllm", **given: Any) -> dict[str, Any]:
         """The whole answer."""
@@ -225,7 +232,7 @@ class Endpoint:
         made = parse("lmi", {"inputs": inputs, "parameters": given, "stream": stream}, settings)
         records: list[bytes] = []
         asked, sink = ranked(made.generations[0], lambda event: records.extend(made.reply.feed(cast(Event, event))))
-        self.backend.add(self.backend.prepare(1, asked))
+        self.backend.add(self.backend.prepare(next(self._numbers), asked))
         while self.backend.busy:
             for _, event in self.backend.step():
                 sink(event)
@@ -341,9 +348,9 @@ def min_p(at: Endpoint) -> None:
 
 @effect("max_new_tokens")
 def max_new_tokens(at: Endpoint) -> None:
-    for given, count in (({}, 30), ({"max_new_tokens": 5}, 5)):
+    for given, expected in (({}, 30), ({"max_new_tokens": 5}, 5)):
         details = at.details(ENDLESS.prompt, **given)
-        assert (details["generated_tokens"], details["finish_reason"]) == (count, "length")
+        assert (details["generated_tokens"], details["finish_reason"]) == (expected, "length")
 
 
 @effect("details")
@@ -452,12 +459,21 @@ def n(at: Endpoint) -> None:
     assert sums == sorted(sums, reverse=True)
 
 
+def _rounded(found: Any) -> Any:
+    """In a batch a row's logits may differ by its place, and by which rows share its step, in the last bits."""
+    if isinstance(found, dict):
+        return {name: _rounded(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [_rounded(value) for value in found]
+    return round(found, 4) if isinstance(found, float) else found
+
+
 @effect("best_of")
 def best_of(at: Endpoint) -> None:
     given: Given = {"temperature": 2.0, "seed": 3, "max_new_tokens": 12, "details": True}
-    every = at.ask(UNKNOWN, n=5, **given)
-    assert at.ask(UNKNOWN, best_of=5, **given) == every
-    two = at.ask(UNKNOWN, n=2, best_of=5, **given)
+    every = _rounded(at.ask(UNKNOWN, n=5, **given))
+    assert _rounded(at.ask(UNKNOWN, best_of=5, **given)) == every
+    two = _rounded(at.ask(UNKNOWN, n=2, best_of=5, **given))
     assert two["generated_text"] == every["generated_text"]
     assert two["details"]["best_of_sequences"] == every["details"]["best_of_sequences"][:1]
 
@@ -532,7 +548,7 @@ def logprobs(at: Endpoint) -> None:
     for given in ({}, {"num_beams": 2}):
         with pytest.raises(ParameterError, match="20") as caught:
             at.details(PLAIN.prompt, logprobs=21, **given)
-        assert caught.value.param == "logprobs"
+        assert caught.value.param == "parameters.logprobs"
     if at.backend.info.engine == "transformers":
         return
     best = at.details(UNKNOWN, num_beams=2, max_new_tokens=6, logprobs=5)
@@ -562,7 +578,7 @@ def prompt_logprobs(at: Endpoint) -> None:
     assert "prompt_logprobs" not in str(at.ask(SAID, prompt_logprobs=2))
     with pytest.raises(ParameterError, match="20") as caught:
         at.details(SAID, prompt_logprobs=21)
-    assert caught.value.param == "prompt_logprobs"
+    assert caught.value.param == "parameters.prompt_logprobs"
 
 
 class Slow:

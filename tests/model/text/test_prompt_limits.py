@@ -193,6 +193,6 @@ def test_no_shorter_prompt_would_help() -> None:
     with pytest.raises(ParameterError, match=r"^messages: expected a prompt of at least 1 token, got 0") as caught:
         max_new_tokens_for(asked(), 0, 100)
     assert not isinstance(caught.value, ContextError)
-    with pytest.raises(ParameterError, match=r"^messages: expected at most 99 tokens to generate ") as caught:
+    with pytest.raises(ParameterError, match=r"^max_tokens: expected at most 99 tokens to generate ") as caught:
         max_new_tokens_for(asked(100), 5, 100)
     assert not isinstance(caught.value, ContextError)

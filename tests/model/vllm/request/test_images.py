@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ....kit.api.errors import ContextError, ParameterError, UnsupportedError
+from ....kit.api.errors import ParameterError, UnsupportedError
 from ....kit.api.options import make_settings
 from ....kit.api.types import Conversation, Delta, Generation, Image, Sampling, Settings
 from ....kit.engines.start import in_process
@@ -138,7 +138,7 @@ def test_generations_that_never_run_leave_their_images_usable(backend: Any) -> N
     for number in range(4):
         picture = images(png(color=(1, 2, number)))
         if number == 0:
-            with pytest.raises(ContextError):
+            with pytest.raises(ParameterError):
                 backend.prepare(1, generation("", "?", max_tokens=5000), picture)
         elif number == 1:
             backend.prepare(1, generation("", "?"), picture)
