@@ -262,7 +262,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": -1}, "temperature"),
     ({"max_tokens": "many"}, "max_tokens"),
     ({"logprobs": True, "top_logprobs": 99}, "top_logprobs"),
-    ({"max_tokens": 5000}, "messages"),
+    ({"max_tokens": 5000}, "max_tokens"),
     ({"messages": [{"role": "user"}]}, "messages[0]"),
     (
         {"response_format": {"type": "json_schema", "json_schema": NONSENSE}},

@@ -257,7 +257,7 @@ def test_text_generation_with_a_grammar(client: InferenceClient) -> None:
     ("parameters", "named"),
     [
         ({"temperature": -1.0}, "parameters.temperature"),
-        ({"max_new_tokens": 10_000}, "inputs"),
+        ({"max_new_tokens": 10_000}, "parameters.max_new_tokens"),
         ({"best_of": 2}, "parameters.best_of"),
         ({"adapter_id": "poet"}, "adapters"),
         ({"watermark": True}, "parameters.watermark"),

@@ -98,7 +98,8 @@ REFUSED: dict[str, tuple[dict[str, Any], int, dict[str, Any]]] = {
     "image": ({"messages": [IMAGE]}, 422, UNPROCESSABLE),
     "part": ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 422, UNPROCESSABLE),
     "extra": ({"top_k": 5}, 400, OTHER),
-    "context": ({"max_tokens": 100_000}, 400, OTHER),
+    "tokens": ({"max_tokens": 100_000}, 422, UNPROCESSABLE),
+    "context": ({"messages": [{"role": "user", "content": "word " * 8000}]}, 400, OTHER),
 }
 
 

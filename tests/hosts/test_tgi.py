@@ -205,7 +205,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"parameters": {"max_new_tokens": "many"}}, "parameters.max_new_tokens"),
     "empty": ({"inputs": ""}, "inputs"),
     "prompt too long": ({"inputs": "word " * 8000}, "inputs"),
-    "answer too long": ({"parameters": {"max_new_tokens": 2048}}, "inputs"),
+    "answer too long": ({"parameters": {"max_new_tokens": 2048}}, "parameters.max_new_tokens"),
     "grammar": ({"parameters": {"grammar": {"type": "regex", "value": "(("}}}, "parameters.grammar"),
 }
 

@@ -118,7 +118,7 @@ def errors(client: Client) -> dict[str, Any]:
     # Those that the client itself lets pass.
     for name, value, named in [
         ("watermark", True, "parameters.watermark"),
-        ("max_new_tokens", 10_000, "inputs"),
+        ("max_new_tokens", 10_000, "parameters.max_new_tokens"),
         ("max_new_tokens", 0, "parameters.max_new_tokens"),
     ]:
         whole = message(**{name: value})

@@ -71,7 +71,7 @@ def test_what_fails_is_status_1(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["http://127.0.0.1:1", "--set", "dtype=fp32"], "--set: expected a model directory, which has options"),
+        (["http://127.0.0.1:1", "--set", "dtype=fp32"], "--set: expected a model, which has options"),
         (["folder", "--api-key", "k"], "--api-key: expected the URL of a server, got folder"),
         (["nowhere"], "nowhere: expected a model directory, or a hub id as ORG/NAME, found nothing"),
         (["http://127.0.0.1:1", "--tools", "nowhere.json"], "--tools nowhere.json: "),
