@@ -120,7 +120,10 @@ GOOD = {
 BAD = {
     "in the dialect": (body(PLAIN.prompt, top_p=7), "parameters.top_p: expected a number"),
     "a prompt beyond the context": (body("word " * 9000), "inputs: "),
-    "a token beyond the vocabulary": (body(PLAIN.prompt, stop_token_ids=[10**6]), "parameters.stop_token_ids: expected token ids"),
+    "a token beyond the vocabulary": (
+        body(PLAIN.prompt, stop_token_ids=[10**6]),
+        "parameters.stop_token_ids: expected token ids",
+    ),
 }
 """The first is refused by the dialect, the others by the engine."""
 
