@@ -40,6 +40,7 @@ FLOORS = {
     "model/media": 96,
     "model/nodes": 96,
     "model/options": 98,
+    "model/options/advice": 98,
     "model/options/environment": 99,
     "model/options/parallel": 98,
     "model/process": 78,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -87,7 +86,7 @@ def test_where_nobody_may_look_there_is_nothing(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(13, "Permission denied")
 
     tmp_path.joinpath("a").mkdir()
-    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(Path, "stat", stat)
     assert folder_within(str(tmp_path), "a") is None
     with pytest.raises(AdapterError, match="is not a valid path"):
         folder_of(str(tmp_path / "a"))

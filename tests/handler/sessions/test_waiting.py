@@ -38,14 +38,14 @@ def remember(decoded_payload, session=None):
         session.put("remembered", decoded_payload.pop("remember"))
     return decoded_payload
 """
-REMEMBERS = {"input_formatter": "memory:remember"}
+REMEMBERS = {"input_formatter": "remembering:remember"}
 
 
 class Place:
     """A service with a session, and a lock that may be held elsewhere."""
 
     def __init__(self, folder: Path, **options: str) -> None:
-        (folder / "memory.py").write_text(MEMORY)
+        (folder / "remembering.py").write_text(MEMORY)
         self.folder = folder / "sessions"
         engine = ScriptedEngine()
         engine.submit_then = list(ANSWER)
