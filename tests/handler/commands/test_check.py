@@ -367,6 +367,7 @@ def test_what_needs_djl_python_is_a_note(model_dir: Path, monkeypatch: pytest.Mo
 
 def test_a_chat_template_that_is_none(model_dir: Path) -> None:
     assert f"option.chat_template: {model_dir}/missing.jinja: " in refused(model_dir, chat_template="missing.jinja")
+    pytest.importorskip("transformers")
     assert "option.chat_template: line 1: " in refused(model_dir, chat_template="{{ messages")
     assert check(model_dir, {"chat_template": "{{ messages[0].content }}"})
 
