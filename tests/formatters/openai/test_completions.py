@@ -220,6 +220,7 @@ def test_an_error_in_a_stream() -> None:
     assert answer.status == 200
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("body", [{"prompt": "hi"}, {"messages": [{"role": "user", "content": "hi"}]}])
 def test_a_chunk_is_cheap(body: dict[str, Any]) -> None:
     """About 0.6 microseconds where this was written; the bound leaves room for slow and busy machines."""
