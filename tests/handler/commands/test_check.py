@@ -365,8 +365,11 @@ def test_what_needs_djl_python_is_a_note(model_dir: Path, monkeypatch: pytest.Mo
     assert any(line.startswith(told) for line in check(model_dir, {}))
 
 
-def test_a_chat_template_that_is_none(model_dir: Path) -> None:
+def test_a_chat_template_that_is_not_there(model_dir: Path) -> None:
     assert f"option.chat_template: {model_dir}/missing.jinja: " in refused(model_dir, chat_template="missing.jinja")
+
+
+def test_a_chat_template_that_is_none(model_dir: Path) -> None:
     pytest.importorskip("transformers")
     assert "option.chat_template: line 1: " in refused(model_dir, chat_template="{{ messages")
     assert check(model_dir, {"chat_template": "{{ messages[0].content }}"})
