@@ -107,9 +107,16 @@ class Browser:
         self._ask("Page.enable")
         if error := self._ask("Page.navigate", url=url).get("errorText"):
             raise BrowserError(f"{url}: {error}")
-        deadline = time.monotonic() + self._timeout
-        while self._message(deadline).get("method") != "Page.loadEventFired":
-            pass
+        self._loaded()
+
+    def reload(self) -> None:
+        """Loads the page anew; returns when it has loaded.
+
+        A page that reloads itself (`location.reload()`) does so at some later time: what is asked of it meanwhile is
+        answered by the old page, or by an error.
+        """
+        self._ask("Page.reload")
+        self._loaded()
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; a promise is waited for."""
@@ -173,6 +180,11 @@ class Browser:
                 if "error" in message:
                     raise BrowserError(f"{method}: {message['error']}")
                 return dict(message["result"])
+
+    def _loaded(self) -> None:
+        deadline = time.monotonic() + self._timeout
+        while self._message(deadline).get("method") != "Page.loadEventFired":
+            pass
 
     def _message(self, deadline: float) -> dict[str, Any]:
         """The next answer or event."""

@@ -248,7 +248,7 @@ def test_the_key(browser: Browser, running: Make) -> None:
     assert "$LMI_API_KEY" in page.code("curl")
     assert 'os.environ["LMI_API_KEY"]' in page.code("python")
     assert "a secret, тайна" not in page.ask("document.documentElement.outerHTML")
-    page.ask("location.reload()")
+    page.browser.reload()
     page.ready()
     page.until("document.getElementById('forget')?.checkVisibility()")
     page.click("#forget")
