@@ -3,6 +3,7 @@
 # make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 15 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
+# make test-next              the same on the vLLM of the next container
 # make test-all               these, and what is slow or depends on the clock; an hour and more
 # make test-python PYTHON=... the unit tests on another Python, from 3.10 on; LOWEST=1: with the lowest versions of what they import
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
@@ -25,14 +26,14 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 .DELETE_ON_ERROR:
-.PHONY: serve demo-model unit test test-hosts test-newest test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
+.PHONY: serve demo-model unit test test-hosts test-newest test-next test-all test-python bench scale microbench chaos kills soak fuzz audit lint lock clean \
 	clients environments gpu-check
 
 HOST   ?= 127.0.0.1
 PORT   ?= 8080
 ARGS   ?=
 ifndef PYTHON
-PYTHON := $(shell command -v python3.11 || command -v python3)
+PYTHON := $(shell .ci/python 3.12 3.13 3.11)
 endif
 # Of the CPU build, whatever the machine has.
 ifneq ($(findstring --device cpu,$(ARGS)),)
@@ -81,6 +82,7 @@ serve: $(DEMO)/serving.properties
 # A change of the lock, of the device or of the project's metadata changes the stamp's name, and with it what is out of date.
 stamp = $(1)/.installed-$(2)-$(shell cat .requirements/$(2).txt pyproject.toml setup.py | cksum | cut -d' ' -f1)
 MAIN   := $(call stamp,.venv,$(DEVICE))
+NEXT   := $(call stamp,.venv-next,cpu-next)
 NEWEST := $(call stamp,.venv-newest,cpu-newest)
 # Nothing of the project is installed there.
 CLIENTS := .venv-clients/.installed-clients-$(shell cksum < .requirements/clients.txt | cut -d' ' -f1)
@@ -88,9 +90,9 @@ CLIENTS := .venv-clients/.installed-clients-$(shell cksum < .requirements/client
 # $(1) environment, $(2) lock
 define sync
 	@echo "$(1): installing .requirements/$(2).txt (several minutes the first time)"
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
-		|| { echo "$(1): needs Python 3.11, found '$(PYTHON)': make PYTHON=/path/to/python3.11"; exit 1; }
-	@test -x $(1)/bin/python || $(UV) venv --quiet --python "$(PYTHON)" $(1)
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "$(1): needs Python 3.11 to 3.13, found '$(PYTHON)': make PYTHON=/path/to/python3.12"; exit 1; }
+	@test "$$($(1)/bin/python -V 2>&1)" = "$$("$(PYTHON)" -V)" || $(UV) venv --quiet --clear --python "$(PYTHON)" $(1)
 	@rm -f $(1)/.installed-*
 	@$(UV) pip sync $(FROM) --python $(1)/bin/python .requirements/$(2).txt
 endef
@@ -103,6 +105,9 @@ endef
 
 $(MAIN): | $(UV)
 	$(call install,.venv,$(DEVICE))
+
+$(NEXT): | $(UV)
+	$(call install,.venv-next,cpu-next)
 
 $(NEWEST): | $(UV)
 	$(call install,.venv-newest,cpu-newest)
@@ -134,7 +139,7 @@ demo-model: $(MAIN)
 	@test -n "$(DIRECTORY)" || { echo "demo-model: expected DIRECTORY=..."; exit 1; }
 	@.venv/bin/python -m tests.demo "$(DIRECTORY)" $(ARGS)
 
-TESTS := unit test test-hosts test-newest test-all test-timing test-robust
+TESTS := unit test test-hosts test-newest test-next test-all test-timing test-robust
 
 $(TESTS): export LMI_CLIENTS_ENV := $(CURDIR)/.venv-clients
 $(TESTS): export HF_HUB_OFFLINE := 1
@@ -172,14 +177,15 @@ test-all: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-all: vLLM $(call VERSION,.venv)"
 	@$(PYTEST) $(PARALLEL) -m "not timing" $(ARGS)
 	@$(MAKE) test-timing
+	@$(MAKE) test-next
 	@$(MAKE) test-newest
 
-test-newest: export TORCH_COMPILE_DISABLE := 1
-test-newest: export VLLM_CACHE_ROOT := $(CACHE)/vllm-newest
-test-newest: export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor-newest
-test-newest: $(NEWEST) $(DEMO)/serving.properties
-	@echo "test-newest: vLLM $(call VERSION,.venv-newest)"
-	@.venv-newest/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
+test-newest: $(NEWEST)
+test-next: $(NEXT)
+test-newest test-next: test-%: $(DEMO)/serving.properties
+	@echo "$@: vLLM $(call VERSION,.venv-$*)"
+	@VLLM_CACHE_ROOT=$(CACHE)/vllm-$* TORCHINDUCTOR_CACHE_DIR=$(CACHE)/torchinductor-$* TORCH_COMPILE_DISABLE=1 \
+		.venv-$*/bin/pytest $(PARALLEL) -m "engine and not hosts and not slow and not timing and not once" $(ARGS)
 
 # Of the unit tests alone: they import neither vLLM nor torch. COVERAGE=1 holds each package to its floor (.ci/coverage.py).
 test-python: | $(UV)
@@ -243,19 +249,21 @@ lint: $(MAIN)
 	test -z "$$failed" || { echo "lint: failed$${failed/,/:}"; exit 1; }
 
 
-# The .in files are overrides as well (cpu.in says why). No index, path or host gets into a lock.
-COMPILE = $(UV) pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_35 \
+# One lock for each Python from 3.11 on. The .in files are overrides as well (cpu.in says why). No index, path or host gets into it.
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 LOCK = $(COMPILE) pyproject.toml
 
 lock: | $(UV)
 	@echo "lock: cpu";        $(LOCK) .requirements/cpu.in --override .requirements/cpu.in --extra dev -o .requirements/cpu.txt $(ARGS)
 	@echo "lock: gpu";        $(LOCK) .requirements/gpu.in --extra dev -o .requirements/gpu.txt $(ARGS)
-	@echo "lock: cpu-newest"; $(LOCK) .requirements/cpu-newest.in --override .requirements/cpu-newest.in --extra server --extra test \
-		-o .requirements/cpu-newest.txt $(ARGS)
+	@for name in cpu-next cpu-newest; do \
+		echo "lock: $$name"; $(LOCK) .requirements/$$name.in --override .requirements/$$name.in --extra server --extra test \
+			-o .requirements/$$name.txt $(ARGS); \
+	done
 	@echo "lock: clients";    $(COMPILE) .requirements/clients.in -o .requirements/clients.txt $(ARGS)
 
 clean:
 	@echo "clean: removing .venv* .cache"
-	@rm -rf .venv .venv-newest .venv-clients .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
+	@rm -rf .venv .venv-next .venv-newest .venv-clients .venv-python .cache .coverage build dist *.egg-info .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -96,6 +96,8 @@ def test_nothing_is_lost_that_comes_while_a_frame_is_made(merge: bool) -> None:
 
     sent: list[Frame] = []
     before = sys.gettrace()
+    # Python 3.12 has such events only if a frame wants them by now.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(meanwhile)
     try:
         while not (sent and sent[-1].last):

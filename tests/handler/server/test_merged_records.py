@@ -283,6 +283,8 @@ def test_nothing_is_lost_that_comes_while_records_are_taken(way: type[Connection
 
         chunks: Any = Chunks()
         before = sys.gettrace()
+        # Python 3.12 has such events only if a frame wants them by now.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(meanwhile)
         try:
             if way is ByConnection:
