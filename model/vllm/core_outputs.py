@@ -4,11 +4,13 @@
 
 Log-probabilities are arrays, a row a token; "the sampler puts the sampled logprob in first" (vllm.v1.engine.logprobs,
 LogprobsProcessor), and others in the batch may have asked for more. vLLM's decoder makes three numpy arrays of them for
-each token, which takes 4 µs, as long as all that follows; here they stay bytes, of which most requests need four.
+each token, which takes 4 µs, as long as all that follows; here they stay bytes, of which most requests need four. A
+vLLM that sends them otherwise is read by its own decoder.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -16,10 +18,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..errors import one_line
 from ..text.outputs import Prompt
 from .internals import part
 
 __all__ = ["Known", "Rows", "chosen", "entries", "leave_rows", "told"]
+
+log = logging.getLogger(__name__)
 
 _FLOAT = struct.Struct("<f")
 
@@ -46,7 +51,55 @@ class Known(NamedTuple):
 
 
 def leave_rows(decoder: Any) -> None:
-    """Lets a client's decoder (vLLM's MsgpackDecoder of EngineCoreOutputs) leave log-probabilities as they come."""
+    """Lets a client's decoder (vLLM's MsgpackDecoder of EngineCoreOutputs) leave log-probabilities as they come, if
+    what it then reads is what it has read before; else it is left alone, with a line in the log.
+    """
+    own = getattr(decoder, "decoder", None)
+    try:
+        messages = _sample()
+        before = [_known(decoder.decode(message)) for message in messages]
+        decoder.decoder = _row_decoder(decoder)
+        if [_known(decoder.decode(message)) for message in messages] != before:
+            raise ValueError("other values than vLLM's own decoder has")
+    except Exception as error:  # noqa: BLE001 - of private parts, of which there is a slower, public way
+        decoder.decoder = own
+        why = f"{type(error).__name__}: {one_line(str(error))}"
+        log.warning("vLLM's own decoder reads the core's outputs, which is slower: they cannot be read here (%s)", why)
+
+
+def _sample() -> list[Any]:
+    """Messages of the core's, as its encoder makes them: log-probabilities within the message, and in parts of it."""
+    import numpy as np
+
+    output, outputs = part("vllm.v1.engine:EngineCoreOutput"), part("vllm.v1.engine:EngineCoreOutputs")
+    finished, lists = part("vllm.v1.engine:FinishReason"), part("vllm.v1.outputs:LogprobsLists")
+    encode = part("vllm.v1.serial_utils:MsgpackEncoder")().encode
+    messages = []
+    for tokens, likeliest in ((1, 1), (3, 200)):
+        ids = np.arange(tokens * likeliest, dtype=np.int32).reshape(tokens, likeliest)
+        rows = lists(ids, -ids.astype(np.float32) / 7, np.arange(tokens, dtype=np.int32) + 1)
+        one = output(
+            request_id="0.0",
+            new_token_ids=list(range(tokens)),
+            new_logprobs=rows,
+            stop_reason="a",
+            finish_reason=finished.STOP,
+        )
+        messages.append(encode(outputs(outputs=[one])))
+    return messages
+
+
+def _known(outputs: Any) -> list[Any]:
+    """What is read of outputs."""
+    return [
+        (one.request_id, one.new_token_ids, one.finish_reason, one.stop_reason, [*chosen(one.new_logprobs)],
+         entries(one.new_logprobs, -1))
+        for one in outputs.outputs
+    ]  # fmt: skip
+
+
+def _row_decoder(decoder: Any) -> Any:
+    """What decodes as `decoder` does, but for Rows."""
     others = decoder.dec_hook
 
     def decode(kind: type, sent: Any) -> Any:
@@ -59,7 +112,7 @@ def leave_rows(decoder: Any) -> None:
                 array[2] = decoder.aux_buffers[array[2]]
         return rows
 
-    decoder.decoder = msgspec.msgpack.Decoder(_outputs(), ext_hook=decoder.ext_hook, dec_hook=decode)
+    return msgspec.msgpack.Decoder(_outputs(), ext_hook=decoder.ext_hook, dec_hook=decode)
 
 
 @cache
@@ -72,17 +125,21 @@ def _outputs() -> Any:
     return msgspec.defstruct("OutputsWithRows", [several], bases=(outputs,))
 
 
-def chosen(rows: Rows) -> Sequence[float]:
-    """The log-probability of each token that was chosen."""
-    dtype, shape, data = rows.logprobs
-    if shape[0] == 1 and dtype == "<f4":
-        return _FLOAT.unpack_from(data)
-    values: list[float] = _array(rows.logprobs)[:, 0].tolist()
+def chosen(rows: Any) -> Sequence[float]:
+    """The log-probability of each token that was chosen, of Rows or vLLM's own LogprobsLists."""
+    if type(rows) is Rows:
+        dtype, shape, data = rows.logprobs
+        if shape[0] == 1 and dtype == "<f4":
+            return _FLOAT.unpack_from(data)
+    logprobs = _array(rows.logprobs) if type(rows) is Rows else rows.logprobs
+    values: list[float] = logprobs[:, 0].tolist()
     return values
 
 
-def entries(rows: Rows, wanted: int) -> list[Mapping[int, Known]]:
-    """Of each position the chosen token, then the `wanted` likeliest; -1: all that are there."""
+def entries(rows: Any, wanted: int) -> list[Mapping[int, Known]]:
+    """Of each position the chosen token, then the `wanted` likeliest; -1: all that are there. `rows` as in `chosen`."""
+    if type(rows) is not Rows:
+        return _entries(rows.logprob_token_ids, rows.logprobs, rows.sampled_token_ranks, wanted)
     return _entries(_array(rows.ids), _array(rows.logprobs), _array(rows.ranks), wanted)
 
 

@@ -1,39 +1,70 @@
-"""A token, run through a backend before it is ready: a vLLM whose API differs is told at start, by what failed."""
+"""Some tokens, run through a backend before it is ready: a vLLM whose API differs is told at start, by what failed."""
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
 from ..events import Event, Failed
-from ..generation import Conversation, Generation, Sampling
-from .internals import VERSIONS
+from ..generation import Conversation, Generation, Sampling, StructuredOutput
+from .version import VERSIONS
 
 __all__ = ["try_out"]
 
-PROMPT = (0,)
-"""The one token that every model has."""
+log = logging.getLogger(__name__)
+
+PROMPT = (0, 0)
+"""A token that every model has, twice: the first one has no log-probability."""
+
+TRIALS = {
+    "a request": Sampling(max_tokens=1),
+    # They are read from the core's bytes (core_outputs.py).
+    "log-probabilities": Sampling(max_tokens=1, logprobs=2, prompt_logprobs=2),
+    "a stop string": Sampling(max_tokens=2, stop=("\n\n\n",)),
+    "structured output": Sampling(max_tokens=1, structured_output=StructuredOutput(regex="[0-9a-zA-Z ]+")),
+}
+"""One of each way through vLLM. That the model or an option refuses one is no fault."""
 
 
 async def try_out(backend: AsyncBackend, pooled: Generation | None = None) -> None:
-    """Runs a token through prepare, add and receive, or what a model is to pool; raises StartError."""
-    # With its log-probability, which is read from the core's bytes (core_outputs.py).
-    sampling = Sampling(max_tokens=1, logprobs=0)
-    one = pooled or Generation(request_id="start", prompt=PROMPT, sampling=sampling)
-    events: list[tuple[int, Event]] = []
-    try:
-        if pooled is None:
+    """Runs some tokens through prepare, add and receive, or what a model is to pool; raises StartError."""
+    asked = {"a request": pooled} if pooled else {
+        name: Generation(request_id="start", prompt=PROMPT, sampling=sampling) for name, sampling in TRIALS.items()
+    }  # fmt: skip
+    if pooled is None:
+        with _failing(backend, "a conversation"):
             _try_conversation(backend)
-        backend.add(0, backend.prepare(0, one))
-        while backend.busy:
-            events += await backend.receive()
-        for _, event in events:
-            if isinstance(event, Failed):
-                raise event.error
+    for number, (what, one) in enumerate(asked.items()):
+        with _failing(backend, what, refusable=number > 0):
+            await _run(backend, number, one)
+
+
+@contextmanager
+def _failing(backend: AsyncBackend, what: str, *, refusable: bool = False) -> Iterator[None]:
+    """Turns what is raised into a StartError, unless the model or an option may refuse it."""
+    try:
+        yield
     except Exception as error:
+        if refusable and isinstance(error, RequestError):
+            log.info("%s: not taken at start: %s", what, error.message)
+            return
         raise StartError(
-            f"vLLM {backend.info.version} does not process a token: {type(error).__name__}: {error}; "
-            f"vLLM {VERSIONS} is supported"
+            f"vLLM {backend.info.version} cannot process {what}: {type(error).__name__}: {error}; "
+            f"{VERSIONS} is supported"
         ) from error
+
+
+async def _run(backend: AsyncBackend, number: int, generation: Generation) -> None:
+    backend.add(number, backend.prepare(number, generation))
+    events: list[tuple[int, Event]] = []
+    while backend.busy:
+        events += await backend.receive()
+    for _, event in events:
+        if isinstance(event, Failed):
+            raise event.error
 
 
 def _try_conversation(backend: AsyncBackend) -> None:

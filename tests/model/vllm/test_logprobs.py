@@ -121,3 +121,35 @@ def test_log_probabilities_are_those_that_vllm_reads(backend: Any, monkeypatch: 
             assert (token.logprob, rank) == (entry[token.id].logprob, entry[token.id].rank)
             assert len(token.top) == prefilled
             assert all(entry[top.id].logprob == top.logprob for top in token.top)
+
+
+def _other_places(decoder: Any) -> Any:
+    """Of a core that has the token ids where the log-probabilities are read."""
+    names: Any = [("request_id", str), ("new_logprobs", Any, None), ("new_token_ids", Any, ())]
+    output = msgspec.defstruct("Output", names, array_like=True)
+    several: Any = [("engine_index", int), ("outputs", list[output])]  # type: ignore[valid-type]
+    outputs = msgspec.defstruct("Outputs", several, array_like=True)
+    return msgspec.msgpack.Decoder(outputs, ext_hook=decoder.ext_hook, dec_hook=decoder.dec_hook)
+
+
+def _no_hooks(decoder: Any) -> Any:
+    raise AttributeError(f"{type(decoder).__name__!r} object has no attribute 'dec_hook'")
+
+
+@pytest.mark.parametrize("other", [_other_places, _no_hooks])
+def test_another_form_is_read_by_vllms_own_decoder(
+    other: Any,
+    backend: Any,
+    demo_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("lmi.model.vllm.core_outputs._row_decoder", other)
+    engine = in_process(make_settings(model_directory(demo_model, tmp_path / "model", {}), stream_interval="3"))
+    try:
+        assert [line for line in caplog.messages if line.startswith("vLLM's own decoder reads the core's outputs")]
+        for one in batch():
+            assert run(engine, one) == run(backend, one)
+    finally:
+        engine.close()

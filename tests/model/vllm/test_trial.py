@@ -38,6 +38,10 @@ def _process(self: Any, request_id: str, prompt: Any, sampling_params: Any) -> A
     return self, request_id, prompt, sampling_params
 
 
+def _validate() -> None:
+    """Without the parameters of a request."""
+
+
 async def _receive(self: Any) -> Any:
     del self
     return SimpleNamespace(scheduler_stats=None, outputs=[SimpleNamespace(request_id="0.0", completions=[])])
@@ -46,14 +50,16 @@ async def _receive(self: Any) -> Any:
 RENDERER = "vllm.renderers.base:BaseRenderer"
 REQUESTS = "vllm.v1.engine.input_processor:InputProcessor"
 CLIENT = "vllm.v1.engine.core_client:AsyncMPClient"
+GUIDES = "vllm.v1.structured_output:backend_xgrammar"
 
 CHANGES: dict[str, tuple[str, str, Callable[..., Any], str]] = {
     "prepare": (RENDERER, "render_cmpl", _render_text, "'TokenizeParams' object has no attribute|max_length"),
     "a conversation": (RENDERER, "render_chat", _render_conversation, "TypeError: _render_conversation"),
     "a request": (REQUESTS, "process_inputs", _process, "TypeError: _process.. got an unexpected keyword argument"),
     "an output": (CLIENT, "get_output_async", _receive, "'types.SimpleNamespace' object has no attribute"),
+    "a guide": (GUIDES, "validate_xgrammar_grammar", _validate, "structured output: TypeError: _validate"),
 }
-"""A class of vLLM's, its method, one with another signature or result in its place, what the start says."""
+"""A class or module of vLLM's, its function, one with another signature or result in its place, what the start says."""
 
 
 @pytest.mark.parametrize("place", CHANGES)
@@ -63,7 +69,7 @@ def test_in_the_backends_process(model_dir: Path, monkeypatch: pytest.MonkeyPatc
     owner, name, other, said = CHANGES[place]
     module, _, kind = owner.partition(":")
     monkeypatch.setattr(getattr(importlib.import_module(module), kind), name, other)
-    with pytest.raises(StartError, match=rf"^vLLM \S+ does not process a token: .*({said}).* is supported$"):
+    with pytest.raises(StartError, match=rf"^vLLM \S+ cannot process .*({said}).* is supported$"):
         in_process(make_settings(model_dir))
 
 
@@ -86,7 +92,9 @@ def test_in_a_process_of_its_own(demo_model: Path, tmp_path: Path) -> None:
     (directory / "changed_vllm.py").write_text(CHANGED)
     engine = own_process(make_settings(directory, backend="changed_vllm:engine"))
     try:
-        with pytest.raises(StartError, match=r"does not process a token: TypeError: .*unexpected keyword argument"):
+        with pytest.raises(
+            StartError, match=r"cannot process a conversation: TypeError: .*unexpected keyword argument"
+        ):
             engine.start()
     finally:
         engine.close()
