@@ -1,7 +1,7 @@
 """What vLLM, and what is below it, says: the texts by which we know what has happened.
 
 A text that some version words differently costs a clear message, and nothing else; the parts of vLLM that we cannot do
-without are in vllm/internals.py. Read in vLLM 0.23.0 and 0.32.0.
+without are in vllm/internals.py. Read in vLLM 0.26.0 and 0.32.0.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ COMMON: tuple[Parameter, ...] = (
     Parameter("priority", Integer(-LARGEST), None, "priority"),
     Parameter("kv_transfer_params", Tree(), None, "kv_transfer_params"),
     *_off("use_beam_search", "early_stopping", "return_tokens_as_token_ids", "return_token_ids", "return_prompt_text"),
-    *_off("watermarking"),
+    *_off("watermarking", "return_assistant_tokens_mask"),
     Parameter("routed_experts_prompt_start", Integer(0), 0, default_only=True),
     *_unserved(
         "ec_transfer_params",

@@ -30,8 +30,8 @@ from ...model.options.faults import refuse
 from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
 from ...model.text.chat_template import chat_template
-from ...model.vllm.internals import VERSIONS
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
+from ...model.vllm.version import VERSIONS, refusal, vllm_version, warning
 from ..preflight import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions
@@ -239,14 +239,18 @@ def _of_vllm(settings: Settings) -> list[str]:
         if not (settings.pools or settings.tool_parser_plugin or settings.reasoning_parser_plugin):
             refuse(unknown_parsers(settings, PARSERS, f"vLLM's {VERSIONS}"))
         names = ", ".join(sorted(settings.engine_arguments))
-        return [f"vLLM is not installed here: not checked whether it knows {names}"]
-    from ...model.vllm.options import engine_arguments, vllm_version
+        return [f"vLLM is not installed here ({VERSIONS} is supported): not checked whether it knows {names}"]
+    from ...model.vllm.options import engine_arguments
     from ...model.vllm.setup.lmcache import is_missing
     from ...model.vllm.setup.plugins import import_plugins
 
+    installed = vllm_version()
+    if fault := refusal(installed):
+        raise OptionError(fault)
     plugins = import_plugins(settings)
     arguments = engine_arguments(settings)
-    lines = [f"vLLM {vllm_version()}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
+    lines = [f"warning: {said}"] if (said := warning(installed)) else []
+    lines += [f"vLLM {installed}: good; {len(arguments)} arguments, among them {_shown(arguments)}"]
     lines += [f"parsers of your own: {path}" for path in plugins]
     if option := is_missing(settings):
         lines.append(f"warning: option.{option} requires the package lmcache, which is not installed here")

@@ -71,7 +71,7 @@ def _of_one(name: str, files: AdapterFiles, names: set[str]) -> Iterator[str]:
     if files.own_scales:
         yield (
             f"note: adapter {name} has modules with scales of their own (rank_pattern, alpha_pattern): "
-            "vLLM 0.32.0 heeds that, 0.23.0 does not"
+            "vLLM 0.32.0 heeds that, 0.26.0 and 0.28.0 do not"
         )
     if files.own_embeddings:
         yield f"note: adapter {name} brings embeddings of the base along, which vLLM does not use"

@@ -168,7 +168,7 @@ def _shared(settings: Settings, one: str) -> Iterator[str]:
 
 
 def _clashes(settings: Settings, environment: Mapping[str, str], one: str) -> Iterator[str]:
-    """The ports that vLLM 0.23 and `lmi follow` take as they are given; others are free ones.
+    """The ports that vLLM (up to 0.32) and `lmi follow` take as they are given; others are free ones.
 
     A second worker that wants one does not start: "Address already in use".
     """

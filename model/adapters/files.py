@@ -3,8 +3,8 @@
     adapter_config.json          PEFT's: the rank, the scale, the modules, and what may go beyond plain LoRA
     adapter_model.safetensors    the tensors; else adapter_model.bin or .pt, of which only the size is known
 
-The rules are those by which vLLM reads it (0.23.0 and 0.32.0: lora/peft_helper.py, lora/lora_model.py, lora/utils.py),
-and those that it lacks: 0.23.0 serves an adapter of a smaller model, or one with features that it does not have,
+The rules are those by which vLLM reads it (0.26.0 and 0.32.0: lora/peft_helper.py, lora/lora_model.py, lora/utils.py),
+and those that it lacks: 0.26.0 serves an adapter of a smaller model, or one with features that it does not have,
 without a word, and wrongly.
 """
 
@@ -38,7 +38,7 @@ _ELSE = {
     "use_bdlora": "block-diagonal LoRA",
     "use_qalora": "QALoRA",
 }
-"""What PEFT's LoRA can do beside LoRA: vLLM 0.32.0 refuses all of it, 0.23.0 DoRA alone."""
+"""What PEFT's LoRA can do beside LoRA: vLLM 0.32.0 refuses all of it, 0.26.0 DoRA alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class AdapterFiles:
     """The name of the file of weights."""
     weights_bytes: int
     own_scales: bool
-    """Whether modules have scales of their own (rank_pattern, alpha_pattern): vLLM 0.23.0 scales all alike, wrongly."""
+    """Whether modules have scales of their own (rank_pattern, alpha_pattern): vLLM 0.26.0 scales all alike, wrongly."""
     own_embeddings: bool
     """Whether it brings the base's embeddings along: vLLM uses those of the model that it serves."""
 
@@ -191,7 +191,7 @@ def _is_list_of_texts(value: object) -> bool:
 
 
 def _unsupported(config: Mapping[str, Any]) -> Iterator[str]:
-    """What vLLM refuses, or (0.23.0) leaves out."""
+    """What vLLM refuses, or (0.26.0) leaves out."""
     if config.get("bias", "none") != "none":
         yield _expected("bias", "none, vLLM has no biases of adapters", config["bias"])
     if config.get("modules_to_save"):

@@ -13,7 +13,7 @@ from .option import Option
 __all__ = ["IMAGE", "RANKS", "AdapterOptions"]
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What `max_lora_rank` may be (vLLM 0.23.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""
+"""What `max_lora_rank` may be (vLLM 0.26.0 and 0.32.0, config/lora.py: MaxLoRARanks)."""
 
 
 def _rank(text: str) -> int:

@@ -19,7 +19,7 @@ __all__ = ["OptionReader"]
 SIMILAR_NAME_RATIO = 0.93
 SIMILAR_NAME_LETTERS = 14
 """How alike (difflib's ratio) an unknown name of at least so many letters is to one of the table's to be taken for a
-misspelling of it. No argument of vLLM 0.23 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
+misspelling of it. No argument of vLLM 0.26 or 0.32 comes that near; shorter names do (device_ids, ubatch_size). What is
 not refused here is left to the engine's side, which knows all names."""
 SECRET = "env"
 """DJL's own option that may hold secrets: no message shows it."""

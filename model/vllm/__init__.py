@@ -11,7 +11,8 @@ start.py, options.py       vLLM's arguments and its start
 setup/                     parsers of the user's, LMCache; how much the KV cache holds
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
-trial.py                   a token at start, which shows that this vLLM's API is the one that we know
+trial.py                   some tokens at start, which show that this vLLM's API is the one that we know
 beam.py                    steps the beam search of model/search
 internals.py               vLLM's private parts, all of them: each is checked when the engine starts
+version.py                 which versions of vLLM are supported
 """

@@ -1,4 +1,4 @@
-"""vLLM as a backend: runs in the engine's process, on vLLM 0.23.0 (the LMI container's) and later.
+"""vLLM as a backend: runs in the engine's process, of every version that version.py names.
 
     Generation --prepare--> EngineCoreRequest for each sequence --add--> vLLM's core
     EngineCoreOutput --receive--> answer.py --> Started, Delta

@@ -1,10 +1,10 @@
 """vLLM's private parts: everything that vLLM does not document and that we rely on, in this one module.
 
-    start_vllm --check_library--> PARTS are there --> vLLM starts
+    start_vllm --check_library--> a version that is supported, PARTS are there --> vLLM starts
 
-A part that is missing ends the start with one StartError, which names it and the versions that are supported; whatever
-else touches vLLM goes by what it documents. Looked up in 0.23.0 and 0.32.0. Texts that vLLM writes are in
-model/vllm_messages.py.
+A version that is too old, or a part that is missing, ends the start with one StartError, which names the versions that
+are supported. What vLLM has a slower, documented way for is no part (core_outputs.py); whatever else touches vLLM goes
+by what it documents. Looked up in 0.26.0, 0.28.0 and 0.32.0. Texts that vLLM writes are in model/vllm_messages.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import importlib
 import importlib.util
 import inspect
+import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -20,11 +21,11 @@ from typing import Any
 
 from ..errors import StartError
 from ..text.answer_ids import AnswerIds
+from .version import VERSIONS, refusal, vllm_version, warning
 
 __all__ = [
     "PARTS",
     "RUN_V2_PROCESSORS",
-    "VERSIONS",
     "argument_actions",
     "available_memory",
     "check_library",
@@ -36,16 +37,15 @@ __all__ = [
     "run_workers",
     "scales_by_module",
     "tokenize_params",
-    "uses_v2_runner",
+    "unshared",
     "v2_is_forced",
     "v2_takes_processors",
 ]
 
-VERSIONS = "0.23 to 0.32"
-"""Of vLLM, that are supported: the first and the last one are tested."""
+log = logging.getLogger(__name__)
 
 RUN_V2_PROCESSORS = "vllm.v1.worker.gpu.sample.logits_processor"
-"""A module that 0.23 does not have: its model runner V2 takes no logits processors."""
+"""A module that 0.28 does not have: its model runner V2 takes no logits processors."""
 
 PARTS = (
     # The core and its client.
@@ -66,6 +66,7 @@ PARTS = (
     "vllm.renderers:renderer_from_config",
     # Options.
     "vllm:EngineArgs.get_batch_defaults",
+    "vllm.config:VllmConfig.use_v2_model_runner",
     "vllm.utils.argparse_utils:FlexibleArgumentParser",
     "vllm.utils.cpu_resource_utils:get_memory_node_info",
     "vllm.model_executor.layers.quantization:QUANTIZATION_METHODS",
@@ -77,7 +78,6 @@ PARTS = (
     "vllm.parser:ParserManager.get_parser",
     "vllm.tool_parsers:ToolParserManager.list_registered",
     "vllm.reasoning:ReasoningParserManager.list_registered",
-    "vllm.parser.abstract_parser:StreamState",
     "vllm.utils.mistral:is_mistral_tokenizer",
     "vllm.multimodal.media.image:ImageMediaIO.load_bytes",
     "vllm.multimodal.processing.context:BaseProcessingInfo.allowed_mm_limits",
@@ -88,9 +88,6 @@ PARTS = (
     "vllm.v1.engine:EngineCoreRequest.reasoning_ended",
     "vllm.v1.engine:EngineCoreRequest.abort_immediately",
     # Outputs and numbers.
-    "vllm.v1.serial_utils:MsgpackDecoder.decode",
-    "vllm.v1.serial_utils:MsgpackDecoder.dec_hook",
-    "vllm.v1.serial_utils:MsgpackDecoder.ext_hook",
     "vllm.v1.engine:EngineCoreOutputs.outputs",
     "vllm.v1.engine:EngineCoreOutput.new_token_ids",
     "vllm.v1.engine:EngineCoreOutput.new_logprobs",
@@ -137,16 +134,18 @@ def part(place: str) -> Any:
 
 
 def check_library() -> None:
-    """Raises StartError for what is missing of PARTS; imports their modules."""
+    """Raises StartError for a version that is too old, and for what is missing of PARTS; imports their modules."""
+    version = vllm_version()
+    if fault := refusal(version):
+        raise StartError(fault)
+    if said := warning(version):
+        log.warning("%s", said)
     for place in PARTS:
         part(place)
 
 
 def _missing(name: str) -> StartError:
-    import vllm
-
-    version = getattr(vllm, "__version__", "of an unknown version")
-    return StartError(f"vLLM {version} has no {name}, which the handler needs: vLLM {VERSIONS} is supported")
+    return StartError(f"vLLM {vllm_version()} has no {name}, which the handler needs: {VERSIONS} is supported")
 
 
 # The core, and which model runner there is.
@@ -179,12 +178,6 @@ _workers: list[Any] = []
 """What owns them, and would end them if nobody held it."""
 
 
-def uses_v2_runner(config: Any) -> bool | None:
-    """Whether vLLM runs a VllmConfig's model by its model runner V2; None: this version does not say."""
-    given = getattr(config, "use_v2_model_runner", None)
-    return None if given is None else bool(given)
-
-
 def v2_is_forced() -> bool:
     """Whether vLLM's environment insists on model runner V2."""
     import vllm.envs
@@ -198,10 +191,10 @@ def v2_takes_processors() -> bool:
 
 
 def scales_by_module() -> bool:
-    """Whether adapters may scale each module in its own way in this version; 0.23 takes no notice of it.
+    """Whether adapters may scale each module in its own way in this version; 0.28 takes no notice of it.
 
-    Not before the core has started, and no one of PARTS: in 0.23 this imports the layers of models, parts of which
-    its CPU platform replaces when the core starts.
+    Not before the core has started, and no one of PARTS: this imports the layers of models, parts of which
+    the CPU platform replaces when the core starts.
     """
     return hasattr(part("vllm.lora.peft_helper:PEFTHelper"), "get_rank_and_scaling")
 
@@ -250,8 +243,31 @@ def _params_class() -> Any:
 
 
 def keep_linear(parser: Any) -> None:
-    """Lets one of vLLM's parsers take the same time for each token of an answer (see text/answer_ids.py)."""
-    parser._stream_state = _state_class()(**vars(parser._stream_state))
+    """Lets one of vLLM's parsers take the same time for each token of an answer (see text/answer_ids.py), if it keeps
+    its tokens as is known here.
+    """
+    try:
+        parser._stream_state = _state_class()(**vars(parser._stream_state))
+    except (AttributeError, TypeError, StartError) as error:
+        _tell_slower("parsers take longer for each token of a long answer", str(error))
+
+
+@cache
+def unshared() -> dict[str, bool]:
+    """What tells SamplingParams that nobody else has them, so that vLLM need not copy all that they hold (a quarter of
+    a short prompt's time).
+    """
+    from vllm import SamplingParams
+
+    if "skip_clone" in SamplingParams.__struct_fields__:
+        return {"skip_clone": True}
+    _tell_slower("vLLM copies the parameters of each request", "SamplingParams has no skip_clone")
+    return {}
+
+
+@cache
+def _tell_slower(what: str, why: str) -> None:
+    log.warning("%s, as this vLLM differs from those that were tested: %s", what, why)
 
 
 @cache

@@ -28,9 +28,10 @@ from ..transformers.options import ONLY_HERE
 from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
 from .internals import argument_actions, available_memory, part
 from .pooling.rerankers import overrides
+from .version import vllm_version
 from .worker import EXTENSION
 
-__all__ = ["engine_arguments", "local_processes", "refusal", "vllm_version"]
+__all__ = ["engine_arguments", "local_processes", "refusal"]
 
 log = logging.getLogger(__name__)
 
@@ -186,8 +187,8 @@ def _with_defaults(arguments: dict[str, Any], settings: Settings) -> dict[str, A
     arguments.setdefault("tensor_parallel_size", _devices(settings))
     if settings.adapters.enable_lora:
         arguments.update(_of_adapters(arguments, settings))
-        if arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
-            expected = f"expected none beside option.enable_lora, which needs {EXTENSION} there"
+        if _runs_on_cpu() and arguments.setdefault("worker_extension_cls", EXTENSION) != EXTENSION:
+            expected = f"expected none beside option.enable_lora, which needs {EXTENSION} there on a CPU"
             refuse([("worker_extension_cls", f"option.worker_extension_cls: {expected}")])
     cache = _cpu_cache(settings, local_processes(arguments, settings))
     if cache is not None:
@@ -259,14 +260,18 @@ def _cpu_cache(settings: Settings, processes: int) -> int | None:
     vLLM's default there is `gpu_memory_utilization` of all memory, whoever else uses it, and it does not start if that
     much is not free.
     """
-    from vllm.platforms import current_platform
-
     asked = {"kv_cache_memory_bytes", "gpu_memory_utilization", "num_gpu_blocks_override"}
-    if not current_platform.is_cpu() or asked & settings.engine_arguments.keys():
+    if not _runs_on_cpu() or asked & settings.engine_arguments.keys():
         return None
     if os.environ.get("VLLM_CPU_KVCACHE_SPACE"):
         return None
     return min(CPU_CACHE, available_memory() // 4 // processes)
+
+
+def _runs_on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
 
 
 def refusal(settings: Settings) -> str | None:
@@ -287,10 +292,3 @@ def refusal(settings: Settings) -> str | None:
             if sign in text:
                 return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
     return None
-
-
-def vllm_version() -> str:
-    """The installed vLLM's version."""
-    from vllm import __version__
-
-    return str(__version__)

@@ -17,12 +17,13 @@ from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
 from .internals import check_library, run_workers
-from .options import engine_arguments, local_processes, vllm_version
+from .options import engine_arguments, local_processes
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
 from .setup.watch import end_with, processes
 from .typical import Typical
+from .version import vllm_version
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

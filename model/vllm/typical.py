@@ -2,9 +2,9 @@
 
     Sampling.typical_p --extra_args--> SamplingParams --V1, V2--> keep_typical(logits, mass)
 
-V1 and V2 are for vLLM's two model runners. 0.23's second one, which dense models of three architectures have on a GPU,
-takes none, but vLLM goes back to the first one by itself where a processor is asked for from the start. vLLM's classes
-are their bases, so that they are made when vLLM asks for them.
+V1 and V2 are for vLLM's two model runners. Up to 0.28 the second one, which most models have on a GPU, takes none, but
+vLLM goes back to the first one by itself where a processor is asked for from the start. vLLM's classes are their bases,
+so that they are made when vLLM asks for them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OptionError, UnsupportedError
 from ..generation import Sampling
 from ..options import Settings
-from .internals import RUN_V2_PROCESSORS, part, uses_v2_runner, v2_is_forced, v2_takes_processors
+from .internals import RUN_V2_PROCESSORS, part, v2_is_forced, v2_takes_processors
 
 if TYPE_CHECKING:
     import torch
@@ -57,12 +57,9 @@ class Typical:
         """
         if self._wanted == "false":
             return
-        second = uses_v2_runner(config)
+        second: bool = config.use_v2_model_runner
         self.refusal = ""
-        if second is None:
-            # Processors for the wrong runner would end its core.
-            self.refusal = "this version of vLLM does not say which model runner it has"
-        elif second and not v2_takes_processors():
+        if second and not v2_takes_processors():
             self.refusal = "vLLM's model runner V2 takes no logits processors in this version"
             if config.speculative_config is None and not v2_is_forced():
                 self.refusal += "; option.enable_typical_p=true goes back to V1"

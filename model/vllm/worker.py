@@ -1,4 +1,4 @@
-"""What vLLM does wrong with adapters in the process that runs the model, put right there.
+"""What vLLM's kernels for CPUs do wrong with adapters, put right in the process that runs the model.
 
 `worker_extension_cls` is vLLM's way to have functions of one's own in it, however that process came to be.
 """
@@ -21,10 +21,8 @@ class AdapterWorker:
 
     def lmi_mend_adapters(self) -> None:
         """To be called once, before the first request; raises StartError for a part of vLLM that is missing."""
-        heed_slots()
-        if part("vllm.platforms:current_platform").is_cpu():
-            spare_base_rows()
-            heed_prompts()
+        spare_base_rows()
+        heed_prompts()
 
 
 EXTENSION = f"{AdapterWorker.__module__}.{AdapterWorker.__qualname__}"
@@ -32,31 +30,11 @@ EXTENSION = f"{AdapterWorker.__module__}.{AdapterWorker.__qualname__}"
 MEND = AdapterWorker.lmi_mend_adapters.__name__
 
 
-def heed_slots() -> None:
-    """A step looks where its adapters are, if they have moved since the last one.
-
-    0.23.0 looks only if other requests are computed than in the last step. Whoever is loaded in between may have taken
-    the slot of one that is in use, whose requests would go on with the wrong weights (0.32.0 has mended it itself).
-    """
-    manager = part("vllm.lora.model_manager:LoRAModelManager")
-    set_mapping = manager.set_adapter_mapping
-    last, layouts = "_last_mapping", "_lmi_slots"
-
-    def set_mapping_of_slots(self: Any, mapping: Any) -> None:
-        slots = [*self.lora_index_to_id]
-        if getattr(self, layouts, None) != slots:
-            setattr(self, last, None)
-            setattr(self, layouts, slots)
-        set_mapping(self, mapping)
-
-    manager.set_adapter_mapping = set_mapping_of_slots
-
-
 def spare_base_rows() -> None:
-    """On a CPU, tokens without an adapter go without one, and those of several devices with theirs.
+    """Tokens without an adapter go without one, and those of several devices with theirs.
 
-    Their index is -1, which vLLM's kernels for CPUs (0.23.0, 0.32.0) take for that of the last slot: beside requests
-    with adapters those without would have that one's answers. And of several devices vLLM joins what each has (0.23.0,
+    Their index is -1, which vLLM's kernels for CPUs (0.26.0, 0.32.0) take for that of the last slot: beside requests
+    with adapters those without would have that one's answers. And of several devices vLLM joins what each has (0.26.0,
     column_parallel_linear.py, _mcp_apply), though all have the same: its kernels for GPUs read as many columns as the
     weights have, those for CPUs all.
     """
@@ -75,10 +53,10 @@ def _spared(expand: Callable[..., None]) -> Callable[..., None]:
 
 
 def heed_prompts() -> None:
-    """On a CPU, the log-probabilities of a prompt's tokens are computed with the adapter of its own request.
+    """The log-probabilities of a prompt's tokens are computed with the adapter of its own request.
 
     vLLM computes them for each request by itself, after those of the step's new tokens (gpu_model_runner.py), and its
-    kernels for CPUs (0.23.0, 0.32.0) still have one adapter for each new token then: as many as there are requests, to
+    kernels for CPUs (0.26.0, 0.32.0) still have one adapter for each new token then: as many as there are requests, to
     which a prompt's tokens do not fit, so that beside others one such request would end the engine.
     """
     runner = part("vllm.v1.worker.gpu_model_runner:GPUModelRunner")

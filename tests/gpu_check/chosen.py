@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from lmi.model.options import load_settings
-from lmi.model.vllm.internals import uses_v2_runner
 from lmi.model.vllm.options import engine_arguments
 
 MARK = "chosen: "
@@ -28,7 +27,7 @@ def main(model_dir: str) -> None:
     facts = {
         "platform": current_platform.device_type,
         "device": current_platform.get_device_name(),
-        "v2_runner": uses_v2_runner(config),
+        "v2_runner": config.use_v2_model_runner,
         "async_scheduling": config.scheduler_config.async_scheduling,
         "prefix_caching": config.cache_config.enable_prefix_caching,
         "cuda_graphs": config.compilation_config.cudagraph_mode.name,

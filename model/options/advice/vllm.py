@@ -1,7 +1,7 @@
-"""vLLM's arguments that neither 0.23 nor 0.32 has, those that only one of the two has, and what has taken their place.
+"""vLLM's arguments that none of 0.26 to 0.32 has, those that only some of them have, and what has taken their place.
 
-Sources: vLLM's EngineArgs (vllm/engine/arg_utils.py) of 0.4 to 0.22, which LMI's containers had, against 0.23.0 and
-0.32.0. A name that the installed version has is never looked up here.
+Sources: vLLM's EngineArgs (vllm/engine/arg_utils.py) of 0.4 to 0.25, which LMI's containers had, against 0.26.0, 0.28.0
+and 0.32.0. A name that the installed version has is never looked up here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ VLLM: tuple[Row, ...] = (
          "disable_async_output_proc use_async_output_proc", _SCHEDULES),
     gone("swap_space", "vLLM computes the prompts of preempted requests again; option.kv_offloading_size keeps the KV "
          "cache of prompts in the machine's memory"),
-    gone("max_num_partial_prefills max_long_partial_prefills", "vLLM fills each step by itself", until="0.23"),
+    gone("max_num_partial_prefills max_long_partial_prefills", "vLLM fills each step by itself", until="0.26"),
     # Graphs.
     renamed("cuda_graph_sizes", _FORM, {"cudagraph_capture_sizes": "{value}"}),
     gone("max_seq_len_to_capture max_context_len_to_capture", "vLLM's graphs go by the size of the batch, not by the "
@@ -70,8 +70,9 @@ VLLM: tuple[Row, ...] = (
     renamed("override_pooler_config", "its name now", {"pooler_config": "{value}"}),
     gone("qlora_adapter_name_or_path", "an adapter of any kind lies in the folder `adapters`"),
     gone("quantization_param_path", _SCALES),
-    gone("calculate_kv_scales", _SCALES, until="0.23"),
-    gone("override_attention_dtype", "attention has the type of option.dtype", until="0.23"),
+    gone("calculate_kv_scales", _SCALES, until="0.26"),
+    gone("override_attention_dtype", "attention has the type of option.dtype", until="0.26"),
+    gone("enable_bf16x3_router_gemm", "vLLM chooses the kernels of a mixture's router", until="0.28"),
     # Adapters.
     gone("enable_lora_bias", "adapters with a bias are not served"),
     lost("enable_prompt_adapter", _PROMPT_ADAPTERS, value="true"),
@@ -97,17 +98,15 @@ VLLM: tuple[Row, ...] = (
 """The first row that is about a name and its value counts."""
 
 _NEWER = """
-aux_output_config custom_histogram_buckets dcp_q_replicate device_ids diffusion_config dp_sync_interval
-ec_manager_config elastic_ep_max_dp_size enable_batch_sharded_sampling enable_fault_tolerance enable_hc_sp
-enable_mamba_shared_prefix_checkpoint enable_moe_shared_loras enable_nccl_comm_suspend enable_shm_tensor_arena
-enable_trace_replay engram_config fault_tolerance_config jit_monitor_mode jit_monitor_verbose kda_decode_backend
-kda_prefill_backend log_config_file log_level logging_config long_prefill_token_threshold_adaptive
+aux_output_config custom_histogram_buckets dcp_q_replicate dp_sync_interval ec_manager_config elastic_ep_max_dp_size
+enable_batch_sharded_sampling enable_fault_tolerance enable_hc_sp enable_mamba_shared_prefix_checkpoint
+enable_nccl_comm_suspend enable_shm_tensor_arena enable_trace_replay engram_config fault_tolerance_config
+kda_decode_backend kda_prefill_backend log_config_file log_level logging_config long_prefill_token_threshold_adaptive
 mamba_ssu_algorithm max_lora_cls_labels max_num_active_seqs max_num_queued_reqs max_num_queued_tokens
-max_num_scheduled_tokens mm_device_do_normalize mm_hasher_algorithm mm_ipc_gpu_memory_gb mm_processor_device
-model_class_overrides per_request_spec_decode_metrics prefill_schedule_interval prefix_cache_retention_interval
-prefix_match_unit replayssm_buffer_len return_sampling_mask sleep_mode_offload_cudagraph
+mm_device_do_normalize mm_hasher_algorithm mm_processor_device per_request_spec_decode_metrics
+prefix_cache_retention_interval replayssm_buffer_len return_sampling_mask sleep_mode_offload_cudagraph
 sleep_preserve_parameter_names sparse_indexer_topk_backend swa_bounded_replay use_replayssm video_pruning_method
-watermark watermark_config
+watermark_config
 """
 NEWER = frozenset(_NEWER.split())
-"""Arguments that the newest version has and 0.23 does not."""
+"""Arguments that the newest version has and the oldest does not."""

@@ -1,4 +1,4 @@
-"""What backends of pooling models share, on vLLM 0.23.0 and later: one request and one vector for each generation.
+"""What backends of pooling models share: one request and one vector for each generation.
 
 Generation --prepare--> prompt ids, PoolingParams --add--> one vLLM request
 EngineCoreOutput --receive--> Started, Delta(vector)

@@ -40,7 +40,7 @@ class Bound:
     constants: tuple[str, ...]
     """Where vLLM has the number, as of internals.part: one of them."""
     documented: int
-    """The number in 0.23.0 and 0.32.0, for a vLLM that has it elsewhere."""
+    """The number in 0.26.0 and 0.32.0, for a vLLM that has it elsewhere."""
 
     @property
     def most(self) -> int:

@@ -194,7 +194,7 @@ class ChatRenderer:
             splitter = self.splitter(conversation, self.request(conversation), [])
             if splitter is not None:
                 splitter.feed([Token(0, "a")], ended=True)
-        except NotImplementedError as error:
+        except RuntimeError as error:
             message = f"option.tool_call_parser: {tool_parser!r} is not supported: {error}"
             raise OptionError(message, "tool_call_parser") from error
 

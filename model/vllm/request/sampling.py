@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ParameterError
 from ...generation import Generation, nth_seed
 from ...text.prompt_limits import check_ids
+from ..internals import unshared
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["LIMITS", "sampling_params"]
 
 LIMITS: Mapping[str, str] = {
-    "temperature": "from vLLM 0.32 on up to 2",
+    "temperature": "up to 2",
     "bad_words": "in mid-text only where the word has as many tokens after a blank as without one (such a word counts "
     "twice); 128 words and 1,024 tokens in all",
     "logit_bias": "tokens of the vocabulary",
@@ -64,7 +65,7 @@ def sampling_params(
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
     check_ids(generation.field("stop_token_ids"), sampling.stop_token_ids, vocabulary)
     if (blank := next((word for word in sampling.bad_words if not word.strip()), None)) is not None:
-        # vLLM strips them, and 0.23 then asks for the first token of none.
+        # vLLM strips them, and some versions then ask for the first token of none.
         raise ParameterError.of(generation.field("bad_words"), blank, "words, not white space alone")
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
@@ -75,8 +76,7 @@ def sampling_params(
         "logit_bias": sampling.logit_bias,
         "bad_words": list(sampling.bad_words),
         "detokenize": False,
-        # They are made for this request: vLLM need not copy all that they hold (a quarter of a short prompt's time).
-        "skip_clone": True,
+        **unshared(),
     }
     for name in DEFAULTED:
         value = getattr(sampling, name)

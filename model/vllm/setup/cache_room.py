@@ -11,28 +11,15 @@ from typing import Any
 
 from ...options import Settings
 
-__all__ = ["cache_tokens", "room", "tell_room"]
+__all__ = ["room", "tell_room"]
 
 log = logging.getLogger(__name__)
 
 
 def tell_room(settings: Settings, config: Any) -> None:
-    """Logs it, by the VllmConfig of a core that is up."""
-    tokens = cache_tokens(config)
-    if tokens is not None:
+    """Logs it, by the VllmConfig of a core that is up; nothing where the model has no cache."""
+    if tokens := config.cache_config.kv_cache_size_tokens:
         log.info("%s", room(tokens, config.model_config.max_model_len, settings.max_rolling_batch_size))
-
-
-def cache_tokens(config: Any) -> int | None:
-    """How many tokens of context fit into the cache; None where vLLM does not say."""
-    cache, model = config.cache_config, config.model_config
-    # 0.32 counts them itself, for every kind of attention.
-    if (tokens := getattr(cache, "kv_cache_size_tokens", None)) is not None:
-        return int(tokens)
-    kinds = set(getattr(model.hf_text_config, "layer_types", None) or ())
-    if not cache.num_gpu_blocks or model.is_hybrid or len(kinds) > 1:
-        return None
-    return int(cache.num_gpu_blocks * cache.block_size)
 
 
 def room(tokens: int, longest: int, sequences: int) -> str:

@@ -17,7 +17,7 @@ from ...options import Settings
 from ...options.advice.parsers import unknown_parsers
 from ...options.faults import refuse
 from ..internals import part
-from ..options import vllm_version
+from ..version import vllm_version
 
 __all__ = ["import_plugins", "registered"]
 

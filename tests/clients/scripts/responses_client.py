@@ -4,6 +4,7 @@ told: question, answer        a text and what the model says to it
       reasoning               {"prompt", "thought", "answer"}, where a reasoning parser is set
       calls                   {"prompt", "tools", "calls", "results", "follow_up"}: tools in the chat's form
       endless                 a question whose answer has no end
+      short_call              a question that the model answers by a call whose arguments come to an end
       json                    {"prompt", "schema", "answer"}
       bodies                  whether errors have the dialect's own body
       store                   whether responses are kept
@@ -212,11 +213,11 @@ def tools_of_a_namespace(client: Any, told: Any) -> None:
 def a_custom_tool(client: Any, told: Any) -> None:
     note = {"type": "custom", "name": "note", "description": "Notes a text", "format": {"type": "text"}}
     asked = {"tools": [note], "tool_choice": {"type": "custom", "name": "note"}, "max_output_tokens": 300}
-    response = ask(client, told["question"], **asked)
+    response = ask(client, told["short_call"], **asked)
     call, *_ = response.output
     assert (call.type, call.name, response.tool_choice.name) == ("custom_tool_call", "note", "note")
     assert isinstance(call.input, str)
-    seen = events(client, told["question"], **asked)
+    seen = events(client, told["short_call"], **asked)
     items = [event.item for event in seen if event.type == "response.output_item.done"]
     for item in items:
         of_it = [event for event in seen if getattr(event, "item_id", None) == item.id]
@@ -225,7 +226,7 @@ def a_custom_tool(client: Any, told: Any) -> None:
         assert "".join(pieces) == done == item.input
     assert [item.type for item in seen[-1].response.output] == [item.type for item in items]
     output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "done"}
-    history = [{"role": "user", "content": told["question"]}, call.model_dump(), output]
+    history = [{"role": "user", "content": told["short_call"]}, call.model_dump(), output]
     assert ask(client, history, tools=[note]).status == "completed"
 
 

@@ -246,13 +246,13 @@ def test_a_thread_is_refused_as_its_clients_know_it(thread: Any, path: str) -> N
 @pytest.mark.engine
 @pytest.mark.once
 def test_every_field_of_others_is_known() -> None:
-    """Those of vLLM's server, but for what connectors of KV caches have to do with, and of Anthropic's client."""
+    """Those of vLLM's server, but for what connectors of caches have to do with, and of Anthropic's client."""
     from anthropic.types.message_count_tokens_params import MessageCountTokensParams
     from anthropic.types.message_create_params import MessageCreateParamsBase
     from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
 
     known = {row.name for row in TABLE} | {*FORMS}
-    theirs = {*AnthropicMessagesRequest.model_fields} - {"kv_transfer_params"}
+    theirs = {*AnthropicMessagesRequest.model_fields} - {"kv_transfer_params", "ec_transfer_params"}
     assert theirs <= known
     for params in (MessageCreateParamsBase, MessageCountTokensParams):
         assert {*params.__annotations__} <= known

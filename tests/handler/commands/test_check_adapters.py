@@ -133,7 +133,7 @@ def test_what_vllm_does_not_heed_is_noted(model_dir: Path) -> None:
     path = write_adapter(model_dir / "adapters" / "a", LLAMA, alpha_pattern={"q_proj": 1})
     assert lines(model_dir)[2] == (
         "note: adapter a has modules with scales of their own (rank_pattern, alpha_pattern): "
-        "vLLM 0.32.0 heeds that, 0.23.0 does not"
+        "vLLM 0.32.0 heeds that, 0.26.0 and 0.28.0 do not"
     )
     path.joinpath("adapter_model.safetensors").rename(path / "adapter_model.bin")
     assert lines(model_dir)[3] == "note: adapter a: not checked whether adapter_model.bin fits the model"

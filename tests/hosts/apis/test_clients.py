@@ -34,6 +34,7 @@ TOLD: dict[str, Any] = {
         "follow_up": CALLING.follow_up,
     },
     "endless": question("endless").prompt,
+    "short_call": question("tool_call").prompt,
     "json": {"prompt": DATA.prompt, "schema": JSON_SCHEMA, "answer": json.loads(DATA.answer)},
 }
 CHECKS = {"anthropic_client.py": 34, "responses_client.py": 25, "tokens_client.py": 6}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lmi.model.vllm.internals import PARTS, check_library
+from lmi.model.vllm import internals
+from lmi.model.vllm.internals import PARTS, check_library, keep_linear, unshared
 
 from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
@@ -46,16 +48,50 @@ def library(monkeypatch: pytest.MonkeyPatch, places: Sequence[str]) -> None:
                 made.__path__ = []
                 monkeypatch.setitem(sys.modules, name, made)
         vars(sys.modules[path]).update(vars(stand_in(names_inside)))
-    vars(sys.modules["vllm"])["__version__"] = "9.9.9"
+    vars(sys.modules["vllm"])["__version__"] = "0.28.0"
 
 
 def told(error: StartError, name: str) -> bool:
-    return error.message == f"vLLM 9.9.9 has no {name}, which the handler needs: vLLM 0.23 to 0.32 is supported"
+    return error.message == f"vLLM 0.28.0 has no {name}, which the handler needs: 0.26.0 to 0.32 is supported"
+
+
+TOO_OLD = "vLLM {} is too old: 0.26.0 to 0.32 is supported; lmi-handler 0.2.0 is the last release for older ones"
+UNTESTED = "vLLM {} was not tested: 0.26.0 to 0.32 is supported"
 
 
 def test_a_vllm_that_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch, PARTS)
     check_library()
+
+
+# Installed, the error that ends the start, the line in the log.
+INSTALLED = [
+    ("0.23.0", TOO_OLD, ""),
+    # As LMI's containers name theirs.
+    ("0.23.1.dev4+gcd87ce883", TOO_OLD, ""),
+    ("0.25.1", TOO_OLD, ""),
+    ("0.26.0", "", ""),
+    ("0.26.0rc2", "", ""),
+    ("0.28.1.dev3+cpu", "", ""),
+    ("0.32.9", "", ""),
+    ("0.33.0", "", UNTESTED),
+    ("1.0.0", "", UNTESTED),
+    ("dev", "", UNTESTED),
+]
+
+
+@pytest.mark.parametrize(("version", "fault", "line"), INSTALLED)
+def test_versions(
+    version: str, fault: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # One that is too old is told by its version, whatever else it lacks.
+    library(monkeypatch, () if fault else PARTS)
+    monkeypatch.setattr(sys.modules["vllm"], "__version__", version)
+    with pytest.raises(StartError) if fault else nullcontext() as caught:
+        check_library()
+    if caught is not None:
+        assert caught.value.message == fault.format(version)
+    assert [record.getMessage() for record in caplog.records] == ([line.format(version)] if line else [])
 
 
 @pytest.mark.parametrize("missing", PARTS)
@@ -69,6 +105,48 @@ def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missin
 @pytest.mark.engine
 def test_the_installed_vllm_has_all_of_them() -> None:
     check_library()
+
+
+@pytest.fixture
+def untold() -> Iterator[None]:
+    """Nothing has been said of this vLLM, nor is afterwards."""
+    caches = (internals._tell_slower, internals._state_class, unshared)
+    for one in caches:
+        one.cache_clear()
+    yield
+    for one in caches:
+        one.cache_clear()
+
+
+class Parser:
+    """Of a vLLM whose parsers keep nothing that is known here."""
+
+
+def _keep_linear_twice() -> None:
+    keep_linear(Parser())
+    keep_linear(Parser())
+
+
+def _without_skip_clone() -> None:
+    vars(sys.modules["vllm"])["SamplingParams"] = SimpleNamespace(__struct_fields__=("n", "seed"))
+    assert unshared() == unshared() == {}
+
+
+SLOWER = [
+    (_keep_linear_twice, "parsers take longer for each token of a long answer"),
+    (_without_skip_clone, "vLLM copies the parameters of each request"),
+]
+
+
+@pytest.mark.parametrize(("use", "line"), SLOWER)
+@pytest.mark.usefixtures("untold")
+def test_what_has_a_slower_way_takes_it_with_one_line(
+    use: Callable[[], None], line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    library(monkeypatch, PARTS)
+    use()
+    (told_once,) = caplog.messages
+    assert told_once.startswith(f"{line}, as this vLLM differs from those that were tested: ")
 
 
 DOCUMENTED = {

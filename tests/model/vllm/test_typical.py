@@ -99,7 +99,7 @@ NO_INTERFACE = "vLLM's model runner V2 takes no logits processors in this versio
 def test_a_second_runner_that_takes_no_processors(
     speculative: bool, forced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vLLM 0.23's. By default typical_p is refused, naming the option where that helps; asked for, the start fails."""
+    """Up to vLLM 0.28. typical_p is refused, naming the option where that helps; asked for, the start fails."""
     monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: False)
     made = config(second=True, asynchronous=True, speculative=speculative)
     helps = "" if speculative or forced else "; option.enable_typical_p=true goes back to V1"
@@ -112,20 +112,8 @@ def test_a_second_runner_that_takes_no_processors(
         decided("true", config(second=True, asynchronous=True, speculative=speculative))
 
 
-def test_a_version_that_does_not_say_which_runner_it_has() -> None:
-    """It starts; typical_p is refused, for a processor of the wrong kind would end its core."""
-    made = config(asynchronous=True)
-    del made.use_v2_model_runner
-    typical = decided("auto", made)
-    assert typical.refusal == "this version of vLLM does not say which model runner it has"
-    assert made.model_config.logits_processors is None
-    assert decided("false", made).refusal == "option.enable_typical_p is false"
-    with pytest.raises(OptionError, match="does not say which model runner"):
-        decided("true", made)
-
-
 def test_a_second_runner_that_takes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 0.32 on, beside asynchronous scheduling and speculative decoding."""
+    """That of 0.32, beside asynchronous scheduling and speculative decoding."""
     monkeypatch.setattr(vllm_typical, "v2_takes_processors", lambda: True)
     for wanted in ("auto", "true"):
         made = config(second=True, asynchronous=True, speculative=True)
@@ -345,7 +333,7 @@ def test_seeds_and_neighbours(backend: Any) -> None:
     """The same seed, the same tokens, alone or beside others; who does not ask for it is not touched."""
     (alone,) = run(backend, generation(typical_p=0.8))
     (plain,) = run(backend, generation())
-    # On a CPU vLLM 0.23 and 0.32 forget the seeds of all where one request has none, so that these have theirs.
+    # On a CPU vLLM 0.26 and 0.32 forget the seeds of all where one request has none, so that these have theirs.
     together = run(
         backend, generation(), generation(typical_p=0.8), generation(typical_p=0.05), generation(typical_p=1.0)
     )

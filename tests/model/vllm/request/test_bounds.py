@@ -54,7 +54,7 @@ def requests(model_dir: Path) -> Any:
 
 
 class CpuBuffer:
-    """In place of UvaBuffer (buffer_utils.py of 0.23; later versions have one for a machine without such memory)."""
+    """In place of UvaBuffer (buffer_utils.py of 0.26; later versions have one for a machine without such memory)."""
 
     def __init__(self, size: Any, dtype: Any) -> None:
         import torch
@@ -82,7 +82,7 @@ def take(requests: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None
     if "vllm_config" in inspect.signature(Sampler).parameters:
         given["vllm_config"] = requests._core.vllm_config
     sampler = sampler_class(**given)
-    # 0.23 is given the prompt's length too.
+    # Some versions are given the prompt's length too.
     more = (3,) if "prompt_len" in inspect.signature(sampler.add_request).parameters else ()
     return lambda params: sampler.add_request(0, *more, params) and None
 
@@ -136,7 +136,7 @@ def completed(requests: Any, arguments: dict[str, Any]) -> Any:
     """SamplingParams as they go to the core."""
     from vllm import SamplingParams
 
-    # No field of Sampling; 0.23 compares it with what the tokenizer knows.
+    # No field of Sampling; some versions compare it with what the tokenizer knows.
     allowed = arguments.get("allowed_token_ids")
     asked = {name: value for name, value in arguments.items() if name != "allowed_token_ids"}
     params = SamplingParams(max_tokens=20, detokenize=False, **asked)

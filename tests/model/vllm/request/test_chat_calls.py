@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,19 +170,16 @@ def hermes(demo_model: Path) -> Iterator[SaidEngine]:
 def test_arguments_fit_the_schema_where_a_client_wants_it(
     hermes: SaidEngine, kind: str, strict: bool | None, dialect: str
 ) -> None:
-    """Of a forced call unless `strict` is false, of another where it is true; vLLM 0.23: of every forced call alone."""
+    """Of a forced call unless `strict` is false, of another where it is true."""
     known = CALLING[dialect]
     more = {} if strict is None else {"strict": strict}
     body = known.body(kind, [known.tool("run", SCHEMA, **more)], "run")
-    newer = importlib.util.find_spec("vllm.tool_parsers.tool_strict_level") is not None
 
     def text(arguments: Any) -> str:
-        if newer or kind == "auto":
-            return f"<tool_call>\n{json.dumps({'name': 'run', 'arguments': arguments})}\n</tool_call>"
-        return json.dumps(arguments) if kind == "named" else written("run", [arguments], json.dumps)
+        return f"<tool_call>\n{json.dumps({'name': 'run', 'arguments': arguments})}\n</tool_call>"
 
     assert hermes.guided_to(dialect, body, text(FITS))
-    enforced = (strict or (strict is None and kind != "auto")) if newer else kind != "auto"
+    enforced = strict or (strict is None and kind != "auto")
     assert hermes.guided_to(dialect, body, text(OTHERS)) is not enforced
 
 

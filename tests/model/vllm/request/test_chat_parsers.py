@@ -144,6 +144,8 @@ UNFIT = {
     "cohere_command3": "cohere_melody",
     "cohere_command4": "cohere_melody",
     "hf": "response_template",
+    # Up to 0.28, of which the CPU builds lack it.
+    "minimax_m3": "_rust_tool_parser",
     "openai": "'openai' is not supported",
 }
 """What must be there for it: a package, a tokenizer's own metadata; gpt-oss's answers vLLM reads in another way."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -124,12 +123,13 @@ UNREAD = {
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}, "again": {"type": "string"}}}
 TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks up", "parameters": SCHEMA}}
 BODY = CALLING["openai"].body("auto", [TOOL])
-_VLLM = importlib.util.find_spec("vllm")
-NEWER = _VLLM is not None and any(
-    Path(folder, "tool_parsers", "tool_strict_level.py").exists() for folder in _VLLM.submodule_search_locations or ()
-)
-"""Whether vLLM has forced calls written in a family's own form where it knows that, as 0.32 has."""
-OWN_FORM = ("hermes", "llama3_json", "mistral", "qwen3_coder", "qwen3_xml")
+
+
+def writes_own_form(family: str) -> bool:
+    """Whether vLLM has a forced call written in the family's own form, and not in JSON."""
+    from vllm.tool_parsers import ToolParserManager
+
+    return ToolParserManager.get_tool_parser(family).structural_tag_model is not None
 
 
 @pytest.fixture(scope="module")
@@ -212,16 +212,17 @@ def test_a_call_that_is_cut_off_or_malformed_loses_no_answer(family: tuple[str, 
         assert found.text or found.calls, text
 
 
+FORCED = ("one call", "a brace", "no arguments", "unicode")
 UNGUIDED = {
-    ("mistral", "0.32"): "mistral-common's own tokenizer alone has a grammar",
-    ("qwen3_xml", "no arguments"): "vLLM 0.32's grammar has another white space",
+    **{("mistral", answer): "from vLLM 0.32 on its own tokenizer alone has a grammar" for answer in FORCED},
+    ("qwen3_xml", "no arguments"): "the grammar has another white space",
     ("qwen3_coder", "no arguments"): "the same",
 }
 """What no guide of a version lets a model write, in the forms of FAMILIES."""
 
 
 @pytest.mark.parametrize("kind", ["required", "named"])
-@pytest.mark.parametrize("answer", ["one call", "a brace", "no arguments", "unicode"])
+@pytest.mark.parametrize("answer", FORCED)
 def test_a_forced_call_is_read_as_it_is_made(family: tuple[str, SaidEngine], kind: str, answer: str) -> None:
     """In JSON or in the family's own form: by what the model is guided to write."""
     name, engine = family
@@ -231,10 +232,10 @@ def test_a_forced_call_is_read_as_it_is_made(family: tuple[str, SaidEngine], kin
     (call,) = calls
     given = json.dumps(call[1] if kind == "named" else [{"name": call[0], "parameters": call[1]}], ensure_ascii=False)
     forms = [text for text in (given, FAMILIES[name](calls).strip()) if engine.guided_to("openai", body, text)]
-    if NEWER and not forms:
-        pytest.skip(UNGUIDED.get((name, "0.32")) or UNGUIDED[name, answer])
+    if not forms:
+        pytest.skip(UNGUIDED[name, answer])
     (text,) = forms
-    assert (text == given) is (not NEWER or name not in OWN_FORM)
+    assert (text == given) is not writes_own_form(name)
     for read, stream in ((known.whole, False), (known.stream, True)):
         found = read(engine.ask("openai", {**body, "stream": stream}, engine.ids(text)))
         assert [(one.name, one.arguments) for one in found.calls] == calls

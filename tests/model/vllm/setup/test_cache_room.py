@@ -8,35 +8,18 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.setup.cache_room import cache_tokens, room, tell_room
+from lmi.model.vllm.setup.cache_room import room, tell_room
 
 from ....kit.api.options import make_settings
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 
 
-def config(*, longest: int = 2048, hybrid: bool = False, layers: list[str] | None = None, **cache: Any) -> Any:
-    """A VllmConfig, as far as it is read."""
-    model = SimpleNamespace(max_model_len=longest, is_hybrid=hybrid, hf_text_config=SimpleNamespace(layer_types=layers))
-    blocks = {"num_gpu_blocks": 100, "block_size": 16, **cache}
-    return SimpleNamespace(model_config=model, cache_config=SimpleNamespace(**blocks))
-
-
-@pytest.mark.parametrize(
-    ("given", "tokens"),
-    [
-        (config(), 1600),
-        (config(layers=["full_attention", "full_attention"]), 1600),
-        # vLLM 0.32 says so itself.
-        (config(kv_cache_size_tokens=12345, hybrid=True), 12345),
-        # In 0.23 blocks of these are shared by layers of several kinds.
-        (config(hybrid=True), None),
-        (config(layers=["full_attention", "sliding_attention"]), None),
-        (config(num_gpu_blocks=None), None),
-    ],
-)
-def test_tokens(given: Any, tokens: int | None) -> None:
-    assert cache_tokens(given) == tokens
+def config(tokens: int | None, longest: int) -> Any:
+    """A VllmConfig, as far as it is read; None: of a model without a cache."""
+    return SimpleNamespace(
+        model_config=SimpleNamespace(max_model_len=longest), cache_config=SimpleNamespace(kv_cache_size_tokens=tokens)
+    )
 
 
 HOLDS = "the KV cache holds"
@@ -59,8 +42,8 @@ def test_what_is_told(tokens: int, longest: int, sequences: int, line: str) -> N
 
 def test_it_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "lmi")
-    tell_room(make_settings(max_rolling_batch_size="1"), config(longest=1000))
-    tell_room(make_settings(), config(num_gpu_blocks=None))
+    tell_room(make_settings(max_rolling_batch_size="1"), config(1600, 1000))
+    tell_room(make_settings(), config(None, 1000))
     assert caplog.messages == [f"{HOLDS} 1600 tokens: 1.6 requests of max_model_len=1000"]
 
 
