@@ -72,6 +72,9 @@ async def stormed(host: Host) -> None:
     cases = pool(2 * len(KINDS), "server" if isinstance(host, Server) else "djl")
     storm = Storm(port, cases, seed=8, clients=CLIENTS)
     await storm.quiet()
+    # What is started when several need it at once, such as the threads of libraries, is there from then on.
+    await storm.rage(2)
+    await storm.quiet()
     await warm(host)
     # Other tests' connections have been closed, if only just now.
     before = alive(host)

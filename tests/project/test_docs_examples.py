@@ -82,6 +82,7 @@ def test_make_knows_the_target(block: Block) -> None:
     assert status == 0, errors
 
 
+@pytest.mark.once
 @pytest.mark.engine
 @pytest.mark.parametrize("block", COMMANDS, ids=str)
 def test_a_command_works(block: Block, tmp_path: Path, demo_model: Path, chat_server: Host) -> None:
