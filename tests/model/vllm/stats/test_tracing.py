@@ -70,7 +70,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def is_request(span: Any) -> bool:
-    return span.name == "llm_request" and attributes(span)["gen_ai.request.id"] != "start"
+    return bool(span.name == "llm_request" and attributes(span)["gen_ai.request.id"] != "start")
 
 
 NO_DJL = hosting.available()
