@@ -1,10 +1,10 @@
 # make serve [PORT=8080]      a real engine on a small trained model, on loopback
 # make unit [ARGS="-k name"]  what needs no engine's process, no Java and no browser; three minutes
-# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 15 minutes
+# make test [ARGS="-k name"]  what to run before each commit: units, then engines, a contract of each dialect on every host; 20 minutes
 # make test-hosts             every host with every dialect and client
 # make test-newest            what needs an engine, on the newest vLLM
 # make test-next              the same on the vLLM of the next container
-# make test-all               these, and what is slow or depends on the clock; an hour and more
+# make test-all               these, and what is slow or depends on the clock; two hours and more
 # make test-python PYTHON=... the unit tests on another Python, from 3.10 on; LOWEST=1: with the lowest versions of what they import
 # make kills                  kills the engine ten times in each of nine cases (docs/robustness.md); half an hour and more
 # make chaos                  ten minutes of bad clients and of faults on each host (docs/robustness.md)

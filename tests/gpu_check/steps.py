@@ -98,8 +98,7 @@ def runner(engines: Engines) -> str:
     fallen = re.findall(r"[^\n]*using the V1 model runner instead", log)
     assert not fallen, fallen[0]
     assert second is True, engines.chosen
-    # 0.23 says it nowhere; but only the module of V2 is called model_runner.py, that of V1 gpu_model_runner.py.
-    said = _said(log, r"Using V2 Model Runner|\[model_runner\.py:\d+\] [^\n]+")
+    said = _said(log, r"Using V2 Model Runner")
     first = _said(engines.get("plain").log_text(), r"\[gpu_model_runner\.py:\d+\] [^\n]+")
     return f"vLLM's configuration says V2; log: `{said}`; of the engine that is told to use V1: `{first}`"
 
