@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, LmiError, ModelNotFoundError, NoSlotError, UnavailableError
 from ...kit.registered import Entry, NotReadyError, Registered, llama_dir, registered, retry_after
+from ...kit.user_code.modules import modules_in
 
 
 @pytest.fixture
@@ -286,11 +286,10 @@ def test_the_model_directory_may_be_known_by_another_way(tmp_path: Path) -> None
             server.registry.enter("a", "/a\x00b")
 
 
-def test_unregistered_while_it_is_loaded(server: Registered) -> None:
+def test_unregistered_while_it_is_loaded(server: Registered, tmp_path: Path) -> None:
     held = Held(server)
     path = server.adapter("a")
     Path(path, "model.py").write_text("GLOBAL = 1")
-    before = set(sys.modules)
     loading = Beside(lambda: server.register("a", path))
     until(lambda: server.told.added)
     with pytest.raises(NotReadyError) as waiting:
@@ -304,7 +303,7 @@ def test_unregistered_while_it_is_loaded(server: Registered) -> None:
     assert waiting.value.ready.done()
     assert server.told.removed[-1] == "a#1"
     assert server.told.registered == {}
-    assert set(sys.modules) == before
+    assert modules_in(tmp_path) == set()
     assert not server.registry.has_code
     assert not (server.model / ".lmi" / "adapters.json").exists() or "a" not in kept(server)
 
@@ -314,14 +313,13 @@ def test_unregistered_before_the_engine_has_heard_of_it(server: Registered, tmp_
     flag = tmp_path / "flag"
     code = f"import pathlib, time\nwhile not pathlib.Path({str(flag)!r}).exists(): time.sleep(0.001)"
     Path(path, "model.py").write_text(code)
-    before = set(sys.modules)
     loading = Beside(lambda: server.register("a", path))
     until(lambda: server.registry.knows("a"))
     server.registry.unregister("a")
     flag.touch()
     loading.outcome()
     assert server.told.registered == {}
-    assert set(sys.modules) == before
+    assert modules_in(tmp_path) == set()
     assert not server.registry.has_code
 
 
@@ -595,7 +593,9 @@ def test_failures_are_forgotten_in_the_end(server: Registered, monkeypatch: pyte
     assert [number for number in range(8) if server.registry.knows(f"alias {number}")] == known
 
 
-def test_a_thousand_registrations_leave_nothing_behind(server: Registered, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_thousand_registrations_leave_nothing_behind(
+    server: Registered, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With code, that fail, that are updated, that are named while they are loaded."""
     # pytest keeps what is logged, and with an error all that was there when it was raised.
     caplog.set_level("CRITICAL")
@@ -627,7 +627,7 @@ def test_a_thousand_registrations_leave_nothing_behind(server: Registered, caplo
         assert not server.registry.has_code
         assert server.registry.registered() == []
         assert kept(server) == "{}\n"
-        return [len(counted) for counted in (sys.modules, threading.enumerate(), descriptors, entries)]
+        return [len(counted) for counted in (modules_in(tmp_path), threading.enumerate(), descriptors, entries)]
 
     rounds(0, 100)
     before = left()

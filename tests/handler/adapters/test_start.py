@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from ...kit.adapters import LLAMA, write_adapter
 from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, ModelNotFoundError, OptionError
 from ...kit.registered import llama_dir, registered
+from ...kit.user_code.modules import modules_in
 
 
 def in_folder(tmp_path: Path, name: str, **how: Any) -> str:
@@ -215,8 +215,7 @@ def test_without_a_file_nothing_is_kept(tmp_path: Path) -> None:
 def test_the_code_of_what_fails_is_forgotten(tmp_path: Path) -> None:
     path = Path(in_folder(tmp_path, "a"))
     path.joinpath("model.py").write_text("def output(text):\n    return text\noutput.is_output_formatter = True\n")
-    before = set(sys.modules)
     with registered(tmp_path, adapters_on_error="warn") as server:
         server.begin(lambda: server.told.faults.update({"a#1": AdapterError("it does not fit")}))
-        assert set(sys.modules) == before
+        assert modules_in(tmp_path) == set()
         assert not server.registry.has_code

@@ -24,6 +24,7 @@ from ...kit.api.options import make_settings
 from ...kit.api.types import Delta, Finish, Request, Response, Started
 from ...kit.registered import llama_dir
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.user_code.modules import forget, modules_in
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 SESSION = "X-Amzn-SageMaker-Session-Id"
@@ -131,7 +132,6 @@ def end_of(opened: Exchange) -> None:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
     """Makes one; the modules of the user's are forgotten afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
     places: list[Place] = []
 
     def make(files: dict[str, str] | None = None, **options: str) -> Place:
@@ -141,9 +141,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     yield make
     for one in places:
         one.service.close()
-    for name in set(sys.modules) - known:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    forget(tmp_path)
 
 
 def test_two_adapters_share_no_globals(place: Callable[..., Place]) -> None:
@@ -259,15 +257,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_broken_code_refuses_the_registration(place: Callable[..., Place], broken: str) -> None:
+def test_broken_code_refuses_the_registration(tmp_path: Path, place: Callable[..., Place], broken: str) -> None:
     source, cause = BROKEN[broken]
     made = place()
-    known = set(sys.modules)
     with pytest.raises(AdapterError) as refused:
         made.register("a", source)
     assert refused.value.message.startswith("Failed to load custom code for adapter a: ")
     assert cause in refused.value.message
-    assert set(sys.modules) == known
+    assert modules_in(tmp_path) == set()
     # Its weights were not asked for.
     assert made.engine.adapters.added == []
     status, answer = made.refused({"inputs": "Hi", "adapters": "a"})
@@ -282,21 +279,19 @@ def test_an_embedding_models_adapter_has_no_output_formatter(place: Callable[...
     made.register("b", code(INPUT, name="b"))
 
 
-def test_what_is_unregistered_is_forgotten(place: Callable[..., Place]) -> None:
+def test_what_is_unregistered_is_forgotten(tmp_path: Path, place: Callable[..., Place]) -> None:
     made = place()
-    known = set(sys.modules)
     made.register("a", code(INPUT, OUTPUT, name="first"))
-    assert len(set(sys.modules) - known) == 1
+    assert len(modules_in(tmp_path)) == 1
     made.registry.unregister("a")
-    assert set(sys.modules) == known
+    assert modules_in(tmp_path) == set()
     made.register("a", code(INPUT, OUTPUT, name="second"))
     assert made.ask({"inputs": "Hi", "adapters": "a"})[0] == "second: Hi"
 
 
-def test_a_request_that_runs_keeps_its_formatter(place: Callable[..., Place]) -> None:
+def test_a_request_that_runs_keeps_its_formatter(tmp_path: Path, place: Callable[..., Place]) -> None:
     """And what that finds in its module."""
     made = place()
-    known = set(sys.modules)
     made.register("a", code(OUTPUT, name="a"))
     asked = [made.open({"inputs": "Hi", "adapters": "a"})]
     until(lambda: made.engine.generations)
@@ -307,7 +302,7 @@ def test_a_request_that_runs_keeps_its_formatter(place: Callable[..., Place]) ->
     end_of(opened)
     assert b"".join(opened.records).startswith(b"a says ")
     del opened
-    until(lambda: gc.collect() and set(sys.modules) == known)
+    until(lambda: gc.collect() and not modules_in(tmp_path))
 
 
 def test_a_module_finds_itself(tmp_path: Path) -> None:
@@ -329,9 +324,9 @@ def test_a_module_finds_itself(tmp_path: Path) -> None:
         loaded = load_adapter_code(make_settings(), workers, "a", tmp_path)
         assert loaded is not None
         assert (loaded.input, loaded.output is None) == (None, False)
-        known = set(sys.modules)
+        assert len(modules_in(tmp_path)) == 1
         del loaded
-        assert len(known - set(sys.modules)) == 1
+        assert modules_in(tmp_path) == set()
         assert load_adapter_code(make_settings(), workers, "b", tmp_path / "nothing") is None
     finally:
         workers.close()

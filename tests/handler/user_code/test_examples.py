@@ -19,6 +19,7 @@ from ...kit.api.types import Delta, Finish, Started
 from ...kit.djl import hosting
 from ...kit.pages import blocks_of
 from ...kit.paths import DOCS, USER_CODE
+from ...kit.user_code.modules import forget
 from ...kit.user_code.service import ScriptedService
 
 TIMEOUT = 30.0
@@ -49,11 +50,8 @@ MODELS = {
 def forgetting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A model directory whose modules are forgotten afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
     yield tmp_path
-    for name in set(sys.modules) - known:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    forget(tmp_path)
 
 
 def until(condition: Callable[[], Any]) -> None:

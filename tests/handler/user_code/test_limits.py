@@ -25,6 +25,7 @@ from ...kit.api.errors import LmiError, RequestCancelledError, TimeLimitError, U
 from ...kit.api.handler import Exchange
 from ...kit.api.types import Delta, Finish, Started
 from ...kit.paths import USER_CODE
+from ...kit.user_code.modules import forget
 from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
@@ -103,7 +104,6 @@ Make = Callable[..., Place]
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes a place, whose hanging code is let go afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
     places: list[Place] = []
 
     def make(**options: str) -> Place:
@@ -116,9 +116,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     for one in places:
         until(lambda one=one: one.workers.stuck == 0)  # type: ignore[misc]
         one.service.close()
-    for name in set(sys.modules) - known:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    forget(tmp_path)
 
 
 def hangs(count: int = 1) -> None:

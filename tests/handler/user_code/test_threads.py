@@ -32,6 +32,7 @@ from ...kit.api.options import make_settings
 from ...kit.api.types import CallDelta, Delta, EngineEvent, Failed, Finish, ParsedRequest, Request, Response, Started
 from ...kit.paths import USER_CODE
 from ...kit.user_code.engine import ScriptedEngine
+from ...kit.user_code.modules import forget
 from ...kit.user_code.service import HI, ScriptedService
 
 TIMEOUT = 30.0
@@ -88,7 +89,6 @@ class Place(ScriptedService):
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Place]]:
     """Makes places; the modules of the user's are forgotten afterwards."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
     places: list[Place] = []
 
     def make(files: dict[str, str], **options: str) -> Place:
@@ -98,9 +98,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     yield make
     for one in places:
         one.service.close()
-    for name in set(sys.modules) - known:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    forget(tmp_path)
 
 
 def guarded(place: Callable[..., Place]) -> tuple[Place, Any]:

@@ -1,0 +1,20 @@
+"""The modules of a user's that a process has loaded, told from those that a library loads meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+__all__ = ["forget", "modules_in"]
+
+
+def modules_in(folder: Path) -> set[str]:
+    """The names of the modules whose files are under `folder`."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {name for name, file in files.items() if file and folder in Path(file).parents}
+
+
+def forget(folder: Path) -> None:
+    """As if nothing under `folder` had been imported."""
+    for name in modules_in(folder):
+        del sys.modules[name]
