@@ -165,8 +165,9 @@ class Exchange:
         except Exception:
             log.exception("request %s could not be counted", self.request_id)
         self.records.extend(records)
-        self.finished = True
+        # Before anybody can see that it has ended: a client that asks again at once finds its place free.
         self._admission.release(self)
+        self.finished = True
 
     def _feed(self, prompt: int, event: EngineEvent, noted: bool = False) -> None:
         """Takes an event, on the engine's thread unless the meter has `noted` it there. Raises nothing: what goes wrong

@@ -115,6 +115,26 @@ def test_a_request_has_ended_before_its_last_record_can_be_seen(
     assert records.in_flight == in_flight
 
 
+def test_a_request_leaves_its_place_before_it_is_seen_to_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks again as soon as it has its answer is not refused because of the answer that it has."""
+    made = place(tmp_path)
+    admission = made.service.admission
+    release = admission.release
+    ended: list[bool] = []
+
+    def noting(exchange: Any) -> None:
+        ended.append(exchange.finished)
+        release(exchange)
+
+    monkeypatch.setattr(admission, "release", noting)
+    exchange = made.open()
+    made.end(0)
+    made.open().abort()
+    assert (exchange.finished, ended, admission.open) == (True, [False, False], 0)
+
+
 # --- Requests that are open ---
 
 
