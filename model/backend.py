@@ -1,8 +1,8 @@
 """What runs in the engine's process, and the table of it.
 
-A backend of ours is a folder beside this file and one line in ENGINES. One of a user's is a file in the model
-directory, or an installed module, that `option.backend=module:name` names: a class of the shape of `Backend`, or a
-function that returns one. Either needs to know nothing of processes, threads or dialects.
+Ours is vLLM (`AsyncBackend`), with a class for each kind of task in ENGINES. A user's is a file in the model directory,
+or an installed module, that `option.backend=module:name` names: a class of the shape of `Backend`, or a function that
+returns one. Neither needs to know anything of processes, threads or dialects.
 """
 
 from __future__ import annotations
@@ -99,12 +99,10 @@ class AsyncBackend(BackendBase, Protocol):
 
 ENGINES = {
     "vllm": "lmi.model.vllm.engine:VllmEngine",
-    "transformers": "lmi.model.transformers.engine:TransformersEngine",
-    "auto": "lmi.model.auto:first_that_runs",
     "vllm-embedding": "lmi.model.vllm.pooling.embedding:VllmEmbedding",
     "vllm-scoring": "lmi.model.vllm.pooling.scoring:VllmScoring",
 }
-"""Name to "module:class" of a backend, or function that returns one. The module is imported in the engine's process."""
+"""Name to "module:class" of a backend. The module is imported in the engine's process."""
 
 
 def load_backend(settings: Settings) -> Backend | AsyncBackend:
@@ -163,7 +161,6 @@ def limits() -> dict[str, Mapping[str, str]]:
     for engine, place in ENGINES.items():
         module, _, name = place.partition(":")
         backend = getattr(importlib.import_module(module), name)
-        # A function chooses among the others.
         if hasattr(backend, "limits"):
             found[engine] = backend.limits
     return found

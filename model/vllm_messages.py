@@ -19,7 +19,6 @@ __all__ = [
     "START_FAILED",
     "START_MEMORY",
     "START_STEPS",
-    "UNSUPPORTED_MODEL",
     "says_nothing",
 ]
 
@@ -31,14 +30,6 @@ CORE_FAILED = "EngineCore encountered an issue"
 
 PROCESSOR_FAILED = "Failed to apply "
 """The beginning of what is raised where a model's processor of images refuses one; the cause says why."""
-
-UNSUPPORTED_MODEL = (
-    "not supported for now",
-    "is not supported anymore",
-    "not supported in-tree",
-    "not compatible with vLLM",
-)
-"""Of architectures that it does not have (vllm/model_executor/models/registry.py)."""
 
 _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
 
@@ -80,7 +71,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"trust_remote_code", "trust_remote_code"),
     (r"speculative", "speculative_config"),
     (r"dtype|bfloat16|float16", "dtype"),
-    (r"architectures? .* not supported|does not recognize this architecture", "model_id"),
+    (r"architectures? .* not supported|does not recognize this architecture|not compatible with vLLM", "model_id"),
     (r"load.format", "load_format"),
     (r"gpu_memory_utilization", "gpu_memory_utilization"),
     (r"tokenizer", "tokenizer"),
@@ -99,7 +90,7 @@ MORE = (
     (r"No available memory for the cache blocks",
      ("nothing is left for the KV cache: lower option.max_rolling_batch_size, option.max_rolling_batch_prefill_tokens "
      "or option.max_model_len, or raise option.gpu_memory_utilization")),
-    (r"architectures? .* not supported", "vLLM has no such architecture; option.backend=transformers may"),
+    (r"architectures? .* not supported", "vLLM has no such architecture, and cannot run transformers' modelling of it"),
     (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape",
      "the weights do not fit config.json"),
 )  # fmt: skip

@@ -17,7 +17,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 from ...model.adapters.folder import base_config
@@ -220,18 +219,7 @@ def _hosts(settings: Settings) -> Iterator[str]:
 def _arguments(settings: Settings) -> list[str]:
     if is_users(settings.engine):
         return [f"engine {settings.engine}: your own, not checked: it is loaded at start"]
-    lines = [] if settings.engine.startswith("vllm") else _of_transformers(settings)
-    return lines if settings.engine == "transformers" else [*_of_vllm(settings), *lines]
-
-
-def _of_transformers(settings: Settings) -> list[str]:
-    from ...model.transformers.options import transformers_arguments
-
-    arguments = transformers_arguments(settings)
-    given = [f"{name}={value}" for name, value in arguments.given.items()]
-    if importlib.util.find_spec("transformers") is None:
-        return [f"transformers: not installed here; options good: {', '.join(given) or 'none'}"]
-    return [f"transformers {version('transformers')}: options good: {', '.join(given) or 'none'}"]
+    return _of_vllm(settings)
 
 
 def _of_vllm(settings: Settings) -> list[str]:

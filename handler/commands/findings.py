@@ -96,7 +96,7 @@ def _instead(name: str | None, message: str, given: Mapping[str, str]) -> str | 
     elif option.kind == "bool" and ": expected " in message and (value := _TRUE.get(text.lower())):
         return f"option.{option.name}={value}"
     else:
-        advice = on_value(option.name, text) or on_value(option.name, text, "vllm")
+        advice = on_value(option.name, text)
     return advice.instead if advice and advice.why in message else None
 
 

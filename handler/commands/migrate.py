@@ -30,7 +30,6 @@ __all__ = ["MigrateError", "Migrated", "escaped", "migrate", "write"]
 
 _FILE = "serving.properties"
 _FIRST = re.compile(r"\d+ options are wrong: \(1\) (.*?)(?:; \(2\) .*)?")
-_FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
 MODEL_DIR = Path("/opt/ml/model")
 """Where SageMaker puts a model: the model directory, in whatever container."""
 _OF_THE_MODEL = {"HF_TASK", *MODELS, *(name for names in MODELS.values() for name in names)}
@@ -169,9 +168,6 @@ def _complete(entries: list[Entry], *, lmis: bool) -> None:
         # Not the task that DJL's engine of vectors stands for.
         entries[:] = [entry for entry in entries if (entry.key, entry.value) != ("option.task", "text-embedding")]
     entries[:0] = [Entry(key, value) for key, value in head.items()]
-    asked = [name for name in _FOR_TRANSFORMERS if given.get(name, "false").lower() != "false"]
-    if asked and given.get("rolling_batch") == "disable" and "backend" not in given:
-        entries.append(Entry("option.backend", "transformers", comments=[f"{asked[0]} is of transformers"]))
 
 
 def _checked(entries: list[Entry], source: Path, directory: Path, refused: list[str]) -> list[str]:

@@ -68,7 +68,8 @@ RULES = (
          "lmi-dist"),
     Rule("rolling_batch", "vLLM runs the model, with TensorRT-LLM's defaults of parameters",
          (("option.rolling_batch", "vllm"), ("option.parameter_schema", "trtllm")), "trtllm"),
-    Rule("rolling_batch", "transformers runs the model", value="scheduler|hf-accelerate", fate="kept"),
+    Rule("rolling_batch", "vLLM runs the model, with transformers' modelling", value="scheduler|hf-accelerate",
+         fate="kept"),
     Rule("enable_stateful_sessions", "it is the default; written out, it makes DJL Serving start one worker only, "
          "on the first device", value="(?i:true)", fate="dropped"),
 )  # fmt: skip

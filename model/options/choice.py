@@ -1,4 +1,4 @@
-"""Which engine, task, mode and draft model the options choose together."""
+"""Which engine, task, mode, modelling and draft model the options choose together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from .adapter_options import AdapterOptions
-from .advice.find import on_value
 from .advice.parsers import refused_parser
 from .faults import shown
 from .indirect import IndirectOptions
@@ -18,7 +17,7 @@ from .settings import Settings
 from .typed import OptionReader
 
 __all__ = [
-    "FOR_TRANSFORMERS",
+    "IN_4_BITS",
     "TASK_NAMES",
     "batching_of",
     "check_adapters",
@@ -26,14 +25,16 @@ __all__ = [
     "check_parsers",
     "engine_of",
     "is_users",
+    "modelling_of",
     "path_or_id",
     "plugins_of",
+    "quantization_of",
     "speculative_config",
     "task_of",
 ]
 
 ON_TRANSFORMERS = {"scheduler", "hf-accelerate"}
-"""Values of `rolling_batch` that choose transformers."""
+"""Values of `rolling_batch` that choose transformers' modelling of the model, in vLLM."""
 
 ON_VLLM = {
     "lmi-dist": "which has taken lmi-dist's place",
@@ -41,11 +42,8 @@ ON_VLLM = {
 }
 """Other back ends that vLLM stands for, and what a user should know of it."""
 
-FOR_TRANSFORMERS = ("device_map", "load_in_8bit", "load_in_4bit")
-"""Settings that vLLM knows nothing of."""
-
-OURS = ("auto", "vllm", "transformers")
-"""Values of `backend` that are engines of ours."""
+OURS = ("vllm", "transformers")
+"""Values of `backend` that are no engine of the user's."""
 
 POOLED = {
     **dict.fromkeys(("text-embedding", "feature-extraction", "embed"), "embed"),
@@ -56,6 +54,9 @@ POOLED = {
 djl_python's handler the second too, Hugging Face's hub those with a hyphen, vLLM the others."""
 TASK_NAMES = {"embed": "text-embedding", "rank": "text-ranking", "classify": "text-classification"}
 """What messages call such a task."""
+
+IN_4_BITS = "bitsandbytes"
+"""vLLM's method that quantizes weights to 4 bits while it loads them."""
 
 PROMPT_LOOKUP = {"ngram", "[ngram]"}
 """No draft model: what followed the same tokens earlier in the prompt or the answer is the draft."""
@@ -90,9 +91,7 @@ def batching_of(given: IndirectOptions, settings: Settings, reader: OptionReader
         reader.fault("rolling_batch", message)
     if given.rolling_batch in ON_VLLM:
         reader.notes.append(f"option.rolling_batch={given.rolling_batch} runs on vLLM, {ON_VLLM[given.rolling_batch]}")
-    if given.rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS}:
-        return given.rolling_batch
-    return "scheduler" if given.backend == "transformers" else "vllm"
+    return given.rolling_batch if given.rolling_batch in {*ON_VLLM, *ON_TRANSFORMERS} else "vllm"
 
 
 def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) -> str:
@@ -122,29 +121,39 @@ def is_users(engine: str) -> bool:
     return ":" in engine
 
 
-def engine_of(given: IndirectOptions, settings: Settings, task: str, reader: OptionReader) -> str:
-    """A name of the ENGINES table, or the user's own as `module:name`: `backend` if it is given, else what
-    `rolling_batch` chooses. Embeddings and scores have one each.
-    """
-    engine = given.backend or ("transformers" if given.rolling_batch in ON_TRANSFORMERS else "vllm")
+def engine_of(given: IndirectOptions, task: str, reader: OptionReader) -> str:
+    """A name of the ENGINES table, or the user's own as `module:name`. Embeddings and scores have one each."""
+    engine = given.backend or "vllm"
     if is_users(engine):
         return engine
     if engine not in OURS:
         reader.fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {engine!r}")
-    if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if engine == "transformers" else ON_TRANSFORMERS):
-        reader.fault("backend", f"{engine!r} contradicts option.rolling_batch={given.rolling_batch}")
-    if engine == "vllm":
-        for name in (*FOR_TRANSFORMERS, "quantize"):
-            text = reader.text_given(name)
-            if text and (advice := on_value(name, text, engine)):
-                reader.fault(name, advice.sentence)
-    if task in TASK_NAMES:
-        if engine == "transformers":
-            name = "backend" if given.backend else "rolling_batch"
-            asked = given.backend or given.rolling_batch
-            reader.fault(name, f"expected vLLM with option.task={TASK_NAMES[task]}, got {asked!r}")
-        return "vllm-embedding" if task == "embed" else "vllm-scoring"
-    return engine
+    return {"embed": "vllm-embedding", "rank": "vllm-scoring", "classify": "vllm-scoring"}.get(task, "vllm")
+
+
+def modelling_of(given: IndirectOptions, reader: OptionReader) -> str | None:
+    """vLLM's argument `model_impl` where `backend` or `rolling_batch` asks for transformers' modelling; else None."""
+    asked = "backend" if given.backend == "transformers" else "rolling_batch"
+    value = given.backend if asked == "backend" else given.rolling_batch
+    if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if asked == "backend" else ON_TRANSFORMERS):
+        reader.fault("backend", f"{given.backend!r} contradicts option.rolling_batch={given.rolling_batch}")
+    if value not in {"transformers", *ON_TRANSFORMERS}:
+        return None
+    named = reader.arguments.get("model_impl", "transformers")
+    if named != "transformers":
+        reader.fault("model_impl", f"{named!r} contradicts option.{asked}={value}")
+    reader.notes.append(f"option.{asked}={value} runs on vLLM, with transformers' modelling (model_impl=transformers)")
+    return "transformers"
+
+
+def quantization_of(given: IndirectOptions, reader: OptionReader) -> str | None:
+    """vLLM's argument `quantization` where `load_in_4bit` asks for it; else None."""
+    if not given.load_in_4bit:
+        return None
+    before = reader.arguments.get("quantization", IN_4_BITS)
+    if before.lower() != IN_4_BITS:
+        reader.fault("load_in_4bit", f"contradicts option.quantize={before}")
+    return IN_4_BITS
 
 
 def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) -> None:
@@ -170,20 +179,18 @@ def check_parsers(given: IndirectOptions, settings: Settings, engine: str, reade
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
-    served = engine in {"vllm", "auto"} and given.enable_auto_tool_choice is not False
+    served = engine == "vllm" and given.enable_auto_tool_choice is not False
     if served and (why := refused_parser(settings)):
         reader.fault("tool_call_parser", why)
 
 
-def check_adapters(settings: Settings, engine: str, reader: OptionReader) -> AdapterOptions:
+def check_adapters(settings: Settings, reader: OptionReader) -> AdapterOptions:
     """The options of adapters, with absolute paths, once they fit each other and the rest."""
     adapters = settings.adapters
     if not adapters.enable_lora:
         if adapters != AdapterOptions():
             reader.notes.append("the options of adapters have no effect without option.enable_lora=true")
         return adapters
-    if engine == "transformers":
-        reader.fault("enable_lora", "expected vLLM with it, the transformers engine has no adapters")
     most = adapters.max_cpu_loras
     if most is not None and reader.name_given("max_loras") is None:
         adapters = msgspec.structs.replace(adapters, max_loras=min(most, adapters.max_loras))

@@ -37,22 +37,25 @@ class IndirectOptions(msgspec.Struct, frozen=True, kw_only=True):
         "Name of the model in responses.", default="the model directory",
     )] = None
     backend: Annotated[str | None, Option(
-        "Library that runs the model; `auto` is vLLM, and transformers for architectures that vLLM does not support. "
-        "Or an engine of yours, as `module:name`.",
-        kind="reference", choices=("auto", "vllm", "transformers"), default="by rolling_batch",
+        "`transformers`: vLLM runs the model with transformers' modelling (`model_impl=transformers`). Or an engine of "
+        "yours, as `module:name`.",
+        kind="reference", choices=("vllm", "transformers"), default="by rolling_batch",
     )] = None
     rolling_batch: Annotated[
         Literal["auto", "vllm", "lmi-dist", "trtllm", "scheduler", "hf-accelerate", "disable"],
         Option(
             "How requests are batched; `auto` is `vllm`, with `batch_size` above 1 dynamic batch. `lmi-dist` and "
-            "`trtllm` run on vLLM, `scheduler` and `hf-accelerate` on transformers.",
+            "`trtllm` run on vLLM, and so do `scheduler` and `hf-accelerate`, with transformers' modelling.",
         ),
     ] = "auto"
     max_rolling_batch_size: Annotated[int | None, Option(
         "How many sequences are generated at once at most; more wait.", ge=1,
-        default="256, on transformers 32; max_rolling_batch_prefill_tokens where that is less",
+        default="256; max_rolling_batch_prefill_tokens where that is less",
         aliases=("max_num_seqs",), argument="max_num_seqs", set_by_djl=True,
     )] = None
+    load_in_4bit: Annotated[bool, Option(
+        "The same as `quantize=bitsandbytes`, where the installed vLLM has that (0.26.0).",
+    )] = False
     mpi_mode: Annotated[bool, Option(
         "A worker of DJL's for each device: only for one. DJL itself sets it for `trtllm`.",
     )] = False

@@ -17,8 +17,10 @@ from .choice import (
     check_parsers,
     engine_of,
     is_users,
+    modelling_of,
     path_or_id,
     plugins_of,
+    quantization_of,
     speculative_config,
     task_of,
 )
@@ -39,8 +41,6 @@ __all__ = ["load_settings", "settings_of"]
 
 log = logging.getLogger(__name__)
 
-TRANSFORMERS_BATCH = 32
-"""The transformers engine's default of max_rolling_batch_size."""
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
@@ -93,7 +93,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     )
     rolling_batch = batching_of(given, settings, reader)
     task = task_of(given, settings, reader)
-    engine = engine_of(given, settings, task, reader)
+    engine = engine_of(given, task, reader)
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
         reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
@@ -103,17 +103,21 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     check_mpi(given, settings, reader)
     plugins = plugins_of(settings, reader)
     lmcache = check_lmcache(settings, reader)
-    check_parallel(settings, engine, reader)
-    adapters = check_adapters(settings, engine, reader)
+    check_parallel(settings, reader)
+    adapters = check_adapters(settings, reader)
     draft = speculative_config(given, directory)
     if draft and "speculative_config" in reader.arguments:
         reader.fault("speculative_draft_model", "expected it or option.speculative_config, got both")
     written = (
         {"speculative_config": "speculative_draft_model"} if draft else {"draft_model_tp_size": "speculative_config"}
     )
+    derived = {"speculative_config": draft}
+    if not is_users(engine):
+        derived |= {"model_impl": modelling_of(given, reader), "quantization": quantization_of(given, reader)}
+    if derived.get("quantization") and "quantization" not in reader.arguments:
+        written["quantization"] = "load_in_4bit"
     if settings.lmcache_auto_config:
         written["kv_transfer_config"] = "lmcache_auto_config"
-    device = reader.host_number("device_id", -1)
     machines = reader.host_number("cluster_size", 1)
     if machines > 1 and settings.parallel.nnodes == 1:
         reader.notes.append(f"cluster_size={machines}: the engine uses this machine's devices only (option.nnodes)")
@@ -121,12 +125,11 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     notes = (*merged.notes, *(named(note, merged.sources) for note in reader.notes))
     for note in notes:
         log.warning("%s", note)
-    size = given.max_rolling_batch_size or _most_sequences(engine, settings, reader)
+    size = given.max_rolling_batch_size or _most_sequences(settings, reader)
     arguments = reader.arguments | {"model": settings.model_id, "dtype": settings.dtype, "max_num_seqs": str(size)}
     if settings.tensor_parallel_degree is None:
         arguments.pop("tensor_parallel_size", None)
-    if draft:
-        arguments["speculative_config"] = draft
+    arguments |= {name: text for name, text in derived.items() if text}
     if plugin := plugins.get("reasoning_parser_plugin"):
         # vLLM's core, another process, has use for reasoning parsers too.
         arguments["reasoning_parser_plugin"] = plugin
@@ -136,7 +139,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         adapters=adapters,
         **plugins,
         lmcache_config_file=lmcache,
-        engine="vllm" if engine == "auto" and (adapters.enable_lora or settings.parallel.nnodes > 1) else engine,
+        engine=engine,
         task=task,
         rolling_batch=rolling_batch,
         max_rolling_batch_size=size,
@@ -144,7 +147,6 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         output_formatter=None if custom else given.output_formatter,
         custom_formatter=given.output_formatter if custom else None,
         tool_call_parser=None if given.enable_auto_tool_choice is False else settings.tool_call_parser,
-        device_id=None if device < 0 else device,
         engine_arguments=arguments,
         unprefixed=tuple(sorted(unprefixed & arguments.keys())),
         host=reader.host,
@@ -154,9 +156,9 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     )
 
 
-def _most_sequences(engine: str, settings: Settings, reader: OptionReader) -> int:
+def _most_sequences(settings: Settings, reader: OptionReader) -> int:
     """max_rolling_batch_size where nobody says: vLLM takes no more sequences than tokens in a step."""
-    own = TRANSFORMERS_BATCH if engine == "transformers" else settings.max_rolling_batch_size
+    own = settings.max_rolling_batch_size
     step = reader.arguments.get("max_num_batched_tokens", "")
     # vLLM reads `8k` too, which is more in any case.
     return min(own, int(step)) if step.isascii() and step.isdecimal() and int(step) else own

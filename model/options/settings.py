@@ -85,7 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     own_name: str = ""
     """The model's, where `model_name` is that of the adapter that a request names."""
     engine: str = "vllm"
-    """A name of the ENGINES table (vllm, transformers, auto, which finds out at start), or the user's `module:name`."""
+    """A name of the ENGINES table, or the user's `module:name`."""
     task: str = "auto"
     """auto, generate (which auto is too), embed, rank or classify."""
     revision: Annotated[str | None, Option("Branch, tag or commit of a hub id.", argument="revision")] = None
@@ -116,11 +116,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "How many stages the layers are spread over.", ge=1,
         aliases=("pipeline_parallel_size",), argument="pipeline_parallel_size", set_by_djl=True,
     )] = 1
-    device_map: Annotated[str | None, Option(
-        "Where transformers places the model, e.g. `auto`. Requires accelerate.", default="one device",
-    )] = None
-    load_in_8bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes8`.")] = False
-    load_in_4bit: Annotated[bool, Option("For transformers; the same as `quantize=bitsandbytes4`.")] = False
     engine_stall_timeout: Annotated[float, Option(
         "Seconds without a step, with requests in flight, after which the engine is killed and rebuilt; 0: never. "
         "A step may compute a long prompt.", ge=0,
@@ -213,8 +208,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )] = False
 
     # The engine and the host.
-    device_id: int | None = None
-    """What DJL's init call says; None is no particular device."""
     engine_arguments: dict[str, str] = {}
     """The engine's own arguments by its own names, values as they were given: what was set, and model, dtype and
     max_num_seqs always. tensor_parallel_size is missing for `max`."""

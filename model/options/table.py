@@ -81,6 +81,7 @@ OPTIONS: tuple[Option, ...] = (
     # To support one, declare it with its type.
     *_unsupported("Bedrock compatibility", bedrock_compat="false"),
     *_unsupported("models without a tokenizer", skip_tokenizer_init="false"),
+    *_unsupported("8-bit weights of bitsandbytes", load_in_8bit="false"),
     # Java's folder of adapters has a fixed name, and so has ours.
     _no_effect("adapters", "The folder of adapters is always `adapters`."),
     _no_effect("lora_extra_vocab_size", "Adapters have no vocabulary of their own any more.", noted=True),
@@ -88,10 +89,11 @@ OPTIONS: tuple[Option, ...] = (
     _no_effect("record_acceptance_rate", "vLLM counts accepted drafts by itself.", noted=True),
     _no_effect("waiting_steps", "For a scheduler that no longer exists."),
     _no_effect("device", "vLLM finds the device."),
+    _no_effect("device_map", "All devices are used, unless `tensor_parallel_degree` says less."),
     # DJL Serving itself sets it for rolling_batch=trtllm.
     _no_effect("max_num_tokens", "TensorRT-LLM's."),
     _no_effect("disable_flash_attn", "vLLM chooses the kernel."),
-    _no_effect("low_cpu_mem_usage", "Always on with transformers."),
+    _no_effect("low_cpu_mem_usage", "vLLM loads weights one by one."),
     _djl("engine", "DJL's engine: Python."),
     _djl("entryPoint", "Module or file of the handler: lmi.handler."),
     _djl("handler", "Function of the entry point: handle."),
@@ -167,7 +169,6 @@ def options_table() -> str:
             *(_row(option) for option in sorted(documented, key=lambda option: option.name)),
             "",
             "Every other argument of vLLM's `EngineArgs` passes through under its own name: `option.max_logprobs=5`.",
-            "The transformers engine has few of them and refuses the others by name.",
             "",
             f"DJL Serving's own keys keep their meaning: {named['djl']}.",
             "",

@@ -79,6 +79,8 @@ class OptionReader:
             self._read_unknown(name, text)
         elif option.owner == "djl":
             self.host |= {name: text} if name != SECRET else {}
+        elif text and (advice := on_value(option.name, text)):
+            self.fault(name, advice.sentence)
         elif option.unsupported:
             if text.lower() not in {"", option.default}:
                 self.fault(name, f"{shown(text)} requires what this version does not support: {option.unsupported}")
@@ -98,9 +100,6 @@ class OptionReader:
                 name, text, before = before[0], before[1], (name, text)
             self.notes.append(f"option.{name}={text} takes precedence over option.{before[0]}={before[1]}")
         self._given[option.name] = (name, text)
-        if advice := on_value(option.name, text):
-            self.fault(name, advice.sentence)
-            return
         try:
             self.values[option.name] = option.value(text)
         except ValueError as error:

@@ -22,16 +22,16 @@ from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
 from ..errors import one_line
 from ..options import Settings
 from ..options.advice.find import closest, unknown
+from ..options.choice import IN_4_BITS
 from ..options.faults import refuse, shown
 from ..options.table import name_of_argument
-from ..transformers.options import ONLY_HERE
-from ..vllm_messages import NOISE, UNSUPPORTED_MODEL
+from ..vllm_messages import NOISE
 from .internals import argument_actions, available_memory, part
 from .pooling.rerankers import overrides
 from .version import vllm_version
 from .worker import EXTENSION
 
-__all__ = ["engine_arguments", "local_processes", "refusal"]
+__all__ = ["engine_arguments", "local_processes"]
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
     """Keyword arguments for `vllm.EngineArgs`.
 
     Raises OptionError for names that this vLLM does not know, with what to write instead, and for values that its
-    parser refuses; one error for all. What only the transformers engine has is left out where it may be chosen instead.
-    `max` devices become a number here, where they can be counted.
+    parser refuses; one error for all. `max` devices become a number here, where they can be counted.
     """
     from vllm import EngineArgs
 
@@ -58,8 +57,6 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
         for field in dataclasses.fields(EngineArgs)
         if not field.name.startswith("_") and (field.name in actions or field.type is bool)
     }
-    other = ONLY_HERE if settings.engine == "auto" else frozenset[str]()
-    known = fields.keys() | other
     arguments: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for name, text in _with_grammars(settings.engine_arguments).items():
@@ -69,17 +66,15 @@ def engine_arguments(settings: Settings) -> dict[str, Any]:
                 arguments[name] = _value(fields[name], actions.get(name), text)
             except ValueError as error:
                 faults.append((option, f"option.{option}: expected {error}, got {shown(text)}"))
-        elif name in other:
-            # For the other engine, should it be chosen.
-            continue
         elif name in settings.unprefixed:
             log.warning(
                 "unknown key without option. ignored (serving.properties, or ARGS_* in the environment): %s", name
             )
         else:
-            faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', known)}"))
-    if settings.engine != "auto" and (fault := _unknown_method(arguments.get("quantization"))):
-        faults.append(("quantize", fault))
+            faults.append((option, f"option.{option}: {unknown(option, text, f'vLLM {vllm_version()}', fields)}"))
+    if expected := _expected_method(arguments.get("quantization")):
+        option = settings.written.get("quantization", "quantize")
+        faults.append((option, f"option.{option}: {expected}"))
     pooler = arguments.get("pooler_config")
     if pooler and (pooler.enable_chunked_processing or pooler.max_embed_len):
         expected = (
@@ -105,17 +100,23 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
     return {**given, "structured_outputs_config": json.dumps({"backend": "xgrammar", **config})}
 
 
-def _unknown_method(name: str | None) -> str | None:
+def _expected_method(name: str | None) -> str | None:
     """What is wrong with the quantization of that name, which vLLM judges long after it is given; None: nothing."""
     methods: list[str] = part("vllm.model_executor.layers.quantization:QUANTIZATION_METHODS")
+    if name is not None and name.lower() not in methods:
+        # Plugins of vLLM's may bring methods; it loads them by itself later.
+        part("vllm.plugins:load_general_plugins")()
     if name is None or name.lower() in methods:
+        if name == IN_4_BITS and importlib.util.find_spec(IN_4_BITS) is None:
+            return f"requires the package {IN_4_BITS}, which is not installed"
         return None
-    # Plugins of vLLM's may bring methods; it loads them by itself later.
-    part("vllm.plugins:load_general_plugins")()
-    if name.lower() in methods:
-        return None
+    if name == IN_4_BITS:
+        return (
+            f"vLLM {vllm_version()} does not quantize to 4 bits while it loads: take a checkpoint that is quantized "
+            "already (AWQ, GPTQ), or write option.quantize=fp8"
+        )
     expected = f"expected a method of vLLM's, one of {', '.join(sorted(methods))}"
-    return f"option.quantize: {expected}; got {shown(name)}{closest(name.lower(), methods)}"
+    return f"{expected}; got {shown(name)}{closest(name.lower(), methods)}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:
@@ -272,23 +273,3 @@ def _runs_on_cpu() -> bool:
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_cpu())
-
-
-def refusal(settings: Settings) -> str | None:
-    """Why vLLM does not run the model, in a line; None where it does, or fails for another reason than its kind.
-
-    Raises OptionError for options that neither engine takes.
-    """
-    if importlib.util.find_spec("vllm") is None:
-        return "it is not installed"
-    from vllm import EngineArgs
-
-    arguments: dict[str, Any] = engine_arguments(settings)
-    try:
-        EngineArgs(**arguments).create_model_config()
-    except Exception as error:  # noqa: BLE001 - vLLM itself raises it again where it is no matter of kind
-        text = one_line(str(error))
-        for sign in UNSUPPORTED_MODEL:
-            if sign in text:
-                return text.partition("Value error, ")[2].partition(sign)[0] + sign if "Value error, " in text else text
-    return None

@@ -549,8 +549,6 @@ def logprobs(at: Endpoint) -> None:
         with pytest.raises(ParameterError, match="20") as caught:
             at.details(PLAIN.prompt, logprobs=21, **given)
         assert caught.value.param == "parameters.logprobs"
-    if at.backend.info.engine == "transformers":
-        return
     best = at.details(UNKNOWN, num_beams=2, max_new_tokens=6, logprobs=5)
     for one in (best, *best["best_of_sequences"]):
         assert [len(top) for top in one["top_tokens"]] == [5] * len(one["tokens"])
@@ -619,7 +617,7 @@ def spaces_between_special_tokens(at: Endpoint) -> None:
 def at(
     request: pytest.FixtureRequest, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Endpoint]:
-    """Each engine in turn."""
+    """vLLM with its own modelling, and with transformers'."""
     directory = model_directory(demo_model, tmp_path_factory.mktemp("effect") / "model", {})
     settings = make_settings(directory, backend=request.param)
     engine = in_process(settings)
@@ -632,19 +630,9 @@ def test_no_documented_parameter_is_missing() -> None:
     assert set(NAMES) <= set(ROWS["common"]) == set(ROWS["trtllm"])
 
 
-BEAMS = {"num_beams", "length_penalty", "early_stopping"}
-"""What the transformers engine refuses."""
-
-
 @pytest.mark.engine
 @pytest.mark.parametrize("name", NAMES)
 def test_effect(at: Endpoint, name: str) -> None:
-    if name in BEAMS and at.backend.info.engine == "transformers":
-        with pytest.raises(
-            UnsupportedError, match=r"^parameters\.num_beams: the transformers engine does not support beam search"
-        ):
-            EFFECTS[name](at)
-        return
     EFFECTS[name](at)
 
 
@@ -664,7 +652,7 @@ def test_what_an_engine_declares(at: Endpoint) -> None:
     assert "bad_words" in declared
     # One token after a blank, two without.
     assert "Learning" in at.text(PLAIN.prompt, bad_sequences=["Learning"])
-    if at.backend.info.engine == "vllm" and tuple(map(int, at.backend.info.version.split(".")[:2])) >= (0, 32):
+    if tuple(map(int, at.backend.info.version.split(".")[:2])) >= (0, 32):
         assert "temperature" in declared
         with pytest.raises(ParameterError, match="temperature"):
             at.text(PLAIN.prompt, temperature=2.5)

@@ -26,7 +26,6 @@ TOOLS = {
 """Folders that are not held to the rule, each with why."""
 STARTED_BY = {
     "VllmEngine",
-    "TransformersEngine",
     "VllmEmbedding",
     "VllmScoring",
     "load_backend",

@@ -171,6 +171,6 @@ def test_every_kind_tells_of_itself(row: Parameter) -> None:
 
 
 def test_what_engines_declare() -> None:
-    assert set(limits()) == set(ENGINES) - {"auto", "vllm-embedding", "vllm-scoring"}
+    assert set(limits()) == set(ENGINES) - {"vllm-embedding", "vllm-scoring"}
     known = {*Sampling.__struct_fields__, "kv_transfer_params", "priority"}
     assert all(set(declared) <= known for declared in limits().values())

@@ -29,7 +29,7 @@ def _line(row: Row) -> str:
     names = ", ".join(
         [f"`{name}={word}`" for name in row.names for word in words] or [f"`{name}`" for name in row.names]
     )
-    names += " on vLLM" if row.engine else f" after vLLM {row.until}" if row.until else ""
+    names += f" after vLLM {row.until}" if row.until else ""
     if not becomes and row.why.startswith("set "):
         return f"| {names} | S{row.why[1:]}. |"
     return f"| {names} | {becomes or 'Nothing'}: {row.why}. |"

@@ -61,10 +61,9 @@ def _of_variable(variable: Variable, text: str, why: str) -> Advice:
     return Advice("renamed", why, entries) if entries else Advice("gone", DEFAULT)
 
 
-def on_value(name: str, text: str, engine: str = "") -> Advice | None:
-    """What to do about the option `name` given as `text`, whatever the engine, or for that engine alone."""
-    rows = (row for row in _VALUES.get(name, ()) if row.engine == engine)
-    return next((advice for row in rows if (advice := row.advice(text))), None)
+def on_value(name: str, text: str) -> Advice | None:
+    """What to do about the option `name` given as `text`; None where the tables say nothing of it."""
+    return next((advice for row in _VALUES.get(name, ()) if (advice := row.advice(text))), None)
 
 
 def closest(name: str, known: Iterable[str], prefix: str = "") -> str:

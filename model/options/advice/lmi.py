@@ -72,6 +72,8 @@ LMI: tuple[Row, ...] = (
     gone("rolling_batch_strategy", "vLLM always batches continuously"),
     # The scheduler of transformers.
     gone("decoding_strategy max_sparsity max_splits multi_gpu", _SCHEDULER),
+    # transformers.
+    gone("attn_implementation", "vLLM chooses the kernel; option.attention_backend names another one"),
     # DeepSpeed.
     renamed("max_tokens", "DeepSpeed's name of it", {"max_model_len": "{value}"}),
     gone("checkpoint ds_config training_mp_size return_tuple triangular_masking", _DEEPSPEED),

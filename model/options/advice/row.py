@@ -55,8 +55,6 @@ class Row:
     """What was given as {value}."""
     until: str = ""
     """The last of the tested versions of vLLM that has the name; empty: none of them has it."""
-    engine: Literal["", "vllm"] = ""
-    """The engine alone that it is about."""
 
     def advice(self, text: str) -> Advice | None:
         """For the option given as `text`; None where the row is about other values."""
@@ -74,17 +72,16 @@ def renamed(
     *,
     value: str = ".*",
     convert: Callable[[str], str] = str,
-    engine: Literal["", "vllm"] = "",
 ) -> Row:
     """Names, with blanks between them, that other options say."""
-    return Row(tuple(names.split()), "renamed", why, tuple(entries.items()), value, convert, engine=engine)
+    return Row(tuple(names.split()), "renamed", why, tuple(entries.items()), value, convert)
 
 
-def gone(names: str, why: str, *, value: str = ".*", until: str = "", engine: Literal["", "vllm"] = "") -> Row:
+def gone(names: str, why: str, *, value: str = ".*", until: str = "") -> Row:
     """Names that need nothing in their place."""
-    return Row(tuple(names.split()), "gone", why, value=value, until=until, engine=engine)
+    return Row(tuple(names.split()), "gone", why, value=value, until=until)
 
 
-def lost(names: str, why: str, *, value: str = ".*", until: str = "", engine: Literal["", "vllm"] = "") -> Row:
+def lost(names: str, why: str, *, value: str = ".*", until: str = "") -> Row:
     """Names of what is not there, or is to be written by hand."""
-    return Row(tuple(names.split()), "lost", why, value=value, until=until, engine=engine)
+    return Row(tuple(names.split()), "lost", why, value=value, until=until)

@@ -12,7 +12,6 @@ __all__ = ["VALUES"]
 _DTYPES = {"f16": "fp16", "f32": "fp32"}
 _CHECKPOINT = "a checkpoint that is quantized already needs no option"
 _ANY = "it quantizes any model to 8 bits while it is loaded"
-_DEVICES = "vLLM uses the devices of option.tensor_parallel_degree; for transformers write option.backend=transformers"
 
 
 def _counts(text: str) -> str:
@@ -32,15 +31,16 @@ VALUES: tuple[Row, ...] = (
     renamed("task", "its name here", {"task": "text-generation"}, value="conversational|text2text-generation"),
     renamed("quantize", _ANY, {"quantize": "fp8"}, value="smoothquant|dynamic_int8|static_int8|int8|eetq"),
     renamed("quantize", _ANY, {"quantize": "fp8"},
-            value="bitsandbytes4|bitsandbytes8|bitsandbytes-nf4|bitsandbytes-fp4", engine="vllm"),
+            value="bitsandbytes4|bitsandbytes8|bitsandbytes-nf4|bitsandbytes-fp4"),
     gone("quantize", _CHECKPOINT, value="squeezellm|exl2|marlin|aqlm"),
     lost("load_format", "set option.load_format=runai_streamer, or sharded_state for weights that were saved so: vLLM "
          "has no fast model loader of SageMaker's", value="sagemaker_fast_model_loader"),
     renamed("kv_cache_dtype", "vLLM's name of it", {"kv_cache_dtype": "fp8_e4m3"}, value="fp8_e4m3fn"),
     renamed("limit_mm_per_prompt", "for images and the like it is JSON now", {"limit_mm_per_prompt": "{{value}}"},
             value=r"\w+=\d+(?:\s*,\s*\w+=\d+)*", convert=_counts),
-    lost("device_map", f"{_DEVICES} beside it", engine="vllm"),
-    lost("load_in_8bit load_in_4bit", "vLLM quantizes by option.quantize=fp8; for transformers write "
-         "option.backend=transformers beside it", value="true", engine="vllm"),
+    gone("backend", "without it vLLM takes transformers' modelling where it has none of its own", value="auto"),
+    lost("device_map", "set option.device_map=auto for all devices, or option.tensor_parallel_degree=N for fewer",
+         value="balanced|balanced_low_0|sequential|(?!auto$).*"),
+    renamed("load_in_8bit", _ANY, {"quantize": "fp8"}, value="true"),
 )  # fmt: skip
 """By the option that has them; the first row that is about a value counts."""

@@ -20,7 +20,7 @@ ELSEWHERE = (
 """vLLM's arguments for copies of the model that run on other hosts, or behind a balancer of somebody else's."""
 
 
-def check_parallel(settings: Settings, engine: str, reader: OptionReader) -> None:
+def check_parallel(settings: Settings, reader: OptionReader) -> None:
     """Faults of what does not go together; puts vLLM's sizes and the hosts among the engine's arguments."""
     parallel, stages = settings.parallel, settings.pipeline_parallel_degree
     copies, hosts = parallel.data_parallel_size, parallel.nnodes
@@ -28,11 +28,9 @@ def check_parallel(settings: Settings, engine: str, reader: OptionReader) -> Non
         if reader.arguments.get(name, "").lower() not in {"", "none", "null", "false"}:
             reader.fault(name, "expected no such option: copies of the model run in this worker (data_parallel_size)")
     if hosts > 1:
-        _check_hosts(settings, engine, reader)
+        _check_hosts(settings, reader)
     elif copies == 1:
         return
-    if copies > 1 and engine == "transformers":
-        reader.fault("data_parallel_size", f"expected vLLM with {copies}, the transformers engine has one device")
     degree = settings.tensor_parallel_degree
     if degree is None or reader.name_given(DEGREE) != DEGREE:
         return
@@ -45,11 +43,9 @@ def check_parallel(settings: Settings, engine: str, reader: OptionReader) -> Non
     reader.arguments[SIZE] = str(devices // parts)
 
 
-def _check_hosts(settings: Settings, engine: str, reader: OptionReader) -> None:
+def _check_hosts(settings: Settings, reader: OptionReader) -> None:
     parallel = settings.parallel
     hosts = parallel.nnodes
-    if engine == "transformers":
-        reader.fault("nnodes", f"expected vLLM with {hosts} hosts, the transformers engine has one")
     if parallel.data_parallel_size > 1:
         expected = f"expected 1 with option.nnodes={hosts}"
         reader.fault("data_parallel_size", f"{expected}: copies on several hosts are endpoints of their own")

@@ -248,13 +248,13 @@ CONFIGURATIONS = (
         "transformers", f"{PREPARE}, build_hf_handler_model: gpt-j-6b", "gpt-j",
         {"engine": "Python", "option.task": "text-generation", "option.tensor_parallel_degree": "2",
          "option.device_map": "auto", "option.dtype": "fp16", "option.predict_timeout": "240",
-         "option.rolling_batch": "disable"}, refused=_of("device_map"),
+         "option.rolling_batch": "disable"},
     ),
     Configuration(
         "transformers, 8 bits", f"{PREPARE}, build_hf_handler_model: bloom-7b1", "bloom",
         {"engine": "Python", "option.tensor_parallel_degree": "4", "option.task": "text-generation",
          "option.load_in_8bit": "TRUE", "option.device_map": "auto", "option.predict_timeout": "240",
-         "option.rolling_batch": "disable"}, refused=_of("device_map", "load_in_8bit"),
+         "option.rolling_batch": "disable"}, refused=_of("load_in_8bit"),
     ),
     Configuration(
         "TensorRT-LLM", f"{GUIDES}/trt_llm_user_guide.md, Quick Start Configurations", "llama",

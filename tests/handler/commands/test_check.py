@@ -68,15 +68,13 @@ def test_overrides(model_dir: Path) -> None:
     assert check(model_dir, {"rolling_batch": "disable"})[0] == "options: good; vllm, dynamic batches"
 
 
-def test_the_transformers_engine(model_dir: Path) -> None:
-    lines = check(model_dir, {"rolling_batch": "scheduler", "max_model_len": "2k"})
-    assert lines[0] == "options: good; transformers, rolling batch of at most 32"
-    assert lines[-1].startswith("transformers")
-    assert lines[-1].endswith("options good: max_model_len=2000")
-    assert "option.stream_interval" in refused(model_dir, rolling_batch="scheduler", stream_interval="3")
-    either = check(model_dir, {"rolling_batch": "auto", "backend": "auto", "stream_interval": "3"})
-    assert any(line.startswith("vLLM is not installed here") for line in either)
-    assert either[-1].startswith("transformers")
+def test_transformers_modelling(model_dir: Path) -> None:
+    lines = check(model_dir, {"rolling_batch": "scheduler"})
+    assert lines[:2] == [
+        "options: good; vllm, rolling batch of at most 256",
+        "note: option.rolling_batch=scheduler runs on vLLM, with transformers' modelling (model_impl=transformers)",
+    ]
+    assert "option.attn_implementation: remove it" in refused(model_dir, attn_implementation="eager")
 
 
 def test_several_hosts(model_dir: Path) -> None:

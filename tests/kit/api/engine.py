@@ -45,8 +45,6 @@ from lmi.model.text.prompt_limits import max_new_tokens_for
 from lmi.model.text.response_limit import TOKEN as RESPONSE_TOKEN
 from lmi.model.text.response_limit import check_size
 from lmi.model.text.tokenizer import Tokenizer
-from lmi.model.transformers.options import transformers_arguments
-from lmi.model.transformers.sampling import Row
 from lmi.model.vllm import core as vllm_core
 from lmi.model.vllm.internals import v2_takes_processors
 from lmi.model.vllm.options import engine_arguments
@@ -57,9 +55,9 @@ from lmi.model.vllm.setup.plugins import registered as registered_parsers
 __all__ = [
     "PROMPT_PIECE", "RESPONSE_TOKEN", "Abort", "Adapter", "AdapterOutcome", "Add", "Budget", "Channel", "ChatRenderer",
     "EngineChild", "EngineClient", "EngineLoop", "Fault", "Followers", "FromEngine", "MediaError", "Part", "Ranking",
-    "Ready", "Release", "RemoveAdapter", "RequestPreparer", "Row", "Scrape", "Scraped", "SetAdapter", "Start", "Stats",
+    "Ready", "Release", "RemoveAdapter", "RequestPreparer", "Scrape", "Scraped", "SetAdapter", "Start", "Stats",
     "Step", "Target", "Tidy", "ToEngine", "TokenBudget", "Tokenizer", "allowed_url", "check_size", "engine_arguments",
     "facts_of", "freeze", "image_parts", "join_leader", "limits", "max_new_tokens_for", "public_address", "ranked",
-    "registered_parsers", "show_content", "start_error", "structured_outputs", "transformers_arguments",
+    "registered_parsers", "show_content", "start_error", "structured_outputs",
     "v2_takes_processors", "vllm_core",
 ]  # fmt: skip

@@ -12,12 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from lmi.model.backend import load_backend
 from lmi.model.options import Settings
 from lmi.model.process.client import EngineClient
-from lmi.model.vllm import engine as vllm_engine
 from lmi.model.vllm.options import engine_arguments
 from lmi.model.vllm.request.chat import ChatRenderer
 from lmi.model.vllm.request.requests import Requests
@@ -25,22 +22,12 @@ from lmi.model.vllm.start import make_core
 from lmi.model.vllm.typical import Typical
 
 __all__ = [
-    "ON_TRANSFORMERS",
     "EngineClient",
     "engine_arguments",
     "in_process",
     "own_process",
     "preparer",
-    "vllm_only_reads_options",
 ]
-
-ON_TRANSFORMERS = {
-    "option.rolling_batch": "scheduler",
-    # A model that was never taught a schema may fill all the white space that JSON allows.
-    "option.structured_outputs_config": '{"disable_any_whitespace": true}',
-}
-"""The properties of a model directory for the transformers engine."""
-
 
 def in_process(settings: Settings) -> Any:
     """The backend that `settings` choose, started; raises what fails its start. Ended by its `close`."""
@@ -128,8 +115,3 @@ def preparer(settings: Settings) -> Requests:
     core.tasks = ("generate",)
     nothing: Any = None
     return Requests(core, settings, ChatRenderer(core, settings), nothing, Typical(settings), nothing)
-
-
-def vllm_only_reads_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of vLLM's engine come the arguments that it would be started with."""
-    monkeypatch.setattr(vllm_engine, "VllmEngine", engine_arguments)

@@ -58,6 +58,7 @@ FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
     "empty config": (lambda path: (path / "config.json").write_text("{}"), {}),
     "no tokenizer": (without("*token*"), {}),
     "architecture": (configured(architectures=["NoSuchForCausalLM"]), {}),
+    "modelling": (configured(architectures=["GPTNeoForCausalLM"]), {"backend": "transformers"}),
     "model type": (configured(model_type="nosuch", architectures=["NoSuchForCausalLM"]), {}),
     "code of its own": (configured(model_type="nosuch", auto_map={"AutoConfig": "my.Config"}), {}),
     "dtype": (nothing, {"dtype": "fp16", "quantize": "nosuch"}),

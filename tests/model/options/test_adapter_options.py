@@ -23,7 +23,6 @@ def refused(directory: str | Path = "/opt/ml/model", /, **properties: str) -> st
     return caught.value.message
 
 
-NO_TRANSFORMERS = "expected vLLM with it, the transformers engine has no adapters"
 
 
 def test_the_defaults(tmp_path: Path) -> None:
@@ -120,8 +119,6 @@ def test_what_no_rank_holds_or_what_is_none_is_refused(rank: str) -> None:
         ({"lora_cache_size": "0"}, "option.lora_cache_size: expected an integer of at least 1, got '0'"),
         ({"adapters_on_error": "ignore"}, "option.adapters_on_error: expected one of fail, warn, got 'ignore'"),
         ({"unknown_models": "no"}, "option.unknown_models: expected one of base, error, got 'no'"),
-        ({"backend": "transformers"}, f"option.enable_lora: {NO_TRANSFORMERS}"),
-        ({"rolling_batch": "scheduler"}, f"option.enable_lora: {NO_TRANSFORMERS}"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, str], message: str) -> None:
@@ -229,10 +226,3 @@ def test_what_is_no_adapter_of_images_is_refused(given: str, why: str) -> None:
         "option.default_mm_loras: expected a JSON object with the folder of an adapter for images"
     )
     assert why in message
-
-
-def test_the_engine_is_vllm_where_it_is_to_be_found_out() -> None:
-    """The transformers engine, which that may come to, has no adapters."""
-    assert settings(backend="auto").engine == "vllm"
-    assert settings_of({"backend": "auto"}, model_dir="/m").engine == "auto"
-    assert settings(backend="mine:Engine").engine == "mine:Engine"

@@ -72,16 +72,11 @@ def test_a_text_is_read_by_the_fields_type(field: str, text: str, value: object)
 
 
 def reads(path: Path, owners: set[str]) -> set[str]:
-    """Attributes that the file reads of what is called `owners`: `settings.dtype`, `self._settings.dtype`.
-
-    The transformers engine reads some by name, with getattr: there the names count.
-    """
+    """Attributes that the file reads of what is called `owners`: `settings.dtype`, `self._settings.dtype`."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name) if owner in owners:
-                found.add(name)
-            case ast.Constant(value=str(name)) if "transformers" in path.parts:
                 found.add(name)
             case _:
                 pass

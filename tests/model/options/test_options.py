@@ -46,7 +46,6 @@ DEFAULTS = {
     "unknown_parameters": "ignore",
     "server_tools": "ignore",
     "output_formatter": None,
-    "device_id": None,
     "engine_arguments": {"model": "/opt/ml/model", "dtype": "auto", "max_num_seqs": "256"},
     "notes": (),
 }
@@ -98,8 +97,6 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("runner", "auto", "task", "auto"),
     ("normalize", "false", "normalize", False),
     ("normalize", "True", "normalize", True),
-    ("device_id", "-1", "device_id", None),
-    ("device_id", "1", "device_id", 1),
     ("rolling_batch", "vllm", "rolling_batch", "vllm"),
     ("rolling_batch", " vllm ", "rolling_batch", "vllm"),
     ("rolling_batch", "lmi-dist", "rolling_batch", "lmi-dist"),
@@ -167,13 +164,15 @@ WRONG = [
     ("speculative_config", "{x", "a JSON object"),
     ("speculative_config", "[]", "a JSON object"),
     ("model_id", "s3://bucket/model", "s3://"),
-    ("device_id", "gpu", "option.device_id"),
+    ("cluster_size", "many", "option.cluster_size: expected an integer, got 'many'"),
     ("rolling_batch", "sometimes", "one of auto, vllm, lmi-dist, trtllm, scheduler, hf-accelerate, disable"),
     ("parameter_schema", "vllm", "one of common, trtllm"),
-    ("backend", "other", "one of auto, vllm, transformers"),
-    ("device_map", "auto", "option.backend=transformers"),
-    ("load_in_8bit", "true", "option.backend=transformers"),
-    ("load_in_4bit", "true", "option.backend=transformers"),
+    ("backend", "other", "one of vllm, transformers, or module:name, got 'other'"),
+    ("backend", "auto", "option.backend: remove it: without it vLLM takes transformers' modelling where it has none"),
+    ("device_map", "balanced", "set option.device_map=auto for all devices, or option.tensor_parallel_degree=N for"),
+    ("device_map", '{"": 0}', "set option.device_map=auto for all devices"),
+    ("load_in_8bit", "true", "write option.quantize=fp8"),
+    ("attn_implementation", "sdpa", "remove it: vLLM chooses the kernel; option.attention_backend names another one"),
     ("task", "text", "one of auto, text-generation, generate, text-embedding, feature-extraction, embed, text-ranking"),
     ("runner", "draft", "does not support draft models on their own"),
     ("normalize", "yes", "option.normalize: expected true or false, got 'yes'"),
@@ -221,13 +220,13 @@ def test_async_mode_excludes_rolling_batch() -> None:
 # Options, the engine that they choose, and what the batching is resolved to.
 ENGINES: list[tuple[dict[str, str], str, str]] = [
     ({"backend": "vllm"}, "vllm", "vllm"),
-    ({"backend": "auto"}, "auto", "vllm"),
-    ({"backend": "transformers"}, "transformers", "scheduler"),
-    ({"rolling_batch": "scheduler"}, "transformers", "scheduler"),
-    ({"rolling_batch": "hf-accelerate"}, "transformers", "hf-accelerate"),
-    ({"rolling_batch": "scheduler", "backend": "transformers"}, "transformers", "scheduler"),
-    ({"backend": "transformers", "async_mode": "true"}, "transformers", "disable"),
-    ({"rolling_batch": "vllm", "backend": "auto"}, "auto", "vllm"),
+    ({"backend": "transformers"}, "vllm", "vllm"),
+    ({"rolling_batch": "scheduler"}, "vllm", "scheduler"),
+    ({"rolling_batch": "hf-accelerate"}, "vllm", "hf-accelerate"),
+    ({"rolling_batch": "scheduler", "backend": "transformers"}, "vllm", "scheduler"),
+    ({"backend": "transformers", "async_mode": "true"}, "vllm", "disable"),
+    ({"backend": "transformers", "task": "text-embedding"}, "vllm-embedding", "vllm"),
+    ({"rolling_batch": "scheduler", "task": "text-ranking"}, "vllm-scoring", "scheduler"),
     ({"backend": "my.engine:Mine"}, "my.engine:Mine", "vllm"),
     ({"backend": "my.engine:Mine", "task": "text-embedding"}, "my.engine:Mine", "vllm"),
     ({"backend": "my.engine:Mine", "rolling_batch": "disable"}, "my.engine:Mine", "disable"),
@@ -242,16 +241,38 @@ def test_engine(properties: dict[str, str], engine: str, rolling_batch: str) -> 
 
 @pytest.mark.parametrize(
     ("rolling_batch", "backend"),
-    [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm"), ("hf-accelerate", "auto")],
+    [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm")],
 )
 def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> None:
     assert f"contradicts option.rolling_batch={rolling_batch}" in refused(rolling_batch=rolling_batch, backend=backend)
 
 
-def test_options_of_the_transformers_engine() -> None:
-    assert settings(backend="transformers").max_rolling_batch_size == 32
-    taken = settings(backend="transformers", device_map="auto", load_in_8bit="true", low_cpu_mem_usage="true")
-    assert (taken.device_map, taken.load_in_8bit, taken.load_in_4bit) == ("auto", True, False)
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"backend": "transformers"}, "option.backend=transformers"),
+        ({"backend": "transformers", "async_mode": "true"}, "option.backend=transformers"),
+        ({"rolling_batch": "scheduler"}, "option.rolling_batch=scheduler"),
+        ({"rolling_batch": "hf-accelerate", "model_impl": "transformers"}, "option.rolling_batch=hf-accelerate"),
+    ],
+    ids=str,
+)
+def test_transformers_modelling_runs_on_vllm(given: dict[str, str], why: str) -> None:
+    taken = settings(**given)
+    assert taken.engine_arguments["model_impl"] == "transformers"
+    assert f"{why} runs on vLLM, with transformers' modelling (model_impl=transformers)" in taken.notes
+    assert f"option.model_impl: 'vllm' contradicts {why}" in refused(**{**given, "model_impl": "vllm"})
+    assert "model_impl" not in settings(rolling_batch="vllm").engine_arguments
+
+
+def test_options_that_transformers_has_and_vllm_calls_otherwise() -> None:
+    taken = settings(device_map="auto", load_in_8bit="false", load_in_4bit="true", low_cpu_mem_usage="true")
+    assert taken.engine_arguments["quantization"] == "bitsandbytes"
+    assert taken.written["quantization"] == "load_in_4bit"
+    assert "device_map" not in taken.engine_arguments
+    assert settings(load_in_4bit="true", quantize="bitsandbytes").written == settings().written
+    assert "option.load_in_4bit: contradicts option.quantize=fp8" in refused(load_in_4bit="true", quantize="fp8")
+    assert "quantization" not in settings(load_in_4bit="false").engine_arguments
 
 
 @pytest.mark.parametrize(
@@ -383,7 +404,6 @@ def test_what_only_a_draft_model_gives_a_meaning() -> None:
         # vLLM has the last word on what the user has set.
         ({"max_num_batched_tokens": "64", "max_num_seqs": "128"}, 128),
         ({"max_num_batched_tokens": "16", "rolling_batch": "scheduler"}, 16),
-        ({"max_num_batched_tokens": "64", "rolling_batch": "scheduler"}, 32),
     ],
     ids=str,
 )
@@ -434,7 +454,7 @@ def test_init_call_of_the_real_host(tmp_path: Path) -> None:
     tmp_path.joinpath("serving.properties").write_text("mine=3\njob_queue_size=7\noption.dtype=bf16\n")
     properties = {**cast("dict[str, str]", INIT), "model_dir": str(tmp_path)}
     taken = settings_of(properties, model_dir=str(tmp_path))
-    assert (taken.dtype, taken.async_mode, taken.device_id, taken.notes) == ("bfloat16", True, None, ())
+    assert (taken.dtype, taken.async_mode, taken.notes) == ("bfloat16", True, ())
     assert taken.host["cluster_size"] == "1"
     assert taken.unprefixed == ("mine",)
 
@@ -603,14 +623,6 @@ def test_conversations() -> None:
     assert taken.chat_template_content_format == "auto"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="true").tool_call_parser == "hermes"
     assert settings(tool_call_parser="hermes", enable_auto_tool_choice="false").tool_call_parser is None
-
-
-@pytest.mark.parametrize("given", [{"backend": "transformers"}, {"rolling_batch": "scheduler"}], ids=str)
-@pytest.mark.parametrize("task", ["text-embedding", "text-ranking", "text-classification"])
-def test_tasks_that_need_vllm(task: str, given: dict[str, str]) -> None:
-    (name, value) = next(iter(given.items()))
-    expected = f"option.{name}: expected vLLM with option.task={task}, got {value!r}"
-    assert expected in refused(task=task, **given)
 
 
 def test_tasks_that_contradict_each_other() -> None:

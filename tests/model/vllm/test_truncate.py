@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from ...demo.model import question
-from ...kit.hosts.host import Host, model_directory, start
+from ...kit.hosts.host import Host
 from ...kit.hosts.pool import HostPool
 
 pytestmark = pytest.mark.engine
@@ -29,19 +27,9 @@ AZURE: Dialect = ("/chat/completions?api-version=2024-05-01-preview", {"extra-pa
 MINIMAL: Dialect = ("/chat/completions", {})
 
 
-@pytest.fixture(scope="module", params=["vllm", "transformers"])
-def server(
-    request: pytest.FixtureRequest, hosts: HostPool, demo_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
-    """The local server on each engine."""
-    if request.param == "vllm":
-        yield hosts.get("server")
-        return
-    folder = tmp_path_factory.mktemp("truncate")
-    directory = model_directory(demo_model, folder / "model", {"option.rolling_batch": "scheduler"})
-    running = start("server", directory, folder / "log")
-    yield running
-    running.stop()
+@pytest.fixture(scope="module")
+def server(hosts: HostPool) -> Host:
+    return hosts.get("server")
 
 
 def ask(server: Host, dialect: Dialect, content: str, **fields: Any) -> httpx.Response:

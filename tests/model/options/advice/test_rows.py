@@ -15,7 +15,7 @@ from lmi.model.options.advice.row import Row
 from lmi.model.options.advice.values import VALUES
 from lmi.model.options.advice.vllm import NEWER, VLLM
 
-from ....kit.api.engine import engine_arguments, registered_parsers, transformers_arguments
+from ....kit.api.engine import engine_arguments, registered_parsers
 from ....kit.api.errors import OptionError
 from ....kit.api.options import ARGUMENTS, PREFIX, TGI, make_settings, option_named
 from ....kit.paths import DOCS
@@ -27,6 +27,7 @@ GIVEN = {
 }  # fmt: skip
 """What a name is given as where its row takes any text, by the option that takes its place."""
 PATTERNS = {
+    "device_map": "balanced",
     "guided_decoding_backend": "outlines:no-fallback",
     "moe_expert_parallel_size": "8",
     "torch_dtype": "torch.float16",
@@ -84,14 +85,12 @@ def test_what_is_said_of_a_name(name: str, row: Row) -> None:
 
 @pytest.mark.parametrize(("name", "row"), VALUE_ROWS, ids=[f"{name} {row.value}" for name, row in VALUE_ROWS])
 def test_what_is_said_of_a_value(name: str, row: Row) -> None:
-    for text in ["auto"] if name == "device_map" else texts(name, row):
-        advice = on_value(name, text, row.engine)
+    for text in texts(name, row):
+        advice = on_value(name, text)
         assert advice == row.advice(text)
         assert advice is not None
         settings_by(advice)
         assert f"option.{name}: {advice.sentence}" in refused({name: text})
-        if row.engine == "vllm":
-            make_settings(**{name: text, "backend": "transformers"})
 
 
 SERVERS = [
@@ -150,10 +149,10 @@ def test_likeness_is_a_question(name: str, question: str) -> None:
     )
 
 
-def said(name: str, **options: str) -> str:
-    """What is wrong with an argument of vLLM's, here or in the transformers engine's options; empty: nothing."""
+def said(name: str) -> str:
+    """What is wrong with an argument of vLLM's; empty: nothing."""
     try:
-        transformers_arguments(make_settings(**{name: "1"}, **options))
+        make_settings(**{name: "1"})
     except OptionError as error:
         return error.message
     return ""
@@ -161,7 +160,6 @@ def said(name: str, **options: str) -> str:
 
 @pytest.mark.engine
 def test_no_name_of_vllms_is_taken_for_another() -> None:
-    """Not here, and not by the transformers engine, which has few of them."""
     import dataclasses
 
     from vllm import EngineArgs, __version__
@@ -174,7 +172,6 @@ def test_no_name_of_vllms_is_taken_for_another() -> None:
     assert {name for name, _ in ROWS if name in names} == still
     for name in (name for name in names if not option_named(name)):
         assert "did you mean" not in said(name)
-        assert "did you mean" not in said(name, backend="transformers")
 
 
 @pytest.mark.engine
@@ -182,7 +179,7 @@ def test_no_name_of_vllms_is_taken_for_another() -> None:
     ("name", "row"), [row for row in (*ROWS, *VALUE_ROWS) if row[1].entries or row[1].fate == "lost"]
 )
 def test_vllm_takes_what_is_said(name: str, row: Row) -> None:
-    for text in ["auto"] if name == "device_map" else texts(name, row):
+    for text in texts(name, row):
         advice = row.advice(text)
         assert advice is not None
         engine_arguments(settings_by(advice))

@@ -32,7 +32,7 @@ NAMES = [
     ({"max_total_tokens": "2048"}, "option.max_total_tokens: write option.max_model_len=2048"),
     ({"waiting_served_ratio": "0.3"}, "option.waiting_served_ratio: remove it: "),
     ({"ssl_keyfile": "key.pem"}, "option.ssl_keyfile: remove it: "),
-    ({"device_map": "auto"}, "option.device_map: remove it: vLLM uses the devices of option.tensor_parallel_degree"),
+    ({"device_map": "sequential"}, "option.device_map: set option.device_map=auto for all devices, or option.tensor"),
     ({"quantize": "bitsandbytes8"}, "option.quantize: write option.quantize=fp8"),
     ({"quantize": "smoothquant"}, "option.quantize: write option.quantize=fp8"),
     ({"dtype": "torch.float16"}, "option.dtype: write option.dtype=float16"),

@@ -44,10 +44,6 @@ FAULTS = {
     "DJL Serving's stages on several hosts": (
         {**HOSTS, "pipeline_parallel_degree": "2"},
         "option.pipeline_parallel_degree: expected option.pipeline_parallel_size in its place with option.nnodes=2"),
-    "transformers on several hosts": (
-        {**HOSTS, "rolling_batch": "scheduler"}, "option.nnodes: expected vLLM with 2 hosts"),
-    "copies with transformers": (
-        {"data_parallel_size": "2", "backend": "transformers"}, "option.data_parallel_size: expected vLLM with 2"),
     "vLLM's copies elsewhere": ({"data_parallel_rank": "1"}, "option.data_parallel_rank: expected no such option"),
     "an external balancer": ({"data_parallel_external_lb": "true"}, "option.data_parallel_external_lb: expected no"),
 }  # fmt: skip
@@ -62,7 +58,7 @@ def test_what_does_not_go_together(fault: str) -> None:
 
 
 def test_vllm_is_told_of_the_hosts() -> None:
-    taken = make_settings(**HOSTS, node_rank="1", master_port="4000", node_port="4001", backend="auto")
+    taken = make_settings(**HOSTS, node_rank="1", master_port="4000", node_port="4001", backend="transformers")
     arguments = taken.engine_arguments
     assert [arguments[name] for name in ("nnodes", "node_rank", "master_addr", "master_port")] == [
         "2", "1", "leader", "4000",
