@@ -2,8 +2,7 @@
 
 generation.py, events.py, errors.py    the values that everything speaks in
 engine.py                              the Engine protocol: what hosts see
-backend.py                             the protocols of what runs in its process, the table of backends
-auto.py                                vLLM where it has the model, else transformers
+backend.py                             the protocols of what runs in its process: vLLM, or an engine of a user's
 adapters/                              LoRA adapters: their files, what an engine does with them
 options/                               `option.*` as typed settings
 process/                               an engine in a process of its own, its death and its rebuilding
@@ -12,7 +11,6 @@ text/                                  from token ids to exact text, and the lim
 search/                                best of n, beam search
 media/                                 images: fetched, checked
 vllm/                                  the backend on vLLM
-transformers/                          the backend on transformers, for models that vLLM does not have
 log.py, log_filters.py                 what is logged, and what is not
 vllm_messages.py                       what vLLM says, by which we know what has happened
 heap.py                                what the garbage collector leaves alone

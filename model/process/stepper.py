@@ -1,4 +1,4 @@
-"""An engine that is driven step by step, for an event loop: a thread of its own steps it.
+"""A user's own engine (`option.backend=module:name`), for an event loop: a thread of its own steps it.
 
     event loop: add, abort --> calls;   thread lmi-steps: calls, step, calls, step ... --> receive
 

@@ -1,4 +1,4 @@
-"""From token ids to exact text, for every backend.
+"""From token ids to exact text.
 
 tokenizer.py          a tokenizer, asked for pieces of text
 detokenizer.py        ids to text as they come, stop strings held back

@@ -1,9 +1,8 @@
-"""The sequences of one generation, as every backend keeps them."""
+"""The sequences of one generation, as the backend on vLLM keeps them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from ..events import Event
 from ..generation import Generation
@@ -12,11 +11,9 @@ from .response_limit import too_long, weight
 
 __all__ = ["Group"]
 
-Running = TypeVar("Running")
-
 
 @dataclass(slots=True, eq=False)
-class Group(Generic[Running]):
+class Group:
     """What is the same for all of them, and which still run."""
 
     number: int
@@ -27,7 +24,8 @@ class Group(Generic[Running]):
     """The prompt as text, where it is wanted."""
     prompt_logprobs: int
     request_id: str = "-"
-    running: set[Running] = field(default_factory=set["Running"])
+    running: set[str] = field(default_factory=set[str])
+    """By the names that vLLM knows them by."""
     started: bool = False
     held: list[Event] = field(default_factory=list["Event"])
     """What other sequences have brought before the first one, which alone tells of the prompt (vLLM's)."""
@@ -40,7 +38,7 @@ class Group(Generic[Running]):
     @classmethod
     def of(
         cls, number: int, prompt_ids: list[int], generation: Generation, reader: OutputReader, longest: int
-    ) -> Group[Running]:
+    ) -> Group:
         """The group of a generation none of whose sequences has been started."""
         return cls(
             number,

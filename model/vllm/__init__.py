@@ -1,7 +1,7 @@
 """The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions; but for text/tokenizer.py
 (slow tokenizers, by vLLM's detokenizer) and process/ending/crash_report.py (whose import sets a handler of its own).
 
-engine.py, answer.py       generation: an AsyncBackend (model/engine.py), and one sequence of it
+engine.py, answer.py       generation: an AsyncBackend (model/backend.py), and one sequence of it
 pooling/                   models that embed
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 adapters.py                LoRA adapters in vLLM's core

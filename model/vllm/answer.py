@@ -28,7 +28,7 @@ class Answer:
 
     name: str
     index: int
-    group: Group[str]
+    group: Group
     reader: OutputReader
     text: SequenceText
     splitter: Splitter | None

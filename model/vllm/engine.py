@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class VllmEngine:
-    """An AsyncBackend (model/engine.py) on vLLM's core."""
+    """An AsyncBackend (model/backend.py) on vLLM's core."""
 
     limits: ClassVar[Mapping[str, str]] = LIMITS
 
@@ -74,7 +74,7 @@ class VllmEngine:
         adapter = no_adapter if self.adapters is None else self.adapters.request
         self._requests = Requests(core, settings, self._chat, self._beams, typical, adapter)
         self._answers: dict[str, Answer] = {}
-        self._groups: dict[int, Group[str]] = {}
+        self._groups: dict[int, Group] = {}
         context, images = model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
 
@@ -245,7 +245,7 @@ class VllmEngine:
         if not group.running:
             self._groups.pop(group.number, None)
 
-    def _drop(self, group: Group[str]) -> None:
+    def _drop(self, group: Group) -> None:
         """Ends what still runs of a generation."""
         names = list(group.running)
         group.running.clear()

@@ -20,7 +20,7 @@ from ..kit.api.dialects import LMI_ALIASES as ALIASES
 from ..kit.api.dialects import LMI_ROWS as ROWS
 from ..kit.api.dialects import parse
 from ..kit.api.engine import Tokenizer, limits, ranked
-from ..kit.api.errors import LmiError, ParameterError, UnsupportedError
+from ..kit.api.errors import LmiError, ParameterError
 from ..kit.api.options import make_settings, typed_settings
 from ..kit.api.types import Backend, Event, Generation, ParsedRequest, Sampling, Settings
 from ..kit.engines.start import in_process
@@ -636,7 +636,7 @@ def test_effect(at: Endpoint, name: str) -> None:
     EFFECTS[name](at)
 
 
-# --- What engines declare (model/engine.py, limits) ---
+# --- What engines declare (model/backend.py, limits) ---
 
 
 @pytest.mark.engine

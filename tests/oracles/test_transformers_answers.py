@@ -70,7 +70,7 @@ def differences(case: Mapping[str, Any], events: list[Any], same: bool, close: f
             seen |= {"stop": whole.finish.stop, "ids": [token.id for token in whole.tokens]}
         if same or case["text"] in KNOWN:
             found += [f"{name}: {seen[name]}, not {case.get(name)}" for name in seen if seen[name] != case.get(name)]
-        numbers = {
+        numbers: dict[str, list[Any]] = {
             "logprobs": [token.logprob for token in whole.tokens],
             "likely": [[top.logprob for top in token.top] for token in whole.tokens],
             "prompt_logprobs": [token.logprob for token in events[0].prefill],

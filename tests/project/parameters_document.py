@@ -1,8 +1,8 @@
-"""docs/parameters.md: every parameter in every dialect on every engine, made of the tables that requests are read by.
+"""docs/parameters.md: every parameter in every dialect, made of the tables that requests are read by.
 
     python -m tests.project.parameters_document > docs/parameters.md
 
-The rows are the dialects' own tables, the engines' columns what their backends declare (model/backend.py, limits).
+The rows are the dialects' own tables, vLLM's column what its backend declares (model/backend.py, limits).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = ["parameters_document"]
 INTRODUCTION = """\
 # Parameters of generation
 
-What a request may ask for, dialect by dialect, and what each engine makes of it. This file is made of the code's own
+What a request may ask for, dialect by dialect, and what vLLM makes of it. This file is made of the code's own
 tables by `python -m tests.project.parameters_document > docs/parameters.md`; a test compares them.
 
 - *sets*: the field of `Sampling` or `Generation`, or of `Embedding` or `Scoring` where the model embeds or scores
   (model/generation.py), that engines are asked in. *The dialect*: it is not for the engine. *Nothing*: the parameter is
   accepted and has no effect.
 - *Refused* is a parameter that is served with its default only: any other value is an error that names it.
-- An engine's column says what it does with the field: *yes*, or with which reservation.
+- The last column says what vLLM does with the field: *yes*, or with which reservation.
 - null is the same as leaving a parameter out. A parameter that is in no table is ignored, with one line in the log,
   or refused with `option.unknown_parameters=error`.
 """

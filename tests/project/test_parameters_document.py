@@ -72,16 +72,16 @@ def test_every_alias_is_told() -> None:
 
 def test_what_rows_say() -> None:
     rows, chat = table("LMI"), table("OpenAI chat")
-    assert rows["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes", "yes"]
+    assert rows["max_new_tokens"] == ["30", "", "an integer from 1", "`max_tokens`", "yes"]
     assert rows["top_p"][1] == "0.0; 0.85 where tokens are drawn (a number from 0 to 1)"
     assert rows["min_length"][:2] == ["0", "1"]
-    assert rows["watermark"][3:] == ["refused", "", ""]
+    assert rows["watermark"][3:] == ["refused", ""]
     most = "up to `option.max_logprobs`, 20"
-    assert rows["logprobs"] == ["none", "", "an integer from 0", "`logprobs`", most, most]
-    assert rows["pad_id"][3:] == ["nothing", "", ""]
-    assert rows["details"][3:] == ["the dialect", "", ""]
+    assert rows["logprobs"] == ["none", "", "an integer from 0", "`logprobs`", most]
+    assert rows["pad_id"][3:] == ["nothing", ""]
+    assert rows["details"][3:] == ["the dialect", ""]
     assert chat["temperature"][0] == "the model's"
-    assert chat["kv_transfer_params"][3:] == ["with a connector (`option.kv_transfer_config`)", "no effect"]
+    assert chat["kv_transfer_params"][3:] == ["with a connector (`option.kv_transfer_config`)"]
 
 
 SETTINGS = Settings(model_dir="/m", model_id="/m", model_name="m")
@@ -92,7 +92,7 @@ def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -
     """The engines' columns follow what they declare of beams; TGI refuses beams, so that nothing asks for them."""
     for name in BEAM_KEYS:
         assert lmi_parameters({name: 5 if name == "length_penalty" else True}, SETTINGS) == lmi_parameters({}, SETTINGS)
-        assert table("TGI")[name][2:] == ["nothing", "", ""]
+        assert table("TGI")[name][2:] == ["nothing", ""]
     for declared, own, dependent in (
         ("refused", "refused", "no effect"),
         ("up to 3", "up to 3", "with `num_beams` above 1"),
@@ -132,7 +132,7 @@ def test_dynamic_batches_differ_as_they_say() -> None:
         assert asked(dynamic, {name: value, "details": True}, BATCHES) == asked(dynamic, {}, BATCHES)
         if name != "details":
             assert asked(lmi, {name: value, "details": True}, SETTINGS) != asked(lmi, {"details": True}, SETTINGS)
-    assert table("Dynamic batches")["n"][3:] == ["`best_of`", "yes", "yes"]
+    assert table("Dynamic batches")["n"][3:] == ["`best_of`", "yes"]
     one = asked(dynamic, {"n": 3, "temperature": 1}, BATCHES)
     assert one == asked(dynamic, {"best_of": 3, "temperature": 1}, BATCHES)
     assert (one.n, one.best_of) == (1, 3)

@@ -48,7 +48,7 @@ class Prepared:
 
 
 class PoolingBackend:
-    """An AsyncBackend (model/engine.py) on vLLM's core, but for `prepare`."""
+    """An AsyncBackend (model/backend.py) on vLLM's core, but for `prepare`."""
 
     task: ClassVar[Literal["embed", "classify"]]
     """vLLM's name of it."""

@@ -20,7 +20,7 @@ __all__ = ["VllmEmbedding"]
 
 
 class VllmEmbedding(PoolingBackend):
-    """An AsyncBackend (model/engine.py) on vLLM's core."""
+    """An AsyncBackend (model/backend.py) on vLLM's core."""
 
     task: ClassVar[Literal["embed", "classify"]] = "embed"
     makes = "embeddings"

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class VllmScoring(PoolingBackend):
-    """An AsyncBackend (model/engine.py) on vLLM's core."""
+    """An AsyncBackend (model/backend.py) on vLLM's core."""
 
     task: ClassVar[Literal["embed", "classify"]] = "classify"
     makes = "scores"

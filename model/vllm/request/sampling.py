@@ -29,7 +29,7 @@ LIMITS: Mapping[str, str] = {
     "kv_transfer_params": "with a connector (`option.kv_transfer_config`)",
     "priority": "with `option.scheduling_policy=priority`",
 }
-"""What vLLM honours with a reservation (model/engine.py, limits)."""
+"""What vLLM honours with a reservation (model/backend.py, limits)."""
 
 DEFAULTED = (
     "temperature",

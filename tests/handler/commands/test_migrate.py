@@ -157,8 +157,8 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
          "# dropped: option.fp8_scheme=X: a checkpoint says how it was made\n"],
     ),
     (
-        "option.entryPoint=djl_python.huggingface\noption.rolling_batch=disable\noption.device_map=auto\n"
-        "option.load_in_8bit=true\noption.attn_implementation=sdpa\noption.backend=auto\n",
+        "option.entryPoint=djl_python.huggingface\noption.rolling_batch=disable\noption.device_map=auto\n\
+option.load_in_8bit=true\noption.attn_implementation=sdpa\noption.backend=auto\n",
         {**PLAIN, "option.rolling_batch": "disable", "option.device_map": "auto", "option.quantize": "fp8"},
         ["# option.load_in_8bit=true: it quantizes any model to 8 bits while it is loaded\n",
          "# dropped: option.attn_implementation=sdpa: vLLM chooses the kernel",

@@ -1,4 +1,4 @@
-"""Backends stepped by hand, for the tests of all engines."""
+"""Backends stepped by hand."""
 
 from __future__ import annotations
 

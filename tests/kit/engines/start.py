@@ -29,20 +29,20 @@ __all__ = [
     "preparer",
 ]
 
+
 def in_process(settings: Settings) -> Any:
-    """The backend that `settings` choose, started; raises what fails its start. Ended by its `close`."""
+    """The backend on vLLM that `settings` choose, started; raises what fails its start. Ended by its `close`."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="test-engine", daemon=True)
     thread.start()
 
     async def start() -> Any:
         backend: Any = load_backend(settings)
-        if hasattr(backend, "begin"):
-            try:
-                await backend.begin()
-            except BaseException:
-                backend.close()
-                raise
+        try:
+            await backend.begin()
+        except BaseException:
+            backend.close()
+            raise
         return backend
 
     try:
@@ -50,9 +50,6 @@ def in_process(settings: Settings) -> Any:
     except BaseException:
         _end(loop, thread)
         raise
-    if not hasattr(backend, "receive"):
-        _end(loop, thread)
-        return backend
     return OnLoop(backend, loop, thread)
 
 

@@ -40,7 +40,7 @@ class Running:
 
 
 class ParrotEngine:
-    """A Backend (model/engine.py)."""
+    """A Backend (model/backend.py)."""
 
     def __init__(self, settings: Settings) -> None:
         from tokenizers import Tokenizer

@@ -23,7 +23,7 @@ Prepared = tuple[int, Generation, str]
 
 
 class Echo:
-    """A Backend (lmi/model/engine.py)."""
+    """A Backend (lmi/model/backend.py)."""
 
     def __init__(self, settings: Settings) -> None:
         self.info = EngineInfo(engine="echo", version="1", context=100)

@@ -23,8 +23,6 @@ def refused(directory: str | Path = "/opt/ml/model", /, **properties: str) -> st
     return caught.value.message
 
 
-
-
 def test_the_defaults(tmp_path: Path) -> None:
     assert settings_of({}, model_dir=str(tmp_path)).adapters == AdapterOptions()
     assert settings(tmp_path).adapters == AdapterOptions(

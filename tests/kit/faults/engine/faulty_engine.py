@@ -43,7 +43,7 @@ def next_start() -> str:
 
 
 class FaultyEngine:
-    """A Backend (model/engine.py)."""
+    """A Backend (model/backend.py)."""
 
     def __init__(self, settings: Settings) -> None:
         del settings

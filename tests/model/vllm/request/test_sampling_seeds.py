@@ -1,4 +1,4 @@
-"""Seeds at the ends of what 64 bits hold: in every dialect, and in what each engine is given for every sequence."""
+"""Seeds at the ends of what 64 bits hold: in every dialect, and in what vLLM is given for every sequence."""
 
 from __future__ import annotations
 
