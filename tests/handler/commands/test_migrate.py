@@ -159,8 +159,9 @@ FILES: list[tuple[str, dict[str, str], list[str]]] = [
     (
         "option.entryPoint=djl_python.huggingface\noption.rolling_batch=disable\noption.device_map=auto\n\
 option.load_in_8bit=true\noption.attn_implementation=sdpa\noption.backend=auto\n",
-        {**PLAIN, "option.rolling_batch": "disable", "option.device_map": "auto", "option.quantize": "fp8"},
-        ["# option.load_in_8bit=true: it quantizes any model to 8 bits while it is loaded\n",
+        {**PLAIN, "option.rolling_batch": "disable", "option.quantize": "fp8"},
+        ["# dropped: option.device_map=auto: it has no effect: all devices are used, unless",
+         "# option.load_in_8bit=true: it quantizes any model to 8 bits while it is loaded\n",
          "# dropped: option.attn_implementation=sdpa: vLLM chooses the kernel",
          "# dropped: option.backend=auto: without it vLLM takes transformers' modelling where"],
     ),
@@ -168,7 +169,7 @@ option.load_in_8bit=true\noption.attn_implementation=sdpa\noption.backend=auto\n
         "option.rolling_batch=scheduler\noption.device_map=balanced\n",
         {**PLAIN, "option.rolling_batch": "scheduler"},
         ["# vLLM runs the model, with transformers' modelling\noption.rolling_batch=scheduler\n",
-         "# refused: set option.device_map=auto for all devices, or option.tensor_parallel_degree=N"],
+         "# dropped: option.device_map=balanced: it has no effect: all devices are used, unless"],
     ),
     (
         "engine=Rust\noption.model_id=BAAI/bge-base-en-v1.5\npooling=cls\nbatch_size=8\n",
