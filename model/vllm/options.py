@@ -102,21 +102,23 @@ def _with_grammars(given: dict[str, str]) -> dict[str, str]:
 
 def _expected_method(name: str | None) -> str | None:
     """What is wrong with the quantization of that name, which vLLM judges long after it is given; None: nothing."""
+    if name is None:
+        return None
     methods: list[str] = part("vllm.model_executor.layers.quantization:QUANTIZATION_METHODS")
-    if name is not None and name.lower() not in methods:
+    method = name.lower()
+    if method not in methods:
         # Plugins of vLLM's may bring methods; it loads them by itself later.
         part("vllm.plugins:load_general_plugins")()
-    if name is None or name.lower() in methods:
-        if name == IN_4_BITS and importlib.util.find_spec(IN_4_BITS) is None:
-            return f"requires the package {IN_4_BITS}, which is not installed"
-        return None
-    if name == IN_4_BITS:
+    if method in methods:
+        missing = method == IN_4_BITS and importlib.util.find_spec(IN_4_BITS) is None
+        return f"requires the package {IN_4_BITS}, which is not installed" if missing else None
+    if method == IN_4_BITS:
         return (
             f"vLLM {vllm_version()} does not quantize to 4 bits while it loads: take a checkpoint that is quantized "
             "already (AWQ, GPTQ), or write option.quantize=fp8"
         )
     expected = f"expected a method of vLLM's, one of {', '.join(sorted(methods))}"
-    return f"{expected}; got {shown(name)}{closest(name.lower(), methods)}"
+    return f"{expected}; got {shown(name)}{closest(method, methods)}"
 
 
 def _value(field: dataclasses.Field[Any], action: argparse.Action | None, text: str) -> Any:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 MODELLING = "with transformers' modelling (model_impl=transformers)"
 """What the log says."""
-VLLMS_WORDS = "Using Transformers modeling backend"
+VLLMS_WORDS = "Resolved architecture: TransformersForCausalLM"
 """What vLLM itself says in it."""
 
 

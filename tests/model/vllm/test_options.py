@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,27 @@ def test_typed(name: str, text: str, value: object) -> None:
 )
 def test_refused(name: str, text: str, said: str) -> None:
     assert said in refused(**{name: text})
+
+
+@pytest.mark.parametrize(("name", "text"), [("load_in_4bit", "true"), ("quantize", "BitsAndBytes")])
+def test_4_bits_are_bitsandbytes_where_that_is(name: str, text: str) -> None:
+    """vLLM 0.26.0 has that method, and needs the package; 0.28.0 has it no more."""
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
+
+    if "bitsandbytes" not in QUANTIZATION_METHODS:
+        message = refused(**{name: text})
+        assert message.startswith(f"option.{name}: vLLM ")
+        assert message.endswith("or write option.quantize=fp8")
+    elif importlib.util.find_spec("bitsandbytes") is None:
+        assert refused(**{name: text}) == (f"option.{name}: requires the package bitsandbytes, which is not installed")
+    else:
+        assert arguments(**{name: text})["quantization"].lower() == "bitsandbytes"
+
+
+@pytest.mark.parametrize("given", [{"backend": "transformers"}, {"rolling_batch": "hf-accelerate"}], ids=str)
+def test_whose_modelling(given: dict[str, str]) -> None:
+    assert arguments(**given)["model_impl"] == "transformers"
+    assert "model_impl" not in arguments()
 
 
 def test_all_faults_in_one_message() -> None:
