@@ -232,7 +232,7 @@ def _sections() -> Iterator[Section]:
     )
     yield Section(
         "Dynamic batches",
-        "The parameters of LMI, with their defaults and on the engines as there, but for these: the answers have a\n"
+        "The parameters of LMI, with their defaults as there, but for these: the answers have a\n"
         "place for the likeliest text only, and for no details.",
         [replace(row, key=DYNAMIC_KEYS.get(row.name, row.key)) for row in (*TABLE, *further) if _differs(row)],
         others=LMI_ROWS[TENSORRT.name],
@@ -295,7 +295,7 @@ def _sections() -> Iterator[Section]:
     )
     yield Section(
         "Minimal chat",
-        "The parameters of OpenAI chat, with their defaults and on the engines as there. `stream` follows the route.\n"
+        "The parameters of OpenAI chat, with their defaults as there. `stream` follows the route.\n"
         "Refused, as its answers have no place for them:",
         [
             Parameter(name, Anything(), None, default_only=True)

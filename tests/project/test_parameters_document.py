@@ -89,7 +89,7 @@ BATCHES = msgspec.structs.replace(SETTINGS, rolling_batch="disable")
 
 
 def test_what_means_something_with_beams_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engines' columns follow what they declare of beams; TGI refuses beams, so that nothing asks for them."""
+    """vLLM's column follows what its backend declares of beams; TGI refuses beams, so that nothing asks for them."""
     for name in BEAM_KEYS:
         assert lmi_parameters({name: 5 if name == "length_penalty" else True}, SETTINGS) == lmi_parameters({}, SETTINGS)
         assert table("TGI")[name][2:] == ["nothing", ""]
