@@ -132,7 +132,7 @@ class SecureMode:
             yield REQUIREMENTS, f"{directory / 'requirements.txt'}: prohibited in secure mode ({REQUIREMENTS})"
         # DJL Serving looks at its entry point and at model.py; what else is user code here, it knows nothing of.
         plugins = (settings.tool_parser_plugin, settings.reasoning_parser_plugin)
-        if SCRIPTS in self.controls and (has_own_code(settings) or is_users(settings.engine) or any(plugins)):
+        if SCRIPTS in self.controls and (has_own_code(settings) or is_users(settings.backend) or any(plugins)):
             said = "code of your own (model.py, formatters, filters, dialects, engines, parsers)"
             yield SCRIPTS, f"{directory}: {said} is prohibited in secure mode ({SCRIPTS})"
 

@@ -1,8 +1,8 @@
 """What runs in the engine's process, and the table of it.
 
-Ours is vLLM (`AsyncBackend`), with a class for each kind of task in ENGINES. A user's is a file in the model directory,
-or an installed module, that `option.backend=module:name` names: a class of the shape of `Backend`, or a function that
-returns one. Neither needs to know anything of processes, threads or dialects.
+Ours is vLLM (`AsyncBackend`), with a class for each kind of task in BACKENDS. A user's is a file in the model
+directory, or an installed module, that `option.backend=module:name` names: a class of the shape of `Backend`, or a
+function that returns one. Neither needs to know anything of processes, threads or dialects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .generation import Generation
 from .media.images import Image
 from .options import Settings
 
-__all__ = ["ENGINES", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part", "tokenized"]
+__all__ = ["BACKENDS", "AsyncBackend", "Backend", "BackendBase", "limits", "load_backend", "start_part", "tokenized"]
 
 
 class BackendBase(Protocol):
@@ -97,7 +97,7 @@ class AsyncBackend(BackendBase, Protocol):
         ...
 
 
-ENGINES = {
+BACKENDS = {
     "vllm": "lmi.model.vllm.engine:VllmEngine",
     "vllm-embedding": "lmi.model.vllm.pooling.embedding:VllmEmbedding",
     "vllm-scoring": "lmi.model.vllm.pooling.scoring:VllmScoring",
@@ -106,15 +106,15 @@ ENGINES = {
 
 
 def load_backend(settings: Settings) -> Backend | AsyncBackend:
-    """The backend that `settings.engine` names, started; raises OptionError where the user's own is not there."""
-    if settings.engine not in ENGINES:
+    """The backend that `settings.backend` names, started; raises OptionError where the user's own is not there."""
+    if settings.backend not in BACKENDS:
         return _users_backend(settings)
-    module, _, name = ENGINES[settings.engine].partition(":")
+    module, _, name = BACKENDS[settings.backend].partition(":")
     return cast("Backend | AsyncBackend", getattr(importlib.import_module(module), name)(settings))
 
 
 PART = "lmi.model.vllm.start:start_headless"
-"""As in ENGINES: what starts a follower's part, which vLLM alone has."""
+"""As in BACKENDS: what starts a follower's part, which vLLM alone has."""
 
 
 def start_part(settings: Settings) -> EngineInfo:
@@ -126,7 +126,7 @@ def start_part(settings: Settings) -> EngineInfo:
 
 
 def _users_backend(settings: Settings) -> Backend | AsyncBackend:
-    place = settings.engine
+    place = settings.backend
     module, _, name = place.partition(":")
     # Ahead, as in DJL's worker.
     if settings.model_dir not in sys.path:
@@ -151,16 +151,16 @@ def tokenized(backend: BackendBase, generation: Generation, images: Sequence[Ima
 
 
 def limits() -> dict[str, Mapping[str, str]]:
-    """What each engine refuses, ignores or honours with a reservation only: by engine, then by field of Sampling (or
-    kv_transfer_params), in words for docs/parameters.md. Loads no engine's library.
+    """What each backend refuses, ignores or honours with a reservation only: by its name, then by field of Sampling (or
+    kv_transfer_params), in words for docs/parameters.md. Loads no backend's library.
 
     A backend's class says so in `limits: ClassVar[Mapping[str, str]]`; what is not in it, it honours. One without
     `limits` generates no text.
     """
     found: dict[str, Mapping[str, str]] = {}
-    for engine, place in ENGINES.items():
+    for backend, place in BACKENDS.items():
         module, _, name = place.partition(":")
-        backend = getattr(importlib.import_module(module), name)
-        if hasattr(backend, "limits"):
-            found[engine] = backend.limits
+        made = getattr(importlib.import_module(module), name)
+        if hasattr(made, "limits"):
+            found[backend] = made.limits
     return found

@@ -101,7 +101,7 @@ def _lines(
     if settings.rolling_batch == "disable":
         mode = "async mode" if settings.async_mode else "dynamic batches"
     return [
-        f"options: good; {settings.engine}, {mode}",
+        f"options: good; {settings.backend}, {mode}",
         *(f"{'warning' if IGNORED.search(note) else 'note'}: {note}" for note in settings.notes),
         *([f"secure mode: good, with {', '.join(sorted(secure.controls))}"] if secure else []),
         entry,
@@ -149,7 +149,7 @@ def _check_task(settings: Settings) -> None:
     classes = len(config.get("id2label") or "ab")
     if architecture.endswith(HEAD):
         task = "text-ranking" if classes == 1 else "text-classification"
-    if settings.engine.startswith("vllm") and not settings.pools and task is not None:
+    if settings.backend.startswith("vllm") and not settings.pools and task is not None:
         expected = f"expected {task} with {architecture}, which generates no text"
         raise OptionError(f"option.task: {expected}, got {settings.task!r}", "task")
     if settings.task == "rank" and task == "text-classification" and "hf_overrides" not in settings.engine_arguments:
@@ -161,7 +161,7 @@ def _check_task(settings: Settings) -> None:
 
 def _template(settings: Settings) -> list[str]:
     """Raises OptionError for a chat template that is none, where the start would read it."""
-    if settings.embeds or is_users(settings.engine):
+    if settings.embeds or is_users(settings.backend):
         return []
     try:
         chat_template(settings)
@@ -217,8 +217,8 @@ def _hosts(settings: Settings) -> Iterator[str]:
 
 
 def _arguments(settings: Settings) -> list[str]:
-    if is_users(settings.engine):
-        return [f"engine {settings.engine}: your own, not checked: it is loaded at start"]
+    if is_users(settings.backend):
+        return [f"engine {settings.backend}: your own, not checked: it is loaded at start"]
     return _of_vllm(settings)
 
 

@@ -1,4 +1,4 @@
-"""Which engine, task, mode, modelling and draft model the options choose together."""
+"""Which backend, task, mode, modelling and draft model the options choose together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .typed import OptionReader
 __all__ = [
     "IN_4_BITS",
     "TASK_NAMES",
+    "backend_of",
     "batching_of",
     "check_adapters",
     "check_mpi",
     "check_parsers",
-    "engine_of",
     "is_users",
     "modelling_of",
     "path_or_id",
@@ -116,18 +116,18 @@ def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) ->
     return "auto" if given.task == "auto" else "generate"
 
 
-def is_users(engine: str) -> bool:
-    """Whether an engine is user code, `module:name`."""
-    return ":" in engine
+def is_users(backend: str) -> bool:
+    """Whether a backend is user code, `module:name`."""
+    return ":" in backend
 
 
-def engine_of(given: IndirectOptions, task: str, reader: OptionReader) -> str:
-    """A name of the ENGINES table, or the user's own as `module:name`. Embeddings and scores have one each."""
-    engine = given.backend or "vllm"
-    if is_users(engine):
-        return engine
-    if engine not in OURS:
-        reader.fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {engine!r}")
+def backend_of(given: IndirectOptions, task: str, reader: OptionReader) -> str:
+    """A name of the BACKENDS table, or the user's own as `module:name`. Embeddings and scores have one each."""
+    backend = given.backend or "vllm"
+    if is_users(backend):
+        return backend
+    if backend not in OURS:
+        reader.fault("backend", f"expected one of {', '.join(OURS)}, or module:name, got {backend!r}")
     return {"embed": "vllm-embedding", "rank": "vllm-scoring", "classify": "vllm-scoring"}.get(task, "vllm")
 
 
@@ -173,13 +173,13 @@ def check_mpi(given: IndirectOptions, settings: Settings, reader: OptionReader) 
     reader.fault("mpi_mode", message)
 
 
-def check_parsers(given: IndirectOptions, settings: Settings, engine: str, reader: OptionReader) -> None:
+def check_parsers(given: IndirectOptions, settings: Settings, backend: str, reader: OptionReader) -> None:
     """What the options of parsers lack, or cannot have."""
     if given.enable_auto_tool_choice and not settings.tool_call_parser:
         reader.fault("enable_auto_tool_choice", "expected option.tool_call_parser with it, but it is not set")
     if given.enable_reasoning and not settings.reasoning_parser:
         reader.fault("enable_reasoning", "expected option.reasoning_parser with it, but it is not set")
-    served = engine == "vllm" and given.enable_auto_tool_choice is not False
+    served = backend == "vllm" and given.enable_auto_tool_choice is not False
     if served and (why := refused_parser(settings)):
         reader.fault("tool_call_parser", why)
 

@@ -32,7 +32,7 @@ MAX_HEADER = 100_000_000
 
 def check_model(settings: Settings) -> str:
     """What model it is, in words. Raises OptionError where it lacks something that any engine needs."""
-    if is_users(settings.engine):
+    if is_users(settings.backend):
         return f"model: {settings.model_id}, not checked: the engine is your own"
     path = Path(settings.model_id)
     given = settings.model_id != settings.model_dir

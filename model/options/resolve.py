@@ -11,11 +11,11 @@ import msgspec
 
 from .adapter_options import AdapterOptions
 from .choice import (
+    backend_of,
     batching_of,
     check_adapters,
     check_mpi,
     check_parsers,
-    engine_of,
     is_users,
     modelling_of,
     path_or_id,
@@ -93,12 +93,12 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     )
     rolling_batch = batching_of(given, settings, reader)
     task = task_of(given, settings, reader)
-    engine = engine_of(given, task, reader)
+    backend = backend_of(given, task, reader)
     streaming = given.enable_streaming != "false"
     if streaming and (rolling_batch != "disable" or settings.async_mode):
         reader.notes.append("option.enable_streaming has no effect: each request says whether its response is streamed")
-    check_parsers(given, settings, engine, reader)
-    if not is_users(engine):
+    check_parsers(given, settings, backend, reader)
+    if not is_users(backend):
         reader.check_names()
     check_mpi(given, settings, reader)
     plugins = plugins_of(settings, reader)
@@ -112,7 +112,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         {"speculative_config": "speculative_draft_model"} if draft else {"draft_model_tp_size": "speculative_config"}
     )
     derived = {"speculative_config": draft}
-    if not is_users(engine):
+    if not is_users(backend):
         derived |= {"model_impl": modelling_of(given, reader), "quantization": quantization_of(given, reader)}
     if derived.get("quantization") and "quantization" not in reader.arguments:
         written["quantization"] = "load_in_4bit"
@@ -139,7 +139,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
         adapters=adapters,
         **plugins,
         lmcache_config_file=lmcache,
-        engine=engine,
+        backend=backend,
         task=task,
         rolling_batch=rolling_batch,
         max_rolling_batch_size=size,

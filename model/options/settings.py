@@ -84,8 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The `model` field of OpenAI answers; by default the model directory as it was given."""
     own_name: str = ""
     """The model's, where `model_name` is that of the adapter that a request names."""
-    engine: str = "vllm"
-    """A name of the ENGINES table, or the user's `module:name`."""
+    backend: str = "vllm"
+    """A name of the BACKENDS table, or the user's `module:name`."""
     task: str = "auto"
     """auto, generate (which auto is too), embed, rank or classify."""
     revision: Annotated[str | None, Option("Branch, tag or commit of a hub id.", argument="revision")] = None

@@ -82,7 +82,7 @@ async def _serve(channel: Channel[ToEngine], settings: Settings, adapters: Seque
             max_tokens = settings.limits.max_tokens_in_flight
             loop = EngineLoop(channel, backend, settings.images, max_tokens, settings.engine_stall_timeout)
             if settings.adapters.enable_lora and getattr(backend, "adapters", None) is None:
-                raise OptionError(f"option.enable_lora: {settings.engine} has no adapters", "enable_lora")
+                raise OptionError(f"option.enable_lora: {settings.backend} has no adapters", "enable_lora")
             faults = await loop.begin(adapters)
             # Whatever the engine: a guide may load xgrammar later.
             crash_at_once()

@@ -23,7 +23,7 @@ from lmi.formatters.openai import embeddings as openai_embeddings
 from lmi.formatters.openai.parameters import CHAT_TABLE, TEXT_TABLE
 from lmi.formatters.openai.subset import TEXT_FIELDS, other_fields
 from lmi.formatters.tgi.parameters import ROWS as TGI_ROWS
-from lmi.model.backend import ENGINES, limits
+from lmi.model.backend import BACKENDS, limits
 from lmi.model.generation import Embedding, Sampling
 from lmi.model.options import Settings
 
@@ -152,7 +152,7 @@ def test_what_embedding_rows_say(title: str) -> None:
 
 
 def test_an_embedding_bodys_parameters_set_what_their_rows_say() -> None:
-    embeds = msgspec.structs.replace(SETTINGS, engine="vllm-embedding", task="embed")
+    embeds = msgspec.structs.replace(SETTINGS, backend="vllm-embedding", task="embed")
     given = {"normalize": False, "truncate": True, "truncation_direction": "Left", "dimensions": 8}
     made = lmi.parse({"inputs": "a", "parameters": given}, Request(b""), embeds).generations[0]
     assert made.embedding == Embedding(normalize=False, truncate=True, cut="left", dimensions=8)
@@ -171,6 +171,6 @@ def test_every_kind_tells_of_itself(row: Parameter) -> None:
 
 
 def test_what_engines_declare() -> None:
-    assert set(limits()) == set(ENGINES) - {"vllm-embedding", "vllm-scoring"}
+    assert set(limits()) == set(BACKENDS) - {"vllm-embedding", "vllm-scoring"}
     known = {*Sampling.__struct_fields__, "kv_transfer_params", "priority"}
     assert all(set(declared) <= known for declared in limits().values())

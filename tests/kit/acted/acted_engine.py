@@ -39,7 +39,7 @@ MANY = 64 << 20
 
 
 def acted_engine(settings: Settings) -> VllmEngine:
-    """A backend, as ENGINES has them."""
+    """A backend, as BACKENDS has them."""
     from vllm.v1.engine import core_client
 
     clients: Any = core_client.EngineCoreClient

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lmi.model.backend import ENGINES
+from lmi.model.backend import BACKENDS
 
-ENGINES["vllm"] = "acted_engine:acted_engine"
+BACKENDS["vllm"] = "acted_engine:acted_engine"
 # It reads tests/microbench/standin.py.
 sys.path.append(str(Path(__file__).parents[3]))

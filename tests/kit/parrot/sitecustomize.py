@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from lmi.model.backend import ENGINES
+from lmi.model.backend import BACKENDS
 
-ENGINES["vllm"] = "parrot_engine:ParrotEngine"
+BACKENDS["vllm"] = "parrot_engine:ParrotEngine"
 # It reads tests/demo/answers.py.
 sys.path.append(str(Path(__file__).parents[3]))
 # Its import, for the sake of how vLLM crashes, brings torch with it and takes seconds; the engine here has neither.

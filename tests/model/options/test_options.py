@@ -34,7 +34,7 @@ DEFAULTS = {
     "model_dir": "/opt/ml/model",
     "model_id": "/opt/ml/model",
     "model_name": "/opt/ml/model",
-    "engine": "vllm",
+    "backend": "vllm",
     "rolling_batch": "vllm",
     "async_mode": False,
     "max_rolling_batch_size": 256,
@@ -81,18 +81,18 @@ TYPED: list[tuple[str, str, str, object]] = [
     ("merge_records", "true", "merge_records", True),
     ("enable_streaming", "huggingface", "enable_streaming", True),
     ("task", "text-generation", "task", "generate"),
-    ("task", "text-generation", "engine", "vllm"),
+    ("task", "text-generation", "backend", "vllm"),
     ("task", "text-embedding", "task", "embed"),
     ("task", "feature-extraction", "task", "embed"),
     ("task", "embed", "task", "embed"),
-    ("task", "text-embedding", "engine", "vllm-embedding"),
+    ("task", "text-embedding", "backend", "vllm-embedding"),
     ("runner", "pooling", "task", "embed"),
     ("convert", "embed", "task", "embed"),
     ("task", "text-ranking", "task", "rank"),
     ("task", "score", "task", "rank"),
     ("task", "text-classification", "task", "classify"),
     ("task", "classify", "task", "classify"),
-    ("task", "score", "engine", "vllm-scoring"),
+    ("task", "score", "backend", "vllm-scoring"),
     ("convert", "classify", "task", "classify"),
     ("runner", "auto", "task", "auto"),
     ("normalize", "false", "normalize", False),
@@ -217,8 +217,8 @@ def test_async_mode_excludes_rolling_batch() -> None:
     assert "option.rolling_batch=disable" in refused(async_mode="true", rolling_batch="vllm")
 
 
-# Options, the engine that they choose, and what the batching is resolved to.
-ENGINES: list[tuple[dict[str, str], str, str]] = [
+# Options, the backend that they choose, and what the batching is resolved to.
+BACKENDS: list[tuple[dict[str, str], str, str]] = [
     ({"backend": "vllm"}, "vllm", "vllm"),
     ({"backend": "transformers"}, "vllm", "vllm"),
     ({"rolling_batch": "scheduler"}, "vllm", "scheduler"),
@@ -233,17 +233,17 @@ ENGINES: list[tuple[dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("properties", "engine", "rolling_batch"), ENGINES, ids=str)
-def test_engine(properties: dict[str, str], engine: str, rolling_batch: str) -> None:
+@pytest.mark.parametrize(("properties", "backend", "rolling_batch"), BACKENDS, ids=str)
+def test_backend(properties: dict[str, str], backend: str, rolling_batch: str) -> None:
     taken = settings(**properties)
-    assert (taken.engine, taken.rolling_batch) == (engine, rolling_batch)
+    assert (taken.backend, taken.rolling_batch) == (backend, rolling_batch)
 
 
 @pytest.mark.parametrize(
     ("rolling_batch", "backend"),
     [("vllm", "transformers"), ("lmi-dist", "transformers"), ("scheduler", "vllm")],
 )
-def test_contradicting_engines_are_refused(rolling_batch: str, backend: str) -> None:
+def test_contradicting_backends_are_refused(rolling_batch: str, backend: str) -> None:
     assert f"contradicts option.rolling_batch={rolling_batch}" in refused(rolling_batch=rolling_batch, backend=backend)
 
 

@@ -63,7 +63,7 @@ def test_vllm_is_told_of_the_hosts() -> None:
     assert [arguments[name] for name in ("nnodes", "node_rank", "master_addr", "master_port")] == [
         "2", "1", "leader", "4000",
     ]  # fmt: skip
-    assert taken.engine == "vllm"
+    assert taken.backend == "vllm"
     assert taken.parallel.follows
     assert not make_settings(**HOSTS).parallel.follows
     alone = make_settings(nnodes="1", master_addr="leader", node_rank="0")
