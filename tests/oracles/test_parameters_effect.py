@@ -652,12 +652,9 @@ def test_what_an_engine_declares(at: Endpoint) -> None:
     assert "bad_words" in declared
     # One token after a blank, two without.
     assert "Learning" in at.text(PLAIN.prompt, bad_sequences=["Learning"])
-    if tuple(map(int, at.backend.info.version.split(".")[:2])) >= (0, 32):
-        assert "temperature" in declared
-        with pytest.raises(ParameterError, match="temperature"):
-            at.text(PLAIN.prompt, temperature=2.5)
-    else:
-        assert at.text(PLAIN.prompt, temperature=2.5, top_k=1) == PLAIN.answer
+    assert "temperature" in declared
+    with pytest.raises(ParameterError, match="temperature"):
+        at.text(PLAIN.prompt, temperature=2.5)
 
 
 # --- TensorRT-LLM's schema ---
