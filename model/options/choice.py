@@ -131,14 +131,19 @@ def backend_of(given: IndirectOptions, task: str, reader: OptionReader) -> str:
     return {"embed": "vllm-embedding", "rank": "vllm-scoring", "classify": "vllm-scoring"}.get(task, "vllm")
 
 
-def modelling_of(given: IndirectOptions, reader: OptionReader) -> str | None:
-    """vLLM's argument `model_impl` where `backend` or `rolling_batch` asks for transformers' modelling; else None."""
+def modelling_of(given: IndirectOptions, task: str, reader: OptionReader) -> str | None:
+    """vLLM's argument `model_impl` where `backend` or `rolling_batch` asks for transformers' modelling; else None.
+
+    vLLM 0.26.0 starts transformers' models that score, and fails at their first request.
+    """
     asked = "backend" if given.backend == "transformers" else "rolling_batch"
     value = given.backend if asked == "backend" else given.rolling_batch
     if given.backend and given.rolling_batch in ({"vllm", *ON_VLLM} if asked == "backend" else ON_TRANSFORMERS):
         reader.fault("backend", f"{given.backend!r} contradicts option.rolling_batch={given.rolling_batch}")
     if value not in {"transformers", *ON_TRANSFORMERS}:
         return None
+    if task in {"rank", "classify"}:
+        reader.fault(asked, f"expected vLLM's own modelling with option.task={TASK_NAMES[task]}, got {value!r}")
     named = reader.arguments.get("model_impl", "transformers")
     if named != "transformers":
         reader.fault("model_impl", f"{named!r} contradicts option.{asked}={value}")

@@ -113,7 +113,7 @@ def _settings(merged: Merged, model_dir: str, environment: Mapping[str, str]) ->
     )
     derived = {"speculative_config": draft}
     if not is_users(backend):
-        derived |= {"model_impl": modelling_of(given, reader), "quantization": quantization_of(given, reader)}
+        derived |= {"model_impl": modelling_of(given, task, reader), "quantization": quantization_of(given, reader)}
     if derived.get("quantization") and "quantization" not in reader.arguments:
         written["quantization"] = "load_in_4bit"
     if settings.lmcache_auto_config:

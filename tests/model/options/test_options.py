@@ -226,7 +226,6 @@ BACKENDS: list[tuple[dict[str, str], str, str]] = [
     ({"rolling_batch": "scheduler", "backend": "transformers"}, "vllm", "scheduler"),
     ({"backend": "transformers", "async_mode": "true"}, "vllm", "disable"),
     ({"backend": "transformers", "task": "text-embedding"}, "vllm-embedding", "vllm"),
-    ({"rolling_batch": "scheduler", "task": "text-ranking"}, "vllm-scoring", "scheduler"),
     ({"backend": "my.engine:Mine"}, "my.engine:Mine", "vllm"),
     ({"backend": "my.engine:Mine", "task": "text-embedding"}, "my.engine:Mine", "vllm"),
     ({"backend": "my.engine:Mine", "rolling_batch": "disable"}, "my.engine:Mine", "disable"),
@@ -263,6 +262,15 @@ def test_transformers_modelling_runs_on_vllm(given: dict[str, str], why: str) ->
     assert f"{why} runs on vLLM, with transformers' modelling (model_impl=transformers)" in taken.notes
     assert f"option.model_impl: 'vllm' contradicts {why}" in refused(**{**given, "model_impl": "vllm"})
     assert "model_impl" not in settings(rolling_batch="vllm").engine_arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("backend", "transformers"), ("rolling_batch", "scheduler"), ("rolling_batch", "hf-accelerate")]
+)
+@pytest.mark.parametrize("task", ["text-ranking", "text-classification"])
+def test_scores_need_vllms_own_modelling(task: str, name: str, value: str) -> None:
+    expected = f"option.{name}: expected vLLM's own modelling with option.task={task}, got {value!r}"
+    assert refused(task=task, **{name: value}) == expected
 
 
 def test_options_that_transformers_has_and_vllm_calls_otherwise() -> None:
