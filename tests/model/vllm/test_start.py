@@ -1,8 +1,7 @@
-"""vLLM's configuration of a server, on devices that this machine does not have, and of what the user did not set."""
+"""What of vLLM's configuration follows from several options together (all of it: test_config_of_server.py)."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,85 +16,14 @@ from ...kit.hosts.host import model_directory
 
 pytestmark = pytest.mark.engine
 
-DEVICES = {
-    "NVIDIA A10G": 24,
-    "NVIDIA L4": 24,
-    "NVIDIA A100-SXM4-80GB": 80,
-    "NVIDIA H100 80GB HBM3": 80,
-    "NVIDIA H200": 141,
-    "NVIDIA B200": 192,
-}
-"""GiB of memory by the name that the driver has for them."""
-
-
-class Device:
-    """vLLM's platform, but for the device that vLLM's defaults are by (arg_utils.py, get_batch_defaults)."""
-
-    def __init__(self, platform: Any, name: str) -> None:
-        self._platform = platform
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._platform, name)
-
-    def get_device_name(self, device_id: int = 0) -> str:
-        del device_id
-        return self._name
-
-    def get_device_total_memory(self, device_id: int = 0) -> int:
-        del device_id
-        return DEVICES[self._name] << 30
-
-    def is_cpu(self) -> bool:
-        return False
-
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    from vllm.engine import arg_utils as module
-
-    arg_utils: Any = module
-    monkeypatch.setattr(arg_utils, "current_platform", Device(arg_utils.current_platform, request.param))
-    return str(request.param)
-
 
 def tokens_of_a_step(config: Any) -> int:
     return int(config.scheduler_config.max_num_batched_tokens)
 
 
-def servers_step(model: Path, **arguments: Any) -> int:
-    """What `vllm serve` has: its server's own context, which is the default of the function that starts its engine."""
-    from vllm import EngineArgs
-    from vllm.entrypoints.openai import api_server
-
-    signature = inspect.signature(api_server.build_async_engine_client_from_engine_args)
-    context = signature.parameters["usage_context"].default
-    arguments = {"model": str(model), "max_model_len": 2048, "enforce_eager": True, **arguments}
-    return tokens_of_a_step(EngineArgs(**arguments).create_engine_config(usage_context=context))
-
-
 def settings(model: Path, folder: Path, **options: str) -> Any:
     # What tests set so that engines start fast is what is asked here.
     return make_settings(model_directory(model, folder / "model", {"option.max_num_batched_tokens": "none", **options}))
-
-
-def test_a_step_computes_as_many_tokens_as_vllms_server(device: str, demo_model: Path, tmp_path: Path) -> None:
-    config, _ = make_config(settings(demo_model, tmp_path))
-    assert tokens_of_a_step(config) == servers_step(demo_model)
-
-
-DRAFTED = 9
-"""With so many drafted tokens 256 sequences take 2,560 in a step, which vLLM insists on for adapters."""
-
-
-def test_drafted_tokens_and_adapters_make_no_step_smaller(device: str, demo_model: Path, tmp_path: Path) -> None:
-    options = {
-        "option.enable_lora": "true",
-        "option.speculative_draft_model": "ngram",
-        "option.speculative_length": str(DRAFTED),
-    }
-    config, _ = make_config(settings(demo_model, tmp_path, **options))
-    assert tokens_of_a_step(config) == max(256 * (DRAFTED + 1), servers_step(demo_model))
 
 
 def draft_size(config: Any) -> int:
