@@ -19,6 +19,7 @@ __all__ = [
     "START_FAILED",
     "START_MEMORY",
     "START_STEPS",
+    "killed",
     "says_nothing",
 ]
 
@@ -39,6 +40,16 @@ def says_nothing(text: str) -> bool:
     return _NOTHING.search(text) is not None
 
 
+_ENDED = re.compile(r"Failed core proc\(s\): \{(?P<each>.*)\}")
+"""How vLLM's client says which cores ended while they started (vllm/v1/engine/utils.py): names and exit codes."""
+
+
+def killed(text: str) -> dict[str, int]:
+    """The cores, by their names, that a signal ended while they started, and its number; empty where none was."""
+    each = found["each"] if (found := _ENDED.search(text)) else ""
+    return {name: int(number) for name, number in re.findall(r"'([^']+)': -(\d+)", each)}
+
+
 # Why a start failed.
 
 OUT_OF_MEMORY = re.compile(
@@ -51,7 +62,14 @@ NOISE = (
     # pydantic's, around what a validator of vLLM's says.
     re.compile(r"^\d+ validation errors? for \w+ (Value error, |Assertion failed, )?"),
     re.compile(r" \[type=\w+, input_value=.*"),
+    # huggingface_hub's, around what a validator of transformers' configurations says.
+    re.compile(r"^Class validation error for validator '\w+': \w+: "),
     re.compile(r"\. Supported architectures: dict_keys\(.*"),
+)
+
+_SHAPES = (
+    r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape"
+    r"|weights were not initialized from checkpoint|assert .*\bloaded_weight\b"
 )
 
 ADVICE: tuple[tuple[str, str], ...] = (
@@ -61,7 +79,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"requested memory for kv", "kv_cache_memory_bytes"),
     (r"derived max_model_len", "max_model_len"),
     (r"draft_tensor_parallel_size", "draft_model_tp_size"),
-    (r"tensor parallel size|World size \(\d+\) is larger|tensor_parallel_size", "tensor_parallel_degree"),
+    (r"tensor parallel size|World size \(\d+\) is larger|tensor_parallel_size|\btp_size\b", "tensor_parallel_degree"),
     (r"pipeline.parallel", "pipeline_parallel_degree"),
     (r"expert parallel", "enable_expert_parallel"),
     (r"\bRay\b", "distributed_executor_backend"),
@@ -75,7 +93,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"load.format", "load_format"),
     (r"gpu_memory_utilization", "gpu_memory_utilization"),
     (r"tokenizer", "tokenizer"),
-    (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape", "model_id"),
+    (_SHAPES, "model_id"),
     (
         r"repo(sitory)? id|repo look-ups|local directory|model weights|model_type|safetensor|huggingface\.co|Hub",
         "model_id",
@@ -91,8 +109,7 @@ MORE = (
      ("nothing is left for the KV cache: lower option.max_rolling_batch_size, option.max_rolling_batch_prefill_tokens "
      "or option.max_model_len, or raise option.gpu_memory_utilization")),
     (r"architectures? .* not supported", "vLLM has no such architecture, and cannot run transformers' modelling of it"),
-    (r"exceeds dimension size|size mismatch|shape mismatch|must match the size|does not match the shape",
-     "the weights do not fit config.json"),
+    (_SHAPES, "the weights do not fit config.json"),
 )  # fmt: skip
 
 # How far a start is: for who watches it on a terminal.

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from .detokenizer import Decode
 
 __all__ = ["Tokenizer"]
+
+log = logging.getLogger(__name__)
 
 WINDOW = 32
 """How many of the prompt's last tokens a decoder starts from: enough for a leading space and for any character."""
@@ -141,23 +145,35 @@ def _without_spaces(decode: Decode, added: dict[int, str]) -> Callable[[int], st
 
 def _slow_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Callable[[int], str]:
     """For tokenizers without a Rust core (mistral-common's, SentencePiece's own): vLLM's incremental decoding."""
-    if importlib.util.find_spec("vllm") is None:
+    if (vllms := _vllms_decoding()) is None:
         return _window_stream(tokenizer, window, skip_special_tokens, spaces)
-    from vllm.tokenizers.detokenizer_utils import convert_prompt_ids_to_tokens, detokenize_incrementally
-
-    tokens, prefix, read = convert_prompt_ids_to_tokens(tokenizer, window, skip_special_tokens)
+    begin, decode_next = vllms
+    tokens, prefix, read = begin(tokenizer, window, skip_special_tokens)
     ids = list(window)
 
     def decode(token_id: int) -> str:
         nonlocal prefix, read
         ids.append(token_id)
-        new, piece, prefix, read = detokenize_incrementally(
-            tokenizer, ids, tokens, prefix, read, skip_special_tokens, spaces
-        )
+        new, piece, prefix, read = decode_next(tokenizer, ids, tokens, prefix, read, skip_special_tokens, spaces)
         tokens.extend(new)
         return str(piece)
 
     return decode
+
+
+@cache
+def _vllms_decoding() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """What reads a prompt's tokens, and what adds one; None without vLLM, or, with a line in the log, where it has
+    others.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        return None
+    try:
+        from vllm.tokenizers.detokenizer_utils import convert_prompt_ids_to_tokens, detokenize_incrementally
+    except ImportError as error:
+        log.warning("slow tokenizers are read by us, as this vLLM differs from those that were tested: %s", error)
+        return None
+    return convert_prompt_ids_to_tokens, detokenize_incrementally
 
 
 def _window_stream(tokenizer: Any, window: list[int], skip_special_tokens: bool, spaces: bool) -> Callable[[int], str]:

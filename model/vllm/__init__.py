@@ -13,6 +13,6 @@ request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   some tokens at start, which show that this vLLM's API is the one that we know
 beam.py                    steps the beam search of model/search
-internals.py               vLLM's private parts, all of them: each is checked when the engine starts
+parts.py, internals.py     vLLM's private parts, all of them: each is checked when the engine starts; their use
 version.py                 which versions of vLLM are supported
 """

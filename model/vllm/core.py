@@ -20,6 +20,7 @@ from ..engine import EngineStats
 from ..errors import one_line
 from .core_outputs import leave_rows
 from .internals import failed_output, make_client, part
+from .parts import check_attributes
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
 from .worker import EXTENSION, MEND
@@ -44,6 +45,8 @@ class Core:
         self.vllm_config = config
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
+        check_attributes("vllm.config:ModelConfig", self.model_config)
+        check_attributes("vllm.renderers:BaseRenderer", self.renderer)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
@@ -63,6 +66,7 @@ class Core:
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
         self._client = make_client(self.vllm_config, self.renderer)
+        check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(self._client.decoder)
 
     async def begin(self) -> None:

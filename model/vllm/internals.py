@@ -1,16 +1,13 @@
-"""vLLM's private parts: everything that vLLM does not document and that we rely on, in this one module.
+"""vLLM's private parts, put to use: everything that vLLM does not document and that we rely on, in this one module.
 
-    start_vllm --check_library--> a version that is supported, PARTS are there --> vLLM starts
-
-A version that is too old, or a part that is missing, ends the start with one StartError, which names the versions that
-are supported. What vLLM has a slower, documented way for is no part (core_outputs.py); whatever else touches vLLM goes
-by what it documents. Looked up in 0.26.0, 0.28.0 and 0.32.0. Texts that vLLM writes are in model/vllm_messages.py.
+Which they are, and that they are there, parts.py says. What vLLM has a slower, documented way for is none of them: it
+is taken with a line in the log (core_outputs.py too); whatever else touches vLLM goes by what it documents. Texts that
+vLLM writes are in model/vllm_messages.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import importlib.util
 import inspect
 import logging
@@ -21,7 +18,7 @@ from typing import Any
 
 from ..errors import StartError
 from ..text.answer_ids import AnswerIds
-from .version import VERSIONS, refusal, vllm_version, warning
+from .parts import PARTS, RUN_V2_PROCESSORS, check_library, part
 
 __all__ = [
     "PARTS",
@@ -43,110 +40,6 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-
-RUN_V2_PROCESSORS = "vllm.v1.worker.gpu.sample.logits_processor"
-"""A module that 0.28 does not have: its model runner V2 takes no logits processors."""
-
-PARTS = (
-    # The core and its client.
-    "vllm.v1.engine.core_client:EngineCoreClient.make_async_mp_client",
-    "vllm.v1.engine.core_client:AsyncMPClient.get_output_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.add_request_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.abort_requests_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.get_supported_tasks_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.add_lora_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.remove_lora_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.pin_lora_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.collective_rpc_async",
-    "vllm.v1.engine.core_client:AsyncMPClient.shutdown",
-    "vllm.v1.executor:Executor.get_class",
-    "vllm.v1.executor.multiproc_executor:MultiprocExecutor",
-    "vllm.v1.engine.input_processor:InputProcessor.process_inputs",
-    "vllm.lora.request:LoRARequest",
-    "vllm.renderers:renderer_from_config",
-    # Options.
-    "vllm:EngineArgs.get_batch_defaults",
-    "vllm.config:VllmConfig.use_v2_model_runner",
-    "vllm.utils.argparse_utils:FlexibleArgumentParser",
-    "vllm.utils.cpu_resource_utils:get_memory_node_info",
-    "vllm.model_executor.layers.quantization:QUANTIZATION_METHODS",
-    "vllm.plugins:load_general_plugins",
-    # Prompts and conversations.
-    "vllm.renderers.inputs.preprocess:parse_model_prompt",
-    "vllm.renderers.params:TokenizeParams.apply_pre_tokenization",
-    "vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest.build_chat_params",
-    "vllm.parser:ParserManager.get_parser",
-    "vllm.tool_parsers:ToolParserManager.list_registered",
-    "vllm.reasoning:ReasoningParserManager.list_registered",
-    "vllm.utils.mistral:is_mistral_tokenizer",
-    "vllm.multimodal.media.image:ImageMediaIO.load_bytes",
-    "vllm.multimodal.processing.context:BaseProcessingInfo.allowed_mm_limits",
-    # Sampling, guided decoding.
-    "vllm.v1.sample.logits_processor:LogitsProcessor",
-    "vllm.v1.sample.logits_processor.builtin:process_dict_updates",
-    "vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar",
-    "vllm.v1.engine:EngineCoreRequest.reasoning_ended",
-    "vllm.v1.engine:EngineCoreRequest.abort_immediately",
-    # Outputs and numbers.
-    "vllm.v1.engine:EngineCoreOutputs.outputs",
-    "vllm.v1.engine:EngineCoreOutput.new_token_ids",
-    "vllm.v1.engine:EngineCoreOutput.new_logprobs",
-    "vllm.v1.engine:EngineCoreOutput.new_prompt_logprobs_tensors",
-    "vllm.v1.engine:EngineCoreOutput.finish_reason",
-    "vllm.v1.engine:FinishReason.ERROR",
-    "vllm.v1.engine.exceptions:EngineDeadError",
-    "vllm.v1.engine:EngineCoreOutput.stop_reason",
-    "vllm.v1.engine:EngineCoreOutput.kv_transfer_params",
-    "vllm.v1.engine:EngineCoreOutput.pooling_output",
-    "vllm.v1.engine:EngineCoreOutput.prefill_stats",
-    "vllm.v1.metrics.stats:SchedulerStats.num_running_reqs",
-    "vllm.v1.metrics.stats:SchedulerStats.num_waiting_reqs",
-    "vllm.v1.metrics.stats:SchedulerStats.num_skipped_waiting_reqs",
-    "vllm.v1.metrics.stats:SchedulerStats.kv_cache_usage",
-    "vllm.v1.metrics.stats:IterationStats",
-    "vllm.v1.engine:EngineCoreOutput.events",
-    "vllm.v1.engine:EngineCoreEventType.PREEMPTED",
-    "vllm.v1.metrics.loggers:PrometheusStatLogger.record",
-    "vllm.v1.metrics.loggers:PrometheusStatLogger.log_engine_initialized",
-    "vllm.v1.metrics.loggers:LoggingStatLogger.record",
-    "vllm.v1.metrics.loggers:LoggingStatLogger.log",
-    "vllm.envs:VLLM_LOG_STATS_INTERVAL",
-    "vllm.v1.engine:EngineCoreRequest.arrival_time",
-    "vllm.tracing:init_tracer",
-    "vllm.tracing:instrument_manual",
-    "vllm.tracing:extract_trace_context",
-    "vllm.tracing:SpanAttributes",
-    "vllm.tracing:SpanKind",
-)
-"""Modules and what is in them, as `module:name.attribute`."""
-
-
-def part(place: str) -> Any:
-    """What `place` (`module:name.attribute`) names; raises StartError where this vLLM does not have it."""
-    module, _, names = place.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for name in names.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError) as error:
-        raise _missing(place.replace(":", ".")) from error
-    return found
-
-
-def check_library() -> None:
-    """Raises StartError for a version that is too old, and for what is missing of PARTS; imports their modules."""
-    version = vllm_version()
-    if fault := refusal(version):
-        raise StartError(fault)
-    if said := warning(version):
-        log.warning("%s", said)
-    for place in PARTS:
-        part(place)
-
-
-def _missing(name: str) -> StartError:
-    return StartError(f"vLLM {vllm_version()} has no {name}, which the handler needs: {VERSIONS} is supported")
-
 
 # The core, and which model runner there is.
 

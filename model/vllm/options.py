@@ -27,6 +27,7 @@ from ..options.faults import refuse, shown
 from ..options.table import name_of_argument
 from ..vllm_messages import NOISE
 from .internals import argument_actions, available_memory, part
+from .parts import SERVER
 from .pooling.rerankers import overrides
 from .version import vllm_version
 from .worker import EXTENSION
@@ -225,11 +226,9 @@ def _of_adapters(arguments: dict[str, Any], settings: Settings) -> dict[str, Any
 
 def _usual_step(arguments: Mapping[str, Any]) -> int:
     """How many tokens vLLM computes in a step on this device where nobody says, as a server."""
-    from vllm.usage.usage_lib import UsageContext
-
     processes = (arguments.get("tensor_parallel_size") or 1) * (arguments.get("pipeline_parallel_size") or 1)
     tokens, _ = part("vllm:EngineArgs.get_batch_defaults")(processes)
-    return int(tokens[UsageContext.OPENAI_API_SERVER])
+    return int(tokens[part(SERVER)])
 
 
 def _devices(settings: Settings) -> int:

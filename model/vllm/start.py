@@ -13,11 +13,14 @@ from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.ending.crash_report import crash_at_once
+from ..process.ending.exit_report import describe_exit
 from ..process.ending.output_tail import OutputTail
-from ..vllm_messages import says_nothing
+from ..vllm_messages import killed, says_nothing
 from .core import Core
-from .internals import check_library, run_workers
+from .internals import check_library, part, run_workers
 from .options import engine_arguments, local_processes
+from .parts import SERVER
+from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
@@ -48,7 +51,6 @@ def make_config(settings: Settings, typical: Typical | None = None) -> tuple[Vll
     """vLLM's configuration, and the arguments that it was made of; raises as `make_core` does."""
     _choose_sockets()
     from vllm import EngineArgs
-    from vllm.usage.usage_lib import UsageContext
 
     if SCRATCH in os.environ:
         # A process of the engine's own, and not one that has other plans for its signals.
@@ -60,13 +62,11 @@ def make_config(settings: Settings, typical: Typical | None = None) -> tuple[Vll
     if typical is not None:
         typical.ask(arguments)
     chosen = os.environ.get(PROCESSES)
-    # By the context vLLM chooses what one step computes at most: what its own server computes.
-    config = EngineArgs(**arguments).create_engine_config(
-        UsageContext.OPENAI_API_SERVER, headless=settings.parallel.follows
-    )
+    config = EngineArgs(**arguments).create_engine_config(part(SERVER), headless=settings.parallel.follows)
     if chosen:
         # vLLM's CPU platform has just replaced what the user's environment says.
         os.environ[PROCESSES] = chosen
+    check_heads(settings, config)
     if typical is not None:
         typical.decide(config)
     if settings.log_requests != "true":
@@ -108,10 +108,15 @@ def _start_watched(begin: Callable[[], None], ended: Event) -> None:
         try:
             begin()
         except Exception as error:
-            if says_nothing(str(error)) and (cause := output.cause()):
+            if says_nothing(str(error)) and (cause := _killed(str(error)) or output.cause()):
                 raise RuntimeError(cause) from error
             raise
     end_with(processes() - before, output, ended)
+
+
+def _killed(text: str) -> str:
+    """Which of vLLM's processes a signal has ended, by what its client says."""
+    return "; ".join(f"vLLM's process {name} ended {describe_exit(-code)}" for name, code in killed(text).items())
 
 
 def _choose_sockets() -> None:

@@ -10,17 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 from .internals import part
+from .parts import check_attributes
 
 __all__ = ["EXTENSION", "MEND", "AdapterWorker"]
 
 OPERATIONS = "vllm.lora.ops.torch_ops"
+KERNELS = "vllm.lora.punica_wrapper.punica_cpu:PunicaWrapperCPU"
+RUNNER = "vllm.v1.worker.gpu_model_runner:GPUModelRunner"
 
 
 class AdapterWorker:
     """What vLLM's worker gets in addition; it makes no object of this."""
 
+    model_runner: Any
+
     def lmi_mend_adapters(self) -> None:
         """To be called once, before the first request; raises StartError for a part of vLLM that is missing."""
+        check_attributes(RUNNER, self.model_runner)
+        check_attributes("vllm.v1.worker.gpu_input_batch:InputBatch", self.model_runner.input_batch)
         spare_base_rows()
         heed_prompts()
 
@@ -59,9 +66,9 @@ def heed_prompts() -> None:
     kernels for CPUs (0.26.0, 0.32.0) still have one adapter for each new token then: as many as there are requests, to
     which a prompt's tokens do not fit, so that beside others one such request would end the engine.
     """
-    runner = part("vllm.v1.worker.gpu_model_runner:GPUModelRunner")
-    kernels = part("vllm.lora.punica_wrapper.punica_cpu:PunicaWrapperCPU")
-    told, of_new_tokens = runner._get_prompt_logprobs_dict, kernels.sampler_indices.fget
+    runner, kernels = part(RUNNER), part(KERNELS)
+    told, of_new_tokens = part(f"{RUNNER}._get_prompt_logprobs_dict"), part(f"{KERNELS}.sampler_indices").fget
+    part(f"{KERNELS}.token_lora_indices")
     row: int | None = None
     """The place, among the step's tokens, of one of the prompt's."""
 

@@ -3,7 +3,8 @@
     descriptors 1 and 2 --pipe--> a thread --> where they led before
                                            --> the last lines
 
-vLLM's client says of a core that failed no more than "see above". What is above, the core has written.
+vLLM's client says of a core that failed no more than "see above". What is above, the core has written; and where one of
+several workers fails, the others and the core then fail for want of it: the cause is what the first one wrote.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ...vllm_messages import says_nothing
+from ...vllm_messages import START_FAILED, says_nothing
+from .start_errors import without_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11
 
 __all__ = ["OutputTail"]
 
-MAX_LINES = 400
-_PREFIX = re.compile(r"^(\([\w ]+ pid=\d+\) )?((ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] )?")
-_ERROR = re.compile(r"^(?P<kind>([A-Za-z_][\w.]*)?(Error|Exception|Interrupt)): (?P<text>.+)$")
+MAX_LINES = 4000
+"""Enough for the tracebacks of a core and of eight workers."""
+_PREFIX = re.compile(r"^(?P<process>\([\w ]+ pid=\d+\) )?((ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] )?")
+_ERROR = re.compile(r"^(?P<kind>([A-Za-z_][\w.]*)?(Error|Exception|Interrupt))(: (?P<text>.+))?$")
+_PLACE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 
 
 class OutputTail:
@@ -60,13 +64,17 @@ class OutputTail:
             os.close(kept)
 
     def cause(self, timeout: float = 0.2) -> str:
-        """The last error among the lines that says something, without its class if that says less; else empty."""
+        """The last error that says something of the process that was the first to fail its start, or where none said
+        that it did, the last one of all; without its class if that says less. Empty if there is none.
+        """
         time.sleep(timeout)
-        for line in reversed(list(self._lines)):
-            found = _ERROR.match(_PREFIX.sub("", line))
-            if found and not says_nothing(found["text"]):
-                return found["text"] if found["kind"] in {"ValueError", "RuntimeError", "Exception"} else found[0]
-        return ""
+        lines = list(self._lines)
+        failed = [index for index, line in enumerate(lines) if line.endswith(tuple(START_FAILED))]
+        for start in failed:
+            prefix = _prefix(lines[start])
+            if found := _last_error([line[len(prefix) :] for line in lines[start:] if line.startswith(prefix)]):
+                return found
+        return _last_error([line[len(_prefix(line)) :] for line in lines])
 
     def _pass_on(self, reading: int, to: int) -> None:
         rest = b""
@@ -79,3 +87,31 @@ class OutputTail:
             rest = rest[-(1 << 16) :]
         os.close(reading)
         os.close(to)
+
+
+def _prefix(line: str) -> str:
+    """What vLLM's log has before a line's text: the process, and for errors the time and the place."""
+    found = _PREFIX.match(line)
+    return found[0] if found else ""
+
+
+def _last_error(lines: list[str]) -> str:
+    """The last one that says something, among lines without prefixes; of one without a text the statement."""
+    for index in range(len(lines) - 1, -1, -1):
+        found = _ERROR.match(lines[index])
+        if found is None or says_nothing(found["text"] or ""):
+            continue
+        if found["text"]:
+            return found["text"] if found["kind"] in {"ValueError", "RuntimeError", "Exception"} else found[0]
+        if place := _place_before(lines, index):
+            return without_text(found["kind"], *place)
+    return ""
+
+
+def _place_before(lines: list[str], index: int) -> tuple[str, str, str, str] | None:
+    """The last place of the traceback that ends at a line: statement, file, number of the line, function."""
+    for start in range(index - 1, -1, -1):
+        if place := _PLACE.match(lines[start]):
+            shown = [line for line in lines[start + 1 : index] if line.strip(" ^~")]
+            return " ".join(shown), place["file"], place["line"], place["function"]
+    return None

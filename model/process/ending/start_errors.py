@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 
 from ...errors import MemoryShortError, StartError, one_line
 from ...options import Settings
 from ...vllm_messages import ADVICE, MORE, NOISE, OUT_OF_MEMORY, says_nothing
 
-__all__ = ["start_error"]
+__all__ = ["start_error", "without_text"]
 
 MAX_CAUSE_CHARACTERS = 600
 """Characters of a cause that are shown: the rest, as a list of all architectures, is in the log."""
@@ -42,12 +43,26 @@ def start_error(error: BaseException, settings: Settings | None = None) -> Start
     return kind(f"the engine could not start{look}: {more}{_cut(said)}", option)
 
 
+def without_text(kind: str, statement: str, file: str, line: str, function: str) -> str:
+    """What is said of an error that has no text of its own, such as that of a plain assert: what was to hold, and where
+    that stands."""
+    return f"{kind}: {one_line(statement)} ({Path(file).name}, line {line}, in {function.strip()})"
+
+
 def _clear(error: BaseException) -> str:
-    text = one_line(str(error)) or type(error).__name__
+    text = one_line(str(error)) or _place_of(error)
     for noise in NOISE:
         text = noise.sub("", text)
     # As of a decoder's StopIteration, the place where it stood.
     return "" if text.isdecimal() else text
+
+
+def _place_of(error: BaseException) -> str:
+    kind = type(error).__name__
+    if not (frames := traceback.extract_tb(error.__traceback__)):
+        return kind
+    last = frames[-1]
+    return without_text(kind, last.line or "", last.filename, str(last.lineno), last.name)
 
 
 def _cut(text: str) -> str:

@@ -64,7 +64,8 @@ class PairTokenizer:
         self._variables = variables
         self._separates = separates
         self._lower_case = lower_case
-        self._typed = "token_type_ids" in tokenizer.model_input_names
+        self.typed = "token_type_ids" in tokenizer.model_input_names
+        """Whether the model is told which text of a pair a token belongs to."""
 
     @property
     def runs_together(self) -> bool:
@@ -113,7 +114,7 @@ class PairTokenizer:
             self._cut(other, kept[1], scoring)
         whole = self._tokenizer.post_process(one, other, True)
         ids = [*whole.ids]
-        return Tokens(ids, _second(whole.type_ids) if self._typed else None)
+        return Tokens(ids, _second(whole.type_ids) if self.typed else None)
 
     def _by_template(self, render: Render, query: str, document: str, scoring: Scoring, field: str) -> Tokens:
         if "instruction" in scoring.template_arguments and "instruction" not in self._variables:

@@ -16,6 +16,7 @@ from ...generation import Conversation, Generation, Scoring
 from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
+from ..parts import SECOND_TEXTS, check_second_texts
 from ..request.chat import ChatRenderer
 from ..request.structured import template_errors
 from .activation import activation_of
@@ -56,6 +57,8 @@ class VllmScoring(PoolingBackend):
             separates=self._model_config.use_sep_token,
             lower_case=self._lower_case,
         )
+        if self._texts.typed:
+            check_second_texts()
         if self._ranks and self._texts.runs_together:
             log.warning(
                 "this model's prompts are a query and a document with nothing between them: if it was trained with "
@@ -86,7 +89,7 @@ class VllmScoring(PoolingBackend):
             self.check(tokens.ids, field)
             params = PoolingParams(task="classify", use_activation=True)
             if tokens.second is not None:
-                params.extra_kwargs = {"compressed_token_type_ids": tokens.second}
+                params.extra_kwargs = {SECOND_TEXTS: tokens.second}
             request = self._core.request(self.render(tokens.ids), params, lora_request=lora)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):

@@ -1,5 +1,6 @@
 """What has to be done before vLLM's core is started, and what is told of its KV cache then.
 
+heads.py        whether the attention heads can be shared out to all devices
 hosts.py        other hosts that take part
 plugins.py      files of the user's that register parsers with vLLM
 lmcache.py      LMCache: whether it is there, and the sizes of its caches

@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def tell_room(settings: Settings, config: Any) -> None:
-    """Logs it, by the VllmConfig of a core that is up; nothing where the model has no cache."""
-    if tokens := config.cache_config.kv_cache_size_tokens:
+    """Logs it, by the VllmConfig of a core that is up; nothing where the model has no cache, or vLLM does not
+    say how large it is."""
+    if tokens := getattr(config.cache_config, "kv_cache_size_tokens", None):
         log.info("%s", room(tokens, config.model_config.max_model_len, settings.max_rolling_batch_size))
 
 

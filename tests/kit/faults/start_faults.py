@@ -1,7 +1,8 @@
 """Tries to start vLLM on broken models, one after another in one process: `python -m tests.kit.faults.start_faults DEMO
-FOLDER`.
+FOLDER TABLE`, the table being FAULTS or CORE_FAULTS.
 
-Prints a line of JSON for each: what start-up reports of it, or that it started.
+vLLM's core and its workers have processes of their own, as ever. Prints a line of JSON for each: what start-up reports
+of it, or that it started.
 """
 
 from __future__ import annotations
@@ -84,6 +85,49 @@ FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
 }
 
 
+def _less_one_tensor(directory: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = weights(directory)
+    tensors = load_file(file)
+    tensors.pop(next(name for name in tensors if name.endswith("down_proj.weight")))
+    save_file(tensors, file)
+
+
+TWO = {"tensor_parallel_degree": "2", "load_format": "dummy"}
+"""Two workers, each a process of its own."""
+
+CORE_FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
+    "KV cache too small": (nothing, {"kv_cache_memory_bytes": str(1 << 20)}),
+    "KV cache too large": (nothing, {"kv_cache_memory_bytes": str(1 << 50)}),
+    "weights of another shape": (configured(intermediate_size=512), {}),
+    "a plain assertion": (configured(vocab_size=1280), {}),
+    "a tensor less": (_less_one_tensor, {}),
+    "a layer more": (configured(num_hidden_layers=3), {}),
+    "no such activation": (configured(hidden_act="nosuch"), {"load_format": "dummy"}),
+    "a size of heads": (configured(head_dim=17), {"load_format": "dummy"}),
+    "quantization": (nothing, {"quantize": "awq"}),
+    "logits processor": (nothing, {"logits_processors": "nosuch:Thing"}),
+    "scheduler": (nothing, {"scheduler_cls": "nosuch.Scheduler"}),
+    "worker extension": (nothing, {"worker_extension_cls": "nosuch.Thing"}),
+    "KV connector": (
+        nothing,
+        {
+            "kv_transfer_config": '{"kv_connector": "Nosuch", "kv_role": "kv_both", '
+            '"kv_connector_module_path": "nosuch"}'
+        },
+    ),
+    "workers, width": (configured(intermediate_size=385), TWO),
+    "workers, heads": (configured(num_attention_heads=3, num_key_value_heads=3), TWO),
+    "workers, key-value heads": (configured(num_attention_heads=6, num_key_value_heads=3), TWO),
+    "workers, weights": (configured(vocab_size=1280), {"tensor_parallel_degree": "2"}),
+    "workers, activation": (configured(hidden_act="nosuch"), TWO),
+}
+"""Of which most end in the core or in a worker, which alone know why."""
+
+TABLES = {"FAULTS": FAULTS, "CORE_FAULTS": CORE_FAULTS}
+
+
 def copy(demo: Path, target: Path) -> Path:
     """The demo model's files, to be changed."""
     target.mkdir(parents=True)
@@ -93,7 +137,7 @@ def copy(demo: Path, target: Path) -> Path:
     return target
 
 
-def main(demo: Path, folder: Path) -> None:
+def main(demo: Path, folder: Path, faults: Mapping[str, tuple[Change, Mapping[str, str]]]) -> None:
     """Tries them all."""
     from lmi.model.options import load_settings
     from lmi.model.options.model_dir import check_model
@@ -102,7 +146,7 @@ def main(demo: Path, folder: Path) -> None:
     from ..engines.start import in_process
 
     fast = {name.removeprefix("option."): value for name, value in FAST.items()}
-    for number, (name, (change, options)) in enumerate(FAULTS.items()):
+    for number, (name, (change, options)) in enumerate(faults.items()):
         directory = copy(demo, folder / str(number))
         change(directory)
         try:
@@ -120,4 +164,4 @@ def main(demo: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), TABLES[sys.argv[3]])

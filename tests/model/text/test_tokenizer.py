@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lmi.model.text.tokenizer import Tokenizer, _window_stream
+from lmi.model.text.tokenizer import Tokenizer, _vllms_decoding, _window_stream
 
 from ...demo.model import question
 
@@ -58,7 +59,10 @@ def test_fast(skip: bool, spaces: bool, pieces: list[str]) -> None:
     assert streamed(fast(), ["b", "<x>", "<y>", "a"], skip, spaces) == pieces
 
 
-@pytest.mark.parametrize("with_vllm", [True, False])
+VLLM = pytest.mark.parametrize("vllm", ["as it is", "another", "none"])
+
+
+@VLLM
 @pytest.mark.parametrize(
     ("skip", "spaces", "pieces"),
     [
@@ -68,29 +72,48 @@ def test_fast(skip: bool, spaces: bool, pieces: list[str]) -> None:
         (True, False, ["b", "", "", "a", "b"]),
     ],
 )
-def test_slow(skip: bool, spaces: bool, pieces: list[str], with_vllm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    _choose(monkeypatch, with_vllm)
+def test_slow(skip: bool, spaces: bool, pieces: list[str], vllm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, vllm)
     assert not slow().is_fast
     assert streamed(slow(), ["b", "<extra_id_0>", "<extra_id_1>", "a", "b"], skip, spaces) == pieces
 
 
-@pytest.mark.parametrize("with_vllm", [True, False])
-def test_slow_and_characters_of_several_tokens(with_vllm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    _choose(monkeypatch, with_vllm)
+@VLLM
+def test_slow_and_characters_of_several_tokens(vllm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose(monkeypatch, vllm)
     tokenizer = slow()
     decode = Tokenizer(tokenizer).stream([], True, True)
     pieces = [decode(token) for token in tokenizer("é🦊a", add_special_tokens=False)["input_ids"]]
     assert pieces == ["", "é", "", "", "", "🦊", "a"]
 
 
-def _choose(monkeypatch: pytest.MonkeyPatch, with_vllm: bool) -> None:
-    """vLLM is there, or seems not to be."""
+@pytest.fixture(autouse=True)
+def _decoding() -> Iterator[None]:
+    """What is known of the installed vLLM is asked for anew, before and after."""
+    _vllms_decoding.cache_clear()
+    yield
+    _vllms_decoding.cache_clear()
+
+
+def _choose(monkeypatch: pytest.MonkeyPatch, vllm: str) -> None:
+    """vLLM is there, or one without the functions that decode, or seems not to be."""
     find = importlib.util.find_spec
-    if not with_vllm:
+    if vllm != "as it is":
         monkeypatch.setitem(sys.modules, "vllm.tokenizers.detokenizer_utils", None)
+    if vllm == "none":
         monkeypatch.setattr(
             importlib.util, "find_spec", lambda name, package=None: None if name == "vllm" else find(name, package)
         )
+
+
+def test_a_vllm_that_decodes_otherwise_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _choose(monkeypatch, "another")
+    for _ in range(2):
+        Tokenizer(slow()).stream([], True, True)
+    told = "slow tokenizers are read by us, as this vLLM differs from those that were tested: "
+    assert [line.startswith(told) for line in caplog.messages if "tokenizers" in line] == [True]
 
 
 def test_a_slow_tokenizer_without_vllm(demo_model: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -19,15 +20,26 @@ from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
 
 
+class StandIn(SimpleNamespace):
+    """Something with names in it that may also be called."""
+
+    def __call__(self) -> None: ...
+
+
 def stand_in(places: Sequence[str]) -> Any:
     """An object that has what these name."""
-    top = SimpleNamespace()
+    top = StandIn()
     for place in places:
+        path, _, parameter = place.removesuffix(")").partition("(")
         here = top
-        for name in place.split("."):
+        for name in path.split("."):
             if not hasattr(here, name):
-                setattr(here, name, SimpleNamespace())
+                setattr(here, name, StandIn(__signature__=inspect.Signature()))
             here = getattr(here, name)
+        if parameter:
+            known = here.__signature__
+            added = inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY)
+            here.__signature__ = known.replace(parameters=[*known.parameters.values(), added])
     return top
 
 
@@ -96,7 +108,9 @@ def test_versions(
 
 @pytest.mark.parametrize("missing", PARTS)
 def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    library(monkeypatch, [place for place in PARTS if place != missing])
+    function, _, parameter = missing.partition("(")
+    others = [place for place in PARTS if place != missing]
+    library(monkeypatch, [*others, function] if parameter else others)
     with pytest.raises(StartError) as caught:
         check_library()
     assert told(caught.value, missing.replace(":", "."))

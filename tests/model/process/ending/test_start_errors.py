@@ -265,6 +265,20 @@ def test_a_model_that_cannot_be_fetched() -> None:
     assert "fetched" not in start_error(ValueError("no such thing"), make_settings(model_id="acme/model")).message
 
 
+def test_an_error_without_a_text_is_named_by_its_statement() -> None:
+    from lmi.model.process.ending.start_errors import start_error
+
+    def fail() -> None:
+        raise NotImplementedError
+
+    with pytest.raises(NotImplementedError) as caught:
+        fail()
+    message = start_error(caught.value).message
+    told = "the engine could not start: NotImplementedError: raise NotImplementedError (test_start_errors.py, line "
+    assert message.startswith(told)
+    assert message.endswith(", in fail)")
+
+
 def test_a_cause_is_never_many_lines() -> None:
     from lmi.model.process.ending.start_errors import start_error
 

@@ -1,0 +1,206 @@
+"""What is used of vLLM is documented, or in a table of what is private, so that its absence is noticed at the start.
+
+Types do not tell, as vLLM's objects are Any here. So all names are taken: of each attribute, keyword and text that
+`getattr` gets in the sources that meet vLLM. What this project, Python, another library or vLLM's documented classes
+define is known; the rest is vLLM's, and must be in PARTS or ATTRIBUTES, or below with what happens without.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmi.model.vllm.parts import ATTRIBUTES, PARTS
+
+from ...kit.paths import ROOT
+
+pytestmark = pytest.mark.engine
+
+MODEL = ROOT / "model"
+MEETING = [*(MODEL / "vllm").rglob("*.py"), MODEL / "text" / "tokenizer.py"]
+"""The sources that hold objects of vLLM's."""
+
+WITHOUT = {
+    # Looked for with getattr or hasattr, and another way is taken where there is none.
+    "VLLMClientError": "in 0.26 such an error is a ValueError",
+    "VLLM_USE_V2_MODEL_RUNNER": "nobody insists on a model runner",
+    "get_rank_and_scaling": "adapters scale all modules alike",
+    "kv_cache_size_tokens": "there is no line on the cache's size",
+    "max_token_id": "the tokenizer knows no more tokens than its model",
+    "parameter": "the error names no parameter",
+    "strict": "a tool is strict",
+    "use_unified_vision_chunk": "images have a kind of their own",
+    "chat_template": "the tokenizer has no template",
+    # Tried at the start, and vLLM's own slower way is taken where that fails.
+    "_stream_state": "parsers take longer",
+    **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
+    # Statistics: where they cannot be kept, one line says so.
+    "num_generation_tokens": "no metrics",
+    "num_preempted_reqs": "no metrics",
+    "prompt_token_stats": "no metrics",
+    "update_from_output": "no metrics",
+    "engine_idx": "no metrics",
+    # Of spans, which are asked for by an option.
+    **dict.fromkeys(
+        (
+            "GEN_AI_LATENCY_E2E", "GEN_AI_REQUEST_ID", "GEN_AI_REQUEST_MAX_TOKENS", "GEN_AI_REQUEST_N",
+            "GEN_AI_REQUEST_TEMPERATURE", "GEN_AI_REQUEST_TOP_P", "GEN_AI_USAGE_COMPLETION_TOKENS",
+            "GEN_AI_USAGE_PROMPT_TOKENS", "SERVER", "span_name", "start_time",
+        ),
+        "no spans",
+    ),
+    # Of the processes that run the model on a CPU with adapters: looked for there, before the first request.
+    "_get_prompt_logprobs_dict": "the start ends (model/vllm/worker.py)",
+    "token_lora_indices": "the start ends (model/vllm/worker.py)",
+    # Of model runner V2's processors, which the trial of the start runs.
+    "max_num_reqs": "the start ends",
+    "idx_mapping_np": "the trial fails",
+    "expanded_idx_mapping": "the trial fails",
+}  # fmt: skip
+"""Private names that are in no table, each with what happens in a vLLM that does not have it."""
+
+LIBRARIES = (
+    "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
+    "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
+    "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
+    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "signal", "struct",
+    "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
+    "transformers", "types", "typing", "uuid",
+)  # fmt: skip
+CLASSES = (
+    "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
+    "builtins:BaseException", "builtins:OSError", "builtins:SyntaxError", "builtins:UnicodeError", "builtins:bytes",
+    "builtins:dict", "builtins:frozenset", "builtins:function", "builtins:int", "builtins:list", "builtins:property",
+    "builtins:set", "builtins:str", "builtins:tuple", "builtins:type", "importlib.machinery:ModuleSpec",
+    "importlib.machinery:SourceFileLoader", "inspect:Parameter", "inspect:Signature", "itertools:chain",
+    "logging:LogRecord", "logging:Logger", "multiprocessing:Process", "numpy:ndarray",
+    "opentelemetry.sdk.trace:TracerProvider", "pathlib:Path", "prometheus_client:CollectorRegistry",
+    "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
+    "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
+    "transformers:PreTrainedTokenizerFast", "transformers:PretrainedConfig", "types:FrameType", "types:TracebackType",
+)  # fmt: skip
+"""What objects of other libraries are, where names of theirs are used."""
+
+DOCUMENTED = (
+    "vllm:EngineArgs", "vllm:PoolingParams", "vllm:SamplingParams", "vllm.sampling_params:StructuredOutputsParams",
+)  # fmt: skip
+"""Classes of vLLM's that its documentation describes, beside all of vllm.config."""
+
+OTHERS = {
+    "a documented module of vLLM"s": ("envs",),
+    "argparse": ("_actions", "const", "dest", "nargs"),
+    "ast": ("lineno",),
+    "dataclasses": ("frozen",),
+    "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
+    "msgspec": ("bases", "str_keys"),
+    "numpy": ("np",),
+    "os": ("st_mtime_ns", "st_size"),
+    "prometheus_client": ("auto_describe", "escaping"),
+    "psutil": ("available",),
+    "tokenizers": ("direction",),
+    "torch": ("keepdim",),
+    "transformers": ("id2label", "num_labels"),
+}
+"""Parameters of other libraries, and names of objects that have no class in the tables above."""
+
+
+def used(path: Path) -> Iterator[str]:
+    """The names that a source uses of objects: attributes, keywords, and what getattr and hasattr look for."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Call):
+            yield from (keyword.arg for keyword in node.keywords if keyword.arg)
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            if name in {"getattr", "hasattr"} and isinstance(node.args[1], ast.Constant):
+                yield str(node.args[1].value)
+
+
+def ours() -> Iterator[str]:
+    """What this package defines: classes, functions, their parameters, fields and attributes."""
+    for path in MODEL.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name
+                yield from (argument.arg for argument in (*node.args.args, *node.args.kwonlyargs))
+            elif isinstance(node, ast.ClassDef):
+                yield node.name
+            elif isinstance(node, ast.AnnAssign | ast.Assign):
+                targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                inner = [
+                    one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name | ast.Attribute)
+                ]
+                yield from (one.id for one in inner if isinstance(one, ast.Name))
+                yield from (one.attr for one in inner if isinstance(one, ast.Attribute) and _of_self(one))
+
+
+def _of_self(target: ast.Attribute) -> bool:
+    return isinstance(target.value, ast.Name) and target.value.id == "self"
+
+
+def _class(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return type(_class) if name == "function" else getattr(importlib.import_module(module), name)
+
+
+def libraries() -> set[str]:
+    """The names that Python and other libraries define."""
+    found = {*dir(builtins)}
+    for name in LIBRARIES:
+        found |= {*dir(importlib.import_module(name))}
+    for place in CLASSES:
+        found |= {*dir(_class(place))}
+    return found
+
+
+def documented() -> set[str]:
+    """The names of vLLM's documented classes."""
+    import vllm.config
+
+    kinds = [kind for kind in vars(vllm.config).values() if isinstance(kind, type)]
+    return {name for kind in (*kinds, *map(_class, DOCUMENTED)) for name in (*dir(kind), *_fields(kind))}
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    if dataclasses.is_dataclass(kind):
+        yield from (field.name for field in dataclasses.fields(kind))
+    yield from getattr(kind, "__struct_fields__", ())
+
+
+def in_tables() -> set[str]:
+    """The names of PARTS and ATTRIBUTES: each of a place, and its parameter."""
+    names = {name for place in PARTS for name in place.partition(":")[2].replace("(", ".").rstrip(")").split(".")}
+    return names | {name for attributes in ATTRIBUTES.values() for name in attributes}
+
+
+def test_what_is_used_of_vllm_is_documented_or_in_a_table() -> None:
+    known = {*ours(), *libraries(), *documented(), *in_tables(), *WITHOUT, *chain(*OTHERS.values())}
+    unknown = {name: path.name for path in MEETING for name in used(path) if name not in known}
+    assert unknown == {}
+
+
+def test_the_tables_have_nothing_that_is_not_used() -> None:
+    names = {name for path in MEETING for name in used(path)}
+    assert {*WITHOUT, *chain(*OTHERS.values())} - names == set()
+
+
+def test_every_attribute_is_one_that_vllms_class_sets() -> None:
+    for place, names in ATTRIBUTES.items():
+        kinds = [kind for kind in _class(place).__mro__ if kind.__module__.startswith("vllm.")]
+        source = "".join(inspect.getsource(kind) for kind in kinds)
+        assert [name for name in names if f"self.{name}" not in source] == [], place
+
+
+def test_a_name_that_is_in_no_table_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "source.py"
+    source.write_text("def f(core):\n    core.nowhere(new_parameter=getattr(core, 'found'))\n")
+    assert {*used(source)} == {"nowhere", "new_parameter", "found"}
