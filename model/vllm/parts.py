@@ -146,6 +146,7 @@ ATTRIBUTES = {
     "vllm.config:ModelConfig": ("encoder_config",),
     "vllm.v1.worker.gpu_model_runner:GPUModelRunner": ("input_batch", "num_prompt_logprobs", "query_start_loc"),
     "vllm.v1.worker.gpu_input_batch:InputBatch": ("req_id_to_index",),
+    "vllm.v1.utils:CpuGpuBuffer": ("np",),
 }
 """Of objects, by their classes, which get them when they are made."""
 

@@ -26,8 +26,9 @@ class AdapterWorker:
 
     def lmi_mend_adapters(self) -> None:
         """To be called once, before the first request; raises StartError for a part of vLLM that is missing."""
-        check_attributes(RUNNER, self.model_runner)
-        check_attributes("vllm.v1.worker.gpu_input_batch:InputBatch", self.model_runner.input_batch)
+        check_attributes(RUNNER, runner := self.model_runner)
+        check_attributes("vllm.v1.worker.gpu_input_batch:InputBatch", runner.input_batch)
+        check_attributes("vllm.v1.utils:CpuGpuBuffer", runner.query_start_loc)
         spare_base_rows()
         heed_prompts()
 

@@ -85,15 +85,6 @@ FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
 }
 
 
-def _less_one_tensor(directory: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    file = weights(directory)
-    tensors = load_file(file)
-    tensors.pop(next(name for name in tensors if name.endswith("down_proj.weight")))
-    save_file(tensors, file)
-
-
 TWO = {"tensor_parallel_degree": "2", "load_format": "dummy"}
 """Two workers, each a process of its own."""
 
@@ -102,7 +93,6 @@ CORE_FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
     "KV cache too large": (nothing, {"kv_cache_memory_bytes": str(1 << 50)}),
     "weights of another shape": (configured(intermediate_size=512), {}),
     "a plain assertion": (configured(vocab_size=1280), {}),
-    "a tensor less": (_less_one_tensor, {}),
     "a layer more": (configured(num_hidden_layers=3), {}),
     "no such activation": (configured(hidden_act="nosuch"), {"load_format": "dummy"}),
     "a size of heads": (configured(head_dim=17), {"load_format": "dummy"}),
@@ -118,8 +108,8 @@ CORE_FAULTS: Mapping[str, tuple[Change, Mapping[str, str]]] = {
         },
     ),
     "workers, width": (configured(intermediate_size=385), TWO),
-    "workers, heads": (configured(num_attention_heads=3, num_key_value_heads=3), TWO),
-    "workers, key-value heads": (configured(num_attention_heads=6, num_key_value_heads=3), TWO),
+    "workers, heads": (configured(num_attention_heads=3, num_key_value_heads=3, hidden_size=96), TWO),
+    "workers, key-value heads": (configured(num_attention_heads=6, num_key_value_heads=3, hidden_size=192), TWO),
     "workers, weights": (configured(vocab_size=1280), {"tensor_parallel_degree": "2"}),
     "workers, activation": (configured(hidden_act="nosuch"), TWO),
 }

@@ -96,19 +96,18 @@ DOCUMENTED = (
 """Classes of vLLM's that its documentation describes, beside all of vllm.config."""
 
 OTHERS = {
-    "a documented module of vLLM"s": ("envs",),
     "argparse": ("_actions", "const", "dest", "nargs"),
     "ast": ("lineno",),
     "dataclasses": ("frozen",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "msgspec": ("bases", "str_keys"),
-    "numpy": ("np",),
     "os": ("st_mtime_ns", "st_size"),
     "prometheus_client": ("auto_describe", "escaping"),
     "psutil": ("available",),
     "tokenizers": ("direction",),
     "torch": ("keepdim",),
     "transformers": ("id2label", "num_labels"),
+    "vLLM, documented": ("envs",),
 }
 """Parameters of other libraries, and names of objects that have no class in the tables above."""
 
