@@ -1,4 +1,4 @@
-"""What of vLLM's configuration follows from several options together (all of it: test_config_of_server.py)."""
+"""What of vLLM's configuration follows from several options together (all of it: setup/test_config_of_server.py)."""
 
 from __future__ import annotations
 

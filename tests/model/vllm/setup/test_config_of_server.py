@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.version import vllm_version
-
-from ...kit.devices.configurations import CASES, COUNT
-from ...kit.devices.nvidia import DEVICES
-from ...kit.paths import DOCS, ROOT
+from ....kit.devices.configurations import CASES, COUNT
+from ....kit.devices.nvidia import DEVICES
+from ....kit.paths import DOCS, ROOT
 
 pytestmark = pytest.mark.engine
 
@@ -137,10 +135,12 @@ STEP, SEQUENCES = "scheduler_config.max_num_batched_tokens", "scheduler_config.m
 
 def documented() -> dict[str, tuple[int, int]]:
     """The defaults by device, as docs/options.md has them for this vLLM: tokens of a step, sequences."""
+    import vllm
+
     page = (DOCS / "options.md").read_text("utf-8")
     table = page.partition("<!-- devices -->\n")[2].partition("<!-- /devices -->")[0]
     rows = [[cell.strip() for cell in row.strip("| ").split("|")] for row in table.splitlines()[2:]]
-    step = 1 if vllm_version().startswith("0.26.") else 2
+    step = 1 if vllm.__version__.startswith("0.26.") else 2
     return {
         name: (int(row[step].replace(",", "")), int(row[3].replace(",", "")))
         for row in rows
