@@ -19,7 +19,6 @@ __all__ = [
     "START_FAILED",
     "START_MEMORY",
     "START_STEPS",
-    "killed",
     "says_nothing",
 ]
 
@@ -38,16 +37,6 @@ _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause ab
 def says_nothing(text: str) -> bool:
     """Whether an error's message only says where to look for the cause."""
     return _NOTHING.search(text) is not None
-
-
-_ENDED = re.compile(r"Failed core proc\(s\): \{(?P<each>.*)\}")
-"""How vLLM's client says which cores ended while they started (vllm/v1/engine/utils.py): names and exit codes."""
-
-
-def killed(text: str) -> dict[str, int]:
-    """The cores, by their names, that a signal ended while they started, and its number; empty where none was."""
-    each = found["each"] if (found := _ENDED.search(text)) else ""
-    return {name: int(number) for name, number in re.findall(r"'([^']+)': -(\d+)", each)}
 
 
 # Why a start failed.

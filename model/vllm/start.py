@@ -13,9 +13,8 @@ from ..log_filters import withhold_in_children
 from ..options import Settings
 from ..process.child import SCRATCH
 from ..process.ending.crash_report import crash_at_once
-from ..process.ending.exit_report import describe_exit
 from ..process.ending.output_tail import OutputTail
-from ..vllm_messages import killed, says_nothing
+from ..vllm_messages import says_nothing
 from .core import Core
 from .internals import check_library, part, run_workers
 from .options import engine_arguments, local_processes
@@ -24,7 +23,7 @@ from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
-from .setup.watch import end_with, processes
+from .setup.watch import end_with, killed, started
 from .typical import Typical
 from .version import vllm_version
 
@@ -103,20 +102,17 @@ def start_headless(settings: Settings) -> EngineInfo:
 
 def _start_watched(begin: Callable[[], None], ended: Event) -> None:
     """Lets `begin` start vLLM's processes, and watches them until they are meant to have `ended`."""
-    before = processes()
-    with OutputTail() as output:
+    with OutputTail() as output, started() as found:
         try:
             begin()
         except Exception as error:
-            if says_nothing(str(error)) and (cause := _killed(str(error)) or output.cause()):
-                raise RuntimeError(cause) from error
+            if says_nothing(str(error)):
+                raise RuntimeError(output.failure() or killed(found) or output.cause() or SILENT) from error
             raise
-    end_with(processes() - before, output, ended)
+    end_with(found, output, ended)
 
 
-def _killed(text: str) -> str:
-    """Which of vLLM's processes a signal has ended, by what its client says."""
-    return "; ".join(f"vLLM's process {name} ended {describe_exit(-code)}" for name, code in killed(text).items())
+SILENT = "one of vLLM's processes ended without a word, as one does that the kernel kills where memory is short"
 
 
 def _choose_sockets() -> None:

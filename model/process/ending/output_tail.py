@@ -63,18 +63,21 @@ class OutputTail:
             os.dup2(kept, descriptor)
             os.close(kept)
 
-    def cause(self, timeout: float = 0.2) -> str:
-        """The last error that says something of the process that was the first to fail its start, or where none said
-        that it did, the last one of all; without its class if that says less. Empty if there is none.
+    def failure(self, timeout: float = 0.2) -> str:
+        """The last error that says something of the process that was the first to say that it failed its start, without
+        its class if that says less; empty if there is none.
         """
         time.sleep(timeout)
         lines = list(self._lines)
-        failed = [index for index, line in enumerate(lines) if line.endswith(tuple(START_FAILED))]
-        for start in failed:
+        for start in (index for index, line in enumerate(lines) if line.endswith(tuple(START_FAILED))):
             prefix = _prefix(lines[start])
             if found := _last_error([line[len(prefix) :] for line in lines[start:] if line.startswith(prefix)]):
                 return found
-        return _last_error([line[len(_prefix(line)) :] for line in lines])
+        return ""
+
+    def cause(self, timeout: float = 0.2) -> str:
+        """The same, and where there is none, the last error of all lines that says something."""
+        return self.failure(timeout) or _last_error([line[len(_prefix(line)) :] for line in list(self._lines)])
 
     def _pass_on(self, reading: int, to: int) -> None:
         rest = b""

@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,7 +21,10 @@ from ...process.ending.exit_report import describe_exit, end_at_once
 from ...process.ending.output_tail import OutputTail
 from ...process.group import members
 
-__all__ = ["end_with", "processes"]
+__all__ = ["end_with", "killed", "processes", "started"]
+
+LOOK_S = 0.05
+"""Seconds between two looks at which processes there are while vLLM starts them."""
 
 OF_VLLM = "VLLM::"
 """How vLLM's processes call themselves (vllm.utils.system_utils, set_process_title), though not all that are forked."""
@@ -28,6 +33,39 @@ OF_VLLM = "VLLM::"
 def processes() -> set[BaseProcess]:
     """Those that this one has started by multiprocessing, as vLLM does."""
     return set(multiprocessing.active_children())
+
+
+@contextmanager
+def started() -> Iterator[set[BaseProcess]]:
+    """Those that this one starts by multiprocessing meanwhile; if that fails, with those that have ended: how they did,
+    nobody else knows then.
+    """
+    before, found, over = processes(), set[BaseProcess](), threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            found.update(processes() - before)
+
+    looking = threading.Thread(target=look, name="lmi-started", daemon=True)
+    looking.start()
+    try:
+        yield found
+    except BaseException:
+        over.set()
+        looking.join()
+        raise
+    over.set()
+    looking.join()
+    found.clear()
+    found.update(processes() - before)
+
+
+def killed(found: set[BaseProcess]) -> str:
+    """Which of these a signal has ended, and which signal, but for the one by which vLLM itself ends the others; empty:
+    none.
+    """
+    told = [f"vLLM's process {one.name} ended{_how(one)}" for one in list(found) if (one.exitcode or 0) < 0]
+    return "; ".join(sorted(line for line in told if not line.endswith("SIGTERM")))
 
 
 def end_with(started: set[BaseProcess], output: OutputTail, closing: threading.Event) -> None:

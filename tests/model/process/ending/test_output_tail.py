@@ -70,3 +70,5 @@ def test_the_cause(lines: list[str], cause: str) -> None:
     with OutputTail() as output:
         os.write(2, "".join(f"{line}\n" for line in ["before", *lines, "after"]).encode())
     assert output.cause() == cause
+    failed = any(line.endswith((WORKER_FAILED, CORE_FAILED)) for line in lines)
+    assert output.failure() == (cause if failed else "")

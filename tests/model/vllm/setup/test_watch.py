@@ -5,6 +5,7 @@ this test --> the engine's process --fork--> a core --fork--> a worker
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import time
 import psutil
 import pytest
 
-from lmi.model.vllm.setup.watch import processes
+from lmi.model.vllm.setup.watch import killed, processes, started
 
 from ....kit.paths import ROOT
 
@@ -99,3 +100,36 @@ def test_what_a_core_has_compiled_with_may_end() -> None:
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+def test_what_is_started_meanwhile_is_known_after_its_end() -> None:
+    fork = multiprocessing.get_context("fork")
+
+    def failing() -> None:
+        child, other = (fork.Process(target=time.sleep, args=(60,), name=name) for name in ("EngineCore_DP0", "other"))
+        for one in (child, other):
+            one.start()
+        time.sleep(0.5)
+        os.kill(child.pid or 0, signal.SIGKILL)
+        other.terminate()
+        child.join()
+        raise RuntimeError("no start")
+
+    with pytest.raises(RuntimeError, match="no start"), started() as found:
+        failing()
+    assert {one.name for one in found} == {"EngineCore_DP0", "other"}
+    # As vLLM itself ends the others.
+    assert killed(found) == "vLLM's process EngineCore_DP0 ended by signal SIGKILL"
+
+
+def test_what_is_started_and_runs_is_what_is_known_then() -> None:
+    fork = multiprocessing.get_context("fork")
+    with started() as found:
+        fork.Process(target=time.sleep, args=(0,)).start()
+        time.sleep(0.5)
+        running = fork.Process(target=time.sleep, args=(60,))
+        running.start()
+    assert found == {running}
+    assert killed(found) == ""
+    running.kill()
+    running.join()
