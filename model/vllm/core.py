@@ -67,7 +67,7 @@ class Core:
         """Starts the core and waits until it is up; raises what vLLM raises."""
         self._client = make_client(self.vllm_config, self.renderer)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
-        leave_rows(self._client.decoder)
+        leave_rows(getattr(self._client, "decoder", None))
 
     async def begin(self) -> None:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""

@@ -52,7 +52,7 @@ class Known(NamedTuple):
 
 def leave_rows(decoder: Any) -> None:
     """Lets a client's decoder (vLLM's MsgpackDecoder of EngineCoreOutputs) leave log-probabilities as they come, if
-    what it then reads is what it has read before; else it is left alone, with a line in the log.
+    what it then reads is what it has read before; else it is left alone, with a line in the log. None: there is none.
     """
     own = getattr(decoder, "decoder", None)
     try:
@@ -62,7 +62,8 @@ def leave_rows(decoder: Any) -> None:
         if [_known(decoder.decode(message)) for message in messages] != before:
             raise ValueError("other values than vLLM's own decoder has")
     except Exception as error:  # noqa: BLE001 - of private parts, of which there is a slower, public way
-        decoder.decoder = own
+        if own is not None:
+            decoder.decoder = own
         why = f"{type(error).__name__}: {one_line(str(error))}"
         log.warning("vLLM's own decoder reads the core's outputs, which is slower: they cannot be read here (%s)", why)
 

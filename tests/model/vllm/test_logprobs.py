@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+
+from lmi.model.vllm.core_outputs import leave_rows
 
 from ...demo.model import question
 from ...kit.api.options import make_settings
@@ -153,3 +156,12 @@ def test_another_form_is_read_by_vllms_own_decoder(
             assert run(engine, one) == run(backend, one)
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("decoder", [None, SimpleNamespace()], ids=["no decoder", "another one"])
+def test_a_client_without_such_a_decoder_is_left_alone(decoder: Any, caplog: pytest.LogCaptureFixture) -> None:
+    before = dict(vars(decoder)) if decoder else {}
+    leave_rows(decoder)
+    (line,) = caplog.messages
+    assert line.startswith("vLLM's own decoder reads the core's outputs")
+    assert (vars(decoder) if decoder else {}) == before
