@@ -122,7 +122,7 @@ STARTS = {
     ),
     "a worker that is killed": Start(
         f"{SAYS}: one of vLLM's processes ended without a word, .+", options={"tensor_parallel_degree": "2"},
-        once=r"\(Worker_TP1 pid=(\d+)\)",
+        once=r"\(Worker pid=(\d+)\)",
     ),
     "an adapter's rank": Start(
         r".*\badapters/one\b.*rank.*64.*16.*", adapter_of_rank(64), {"enable_lora": "true", "max_lora_rank": "16"}

@@ -33,7 +33,12 @@ class Difference:
     reason: str
     devices: str = r"\w+"
     """Of which it is so."""
+    versions: str = ".*"
+    """And in which vLLM."""
 
+
+FROM_28, FROM_32 = r"0\.(?!26\.).+", r"0\.(?!2[68]\.).+"
+"""Versions of vLLM that are not the ones before, of those that are supported."""
 
 DIFFERENCES = {
     "instance_id": Difference(r"'\d+'", r"'\d+'", "a number of its own for each"),
@@ -41,6 +46,22 @@ DIFFERENCES = {
     "parallel_config._data_parallel_master_port_list": Difference(r"\[.+]", r"\[.+]", "ones that are free"),
     "scheduler_config.max_num_seqs": Difference(
         "1024", "256", "LMI's max_rolling_batch_size has one default on all devices", "H100|H200|B200"
+    ),
+    "compilation_config.max_cudagraph_capture_size": Difference(
+        "1024", "512", "twice max_num_seqs, or what vLLM has at most", "H100|H200|B200", FROM_28
+    ),
+    "compilation_config.cudagraph_capture_sizes": Difference(
+        r"\[.+, 1024]", r"\[.+, 512]", "as many as the largest allows", "H100|H200|B200", FROM_28
+    ),
+    **dict.fromkeys(
+        (
+            "model_config.logits_processors", "speculative_config.draft_model_config.logits_processors",
+            "speculative_config.target_model_config.logits_processors",
+        ),
+        Difference(
+            "None", r"\['lmi\.model\.vllm\.typical:V2']", "typical_p, where it costs other requests nothing",
+            versions=FROM_32,
+        ),
     ),
     "model_config.runner": Difference(
         "'auto'", "'(generate|pooling)'", "by option.task, so that a model which cannot do that ends the start"
@@ -60,6 +81,18 @@ DIFFERENCES = {
 }  # fmt: skip
 """By the field. What is not here is the same."""
 
+
+def differences(device: str) -> dict[str, Difference]:
+    """Those of a device with the installed vLLM."""
+    import vllm
+
+    return {
+        name: row
+        for name, row in DIFFERENCES.items()
+        if re.fullmatch(row.devices, device) and re.fullmatch(row.versions, vllm.__version__)
+    }
+
+
 Line = tuple[int, str, str, dict[str, tuple[str | None, str | None]], dict[str, str | None]]
 
 
@@ -76,9 +109,12 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return lines
 
 
+OF_TESTS = re.compile(r"VLLM_(CPU|ENABLE|WORKER)_|TORCH_COMPILE_DISABLE$|OMP_NUM_THREADS$")
+"""Variables that other tests need, and that vLLM on such a device would take for the user's."""
+
+
 def _lines(device: str, folder: Path) -> list[Line]:
-    # Variables that other tests need, and that vLLM on such a device would take for the user's.
-    environment = {name: text for name, text in os.environ.items() if not re.match(r"VLLM_(CPU|ENABLE|WORKER)_", name)}
+    environment = {name: text for name, text in os.environ.items() if not OF_TESTS.match(name)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.kit.devices.configurations", device, str(folder)],
         check=False,
@@ -103,10 +139,10 @@ devices = pytest.mark.parametrize(
 def unexplained(device: str, differing: dict[str, tuple[str | None, str | None]]) -> dict[str, Any]:
     """What differs otherwise than DIFFERENCES say."""
     found: dict[str, Any] = {}
+    rows = differences(device)
     for name, (theirs, ours) in differing.items():
-        row = DIFFERENCES.get(name)
-        pairs = ((row.theirs, str(theirs)), (row.ours, str(ours)), (row.devices, device)) if row else ()
-        if row is None or not all(re.fullmatch(pattern, text) for pattern, text in pairs):
+        row = rows.get(name)
+        if row is None or not (re.fullmatch(row.theirs, str(theirs)) and re.fullmatch(row.ours, str(ours))):
             found[name] = (theirs, ours)
     return found
 
@@ -121,7 +157,7 @@ def test_every_field_is_that_of_vllms_server(device: str, compared: Any) -> None
 @devices
 def test_every_difference_of_the_table_is_seen(device: str, compared: Any) -> None:
     seen = {name for *_, differing, _ in compared(device) for name in differing}
-    assert seen == {name for name, row in DIFFERENCES.items() if re.fullmatch(row.devices, device)}
+    assert seen == differences(device).keys()
 
 
 @devices
