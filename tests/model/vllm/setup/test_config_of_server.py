@@ -48,10 +48,10 @@ DIFFERENCES = {
         "1024", "256", "LMI's max_rolling_batch_size has one default on all devices", "H100|H200|B200"
     ),
     "compilation_config.max_cudagraph_capture_size": Difference(
-        "1024", "512", "twice max_num_seqs, or what vLLM has at most", "H100|H200|B200", FROM_28
+        "1024", "512", "twice max_num_seqs, where vLLM has more at most", "B200", FROM_28
     ),
     "compilation_config.cudagraph_capture_sizes": Difference(
-        r"\[.+, 1024]", r"\[.+, 512]", "as many as the largest allows", "H100|H200|B200", FROM_28
+        r"\[.+, 1024]", r"\[.+, 512]", "as many as the largest allows", "B200", FROM_28
     ),
     **dict.fromkeys(
         (
