@@ -45,8 +45,6 @@ class Core:
         self.vllm_config = config
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
-        check_attributes("vllm.config:ModelConfig", self.model_config)
-        check_attributes("vllm.renderers:BaseRenderer", self.renderer)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None

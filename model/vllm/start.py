@@ -18,7 +18,7 @@ from ..vllm_messages import says_nothing
 from .core import Core
 from .internals import check_library, part, run_workers
 from .options import engine_arguments, local_processes
-from .parts import SERVER
+from .parts import SERVER, check_attributes
 from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
@@ -43,7 +43,10 @@ def make_core(settings: Settings, typical: Typical | None = None) -> Core:
     missing, and whatever vLLM raises.
     """
     config, arguments = make_config(settings, typical)
-    return Core(config, log_stats=not arguments["disable_log_stats"])
+    core = Core(config, log_stats=not arguments["disable_log_stats"])
+    check_attributes("vllm.config:ModelConfig", core.model_config)
+    check_attributes("vllm.renderers:BaseRenderer", core.renderer)
+    return core
 
 
 def make_config(settings: Settings, typical: Typical | None = None) -> tuple[VllmConfig, dict[str, Any]]:

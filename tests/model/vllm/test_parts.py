@@ -15,12 +15,14 @@ import inspect
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lmi.model.vllm.parts import ATTRIBUTES, PARTS
+from lmi.model.vllm.parts import ATTRIBUTES, PARTS, check_attributes, check_second_texts
 
+from ...kit.api.errors import StartError
 from ...kit.paths import ROOT
 
 pytestmark = pytest.mark.engine
@@ -203,3 +205,16 @@ def test_a_name_that_is_in_no_table_is_found(tmp_path: Path) -> None:
     source = tmp_path / "source.py"
     source.write_text("def f(core):\n    core.nowhere(new_parameter=getattr(core, 'found'))\n")
     assert {*used(source)} == {"nowhere", "new_parameter", "found"}
+
+
+def test_an_object_without_its_attribute_ends_the_start() -> None:
+    check_attributes("vllm.config:ModelConfig", SimpleNamespace(encoder_config=None))
+    with pytest.raises(StartError, match=r"has no vllm\.config\.ModelConfig\.encoder_config, which the handler needs"):
+        check_attributes("vllm.config:ModelConfig", SimpleNamespace())
+
+
+def test_a_vllm_that_reads_second_texts_by_another_name_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_second_texts()
+    monkeypatch.setattr("lmi.model.vllm.parts.SECOND_TEXTS", "another_name")
+    with pytest.raises(StartError, match=r"gpu_model_runner \(another_name\), which the handler needs"):
+        check_second_texts()
