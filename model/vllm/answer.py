@@ -15,8 +15,9 @@ from ..text.outputs import OutputReader, SequenceText
 from ..text.parsers import Splitter, split, split_whole
 from ..text.sequences import Group
 from .core_outputs import chosen, entries
+from .request.guide_faults import Guide
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "GuidedAnswer"]
 
 WHOLE_INTERVAL = 256
 """Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
@@ -32,7 +33,7 @@ class Answer:
     reader: OutputReader
     text: SequenceText
     splitter: Splitter | None
-    guide_field: str | None
+    guide: Guide | None
     interval: int
     """After how many tokens its text is made, and sent where it is streamed."""
     searched: bool = False
@@ -119,3 +120,16 @@ class Answer:
         """Makes text of what there is; `reason` is why it ended, if it has."""
         self.reader.read(self.text, self.ids, self.logprobs, reason)
         self.ids, self.logprobs = [], []
+
+
+@dataclass(slots=True)
+class GuidedAnswer(Answer):
+    """One that keeps its tokens, to find out why the core gives it up."""
+
+    taken: list[int] = field(default_factory=list[int])
+    """All tokens so far, which its guide has taken."""
+
+    def grow(self, output: Any) -> Delta | None:
+        """As an Answer's."""
+        self.taken += output.new_token_ids
+        return Answer.grow(self, output)

@@ -139,7 +139,7 @@ class BeamRuns:
         run.steps.clear()
         for place, prefix in enumerate(run.beam.search.live):
             request = copy.copy(run.first)
-            request.request_id = f"{run.beam.number}.beam{run.requests}"
+            request.request_id = self._core.name(run.beam.number, f"beam{run.requests}")
             request.sampling_params = params.clone()
             request.prompt_token_ids = [*run.beam.prompt_ids, *prefix.tokens]
             run.requests += 1

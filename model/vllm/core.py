@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import threading
 from collections.abc import Coroutine, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import EngineStats
 from ..errors import one_line
 from .core_outputs import leave_rows
-from .internals import failed_output, make_client, part
+from .internals import failed_output, make_client, no_outputs, part
 from .parts import check_attributes
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
@@ -48,6 +49,7 @@ class Core:
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
+        self._process = secrets.token_hex(8)
         self.ended = threading.Event()
         """Set once it is meant to have ended."""
         self._sending: set[asyncio.Task[None]] = set()
@@ -88,6 +90,13 @@ class Core:
             "", prompt, params, supported_tasks=self.tasks, priority=priority, lora_request=lora_request
         )
 
+    def name(self, number: int, part: int | str = 0) -> str:
+        """What a part of a generation is called as vLLM's request, in this process and in no other.
+
+        Connectors of KV caches take it for a key in stores that several workers share, and that outlive one.
+        """
+        return f"{self._process}-{number}.{part}"
+
     async def add_lora(self, request: Any) -> None:
         """Loads an adapter, by vLLM's LoRARequest; raises what vLLM raises."""
         await self._client.add_lora_async(request)
@@ -113,6 +122,10 @@ class Core:
     def failure(self, name: str) -> str | None:
         """Why a request with the finish_reason `error` was not sent, once; None: it was, and the core gave it up."""
         return self._unsent.pop(name, None)
+
+    def wake(self) -> None:
+        """Has `receive` return soon, if with nothing."""
+        self._client.outputs_queue.put_nowait(no_outputs())
 
     async def receive(self) -> Sequence[Any]:
         """The next EngineCoreOutputs' outputs; raises when the core has ended."""

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from ..engine import EngineInfo, EngineStats
-from ..errors import GenerationError, LmiError, ParameterError, RequestError
-from ..events import Event, Failed, Started
+from ..errors import GenerationError, LmiError, RequestError
+from ..events import EngineEvent, Event, Failed, Started
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
@@ -29,11 +29,13 @@ from ..text.prompt_tokens import told_tokens
 from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .adapters import VllmAdapters, no_adapter
-from .answer import Answer
+from .answer import Answer, GuidedAnswer
+from .aside import Aside
 from .beam import BeamRuns
 from .core_outputs import told
 from .internals import rejected_transfer
 from .request.chat import ChatRenderer
+from .request.guide_faults import fault
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .setup.cache_room import tell_room
@@ -68,7 +70,9 @@ class VllmEngine:
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._interval: int = core.vllm_config.scheduler_config.stream_interval
         self._tokenizer, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
+        self._ends = ends
         self._reader = OutputReader(self._tokenizer, ends)
+        self._aside = Aside(core.wake, self.abort)
         self._beams = BeamRuns(core, BeamTexts(self._reader, self._tokenizer, ends))
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
@@ -91,7 +95,7 @@ class VllmEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs."""
-        return bool(self._answers) or self._beams.busy
+        return bool(self._answers) or self._beams.busy or self._aside.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
@@ -101,7 +105,7 @@ class VllmEngine:
             transfer = generation.kv_transfer_params
             if self._connected and transfer and transfer.get("do_remote_prefill"):
                 # Its prompt has been computed elsewhere, and is kept there.
-                rejected = rejected_transfer(f"{number}.rejected", transfer)
+                rejected = rejected_transfer(self._core.name(number, "rejected"), transfer)
                 self._loop.call_soon_threadsafe(self._core.add, rejected)
             raise
 
@@ -128,7 +132,7 @@ class VllmEngine:
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         try:
             for index, (request, splitter) in enumerate(zip(prepared.requests, prepared.splitters, strict=True)):
-                name = f"{number}.{index}"
+                name = self._core.name(number, index)
                 keep_tokens = generation.tokens or (generation.stream and splitter is not None)
                 text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
                 request.request_id = name
@@ -136,8 +140,9 @@ class VllmEngine:
                 if self._tracing is not None:
                     self._tracing.begin(name, generation, len(prepared.prompt_ids), request.arrival_time)
                 group.running.add(name)
-                self._answers[name] = Answer(
-                    name, index, group, self._reader, text, splitter, prepared.guide_field, self._interval
+                kind = Answer if prepared.guide is None else GuidedAnswer
+                self._answers[name] = kind(
+                    name, index, group, self._reader, text, splitter, prepared.guide, self._interval
                 )
         except BaseException:
             self.abort([number])
@@ -146,13 +151,14 @@ class VllmEngine:
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
         self._beams.abort(numbers)
+        self._aside.drop(numbers)
         for number in numbers:
             if (group := self._groups.pop(number, None)) is not None:
                 self._drop(group)
 
-    async def receive(self) -> list[tuple[int, Event]]:
+    async def receive(self) -> list[tuple[int, EngineEvent]]:
         """What a step of the core brought; raises when it has ended."""
-        events: list[tuple[int, Event]] = []
+        events: list[tuple[int, EngineEvent]] = []
         stopped: list[str] = []
         for output in await self._core.receive():
             answer = self._answers.get(output.request_id)
@@ -184,7 +190,7 @@ class VllmEngine:
                 events.append((group.number, Failed.of(error)))
         if stopped:
             self._core.abort(stopped)
-        return events
+        return self._aside.merge(events) if self._aside.busy else events
 
     def stats(self) -> EngineStats:
         """How busy vLLM's scheduler is."""
@@ -196,6 +202,7 @@ class VllmEngine:
 
     def close(self) -> None:
         """Ends vLLM's own processes."""
+        self._aside.close()
         self._core.close()
         if self._tracing is not None:
             self._tracing.close()
@@ -208,7 +215,7 @@ class VllmEngine:
         group = answer.group
         events: list[Event] = []
         if str(output.finish_reason) == "error":
-            raise self._failure(answer)
+            return self._fail(answer, output)
         if not group.started and answer.index == 0:
             group.started = True
             first = told(output, group.prompt_logprobs)
@@ -228,14 +235,23 @@ class VllmEngine:
         events.append(last)
         return events
 
-    def _failure(self, answer: Answer) -> LmiError:
-        """Why the core has given up a sequence, or never had it."""
+    def _fail(self, answer: Answer, output: Any) -> list[Event]:
+        """Ends the generation of a sequence that the core has given up, or never had; raises why, if that is known
+        already.
+        """
         if unsent := self._core.failure(answer.name):
-            return GenerationError(unsent)
-        if (field := answer.guide_field) and not self._connected:
-            # What can be read may still allow no text at all (a rule that is made of itself), or none from here on.
-            return ParameterError(f"{field}: no token of the model matches it", field)
-        return GenerationError("the engine failed while generating")
+            raise GenerationError(unsent)
+        if not isinstance(answer, GuidedAnswer) or (guide := answer.guide) is None:
+            raise GenerationError("the engine failed while generating")
+        number = answer.group.number
+        self.abort([number])
+        taken, raw = answer.taken, self._tokenizer.raw
+
+        def failed() -> Iterator[Event]:
+            yield Failed.of(fault(guide, output, taken, raw, self._ends))
+
+        self._aside.start(number, failed())
+        return []
 
     def _forget(self, answer: Answer) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""

@@ -29,6 +29,7 @@ __all__ = [
     "failed_output",
     "image_limit",
     "keep_linear",
+    "no_outputs",
     "part",
     "rejected_transfer",
     "run_workers",
@@ -58,6 +59,11 @@ def failed_output(name: str) -> Any:
     output = part("vllm.v1.engine:EngineCoreOutput")
     failed = output(request_id=name, new_token_ids=[], finish_reason=part("vllm.v1.engine:FinishReason").ERROR)
     return part("vllm.v1.engine:EngineCoreOutputs")(outputs=[failed])
+
+
+def no_outputs() -> Any:
+    """What the core sends where nothing has come."""
+    return part("vllm.v1.engine:EngineCoreOutputs")()
 
 
 def run_workers(config: Any) -> None:

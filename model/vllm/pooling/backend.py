@@ -68,8 +68,8 @@ class PoolingBackend:
         self._lower_case = bool((config.encoder_config or {}).get("do_lower_case", False))
         self._most = settings.limits.max_prompt_tokens
         self.adapters = VllmAdapters(self._core) if settings.adapters.enable_lora else None
-        self._running: dict[str, Prepared] = {}
-        """By the name that vLLM knows it by."""
+        self._running: dict[str, tuple[int, Prepared]] = {}
+        """With its number, by the name that vLLM knows it by."""
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=config.max_model_len)
 
     async def begin_with(self, trial: Generation) -> None:
@@ -116,14 +116,14 @@ class PoolingBackend:
 
     def add(self, number: int, prepared: Prepared) -> None:
         """Starts the request."""
-        name = str(number)
+        name = self._core.name(number)
         prepared.request.request_id = name
         self._core.add(prepared.request)
-        self._running[name] = prepared
+        self._running[name] = number, prepared
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
-        names = [name for name in map(str, numbers) if name in self._running]
+        names = [name for name in map(self._core.name, numbers) if name in self._running]
         for name in names:
             del self._running[name]
         if names:
@@ -136,7 +136,7 @@ class PoolingBackend:
             name = output.request_id
             if name not in self._running or output.finish_reason is None:
                 continue
-            prepared, number = self._running.pop(name), int(name)
+            number, prepared = self._running.pop(name)
             try:
                 if unsent := self._core.failure(name):
                     raise GenerationError(unsent)

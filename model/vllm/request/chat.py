@@ -53,6 +53,8 @@ class ChatRenderer:
         vocabulary = core.get_tokenizer().get_vocab() if reasoner is not None else {}
         self._start = vocabulary.get(getattr(reasoner, "reasoning_start_str", None) or "")
         self._end = vocabulary.get(getattr(reasoner, "reasoning_end_str", None) or "")
+        self.reasoning_end = None if reasoner is None else -1 if self._end is None else self._end
+        """The token that ends reasoning; None: there is none, -1: it is not known."""
         if settings.tool_call_parser:
             self._feed_once(settings.tool_call_parser)
 

@@ -25,6 +25,7 @@ from ..start import client_errors
 from ..typical import Typical
 from .bounds import RunnerBounds
 from .chat import ChatRenderer
+from .guide_faults import Guide
 from .prompt import PromptRenderer, refused
 from .sampling import sampling_params
 from .structured import structured_outputs, template_errors
@@ -48,8 +49,7 @@ class Prepared:
     """EngineCoreRequests, without their names."""
     splitters: list[Splitter | None]
     skip_special_tokens: bool
-    guide_field: str | None
-    """The client's field that asked for guided decoding."""
+    guide: Guide | None
     beams: VllmRun | None = None
 
 
@@ -77,7 +77,9 @@ class Requests:
         self._prompts = PromptRenderer(core, self._most)
         self._context: int = config.max_model_len
         self._client_errors = client_errors()
-        self._guides: str = core.vllm_config.structured_outputs_config.backend
+        guides: Any = core.vllm_config.structured_outputs_config
+        self._guides: str = guides.backend
+        self._compact: bool = guides.disable_any_whitespace
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._by_priority = core.vllm_config.scheduler_config.policy == "priority"
         self._vocabulary: int = config.get_vocab_size()
@@ -119,8 +121,13 @@ class Requests:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
             raise refused(error, generation, guide_field) from error
-        if guided is not None and self._chat.guided_at_once(ids):
-            first.reasoning_ended = True
+        guide = None
+        if guided is not None and guide_field is not None:
+            if self._chat.guided_at_once(ids):
+                first.reasoning_ended = True
+            fails_first = not (self._connected or first.mm_features)
+            begins_after = None if first.reasoning_ended else self._chat.reasoning_end
+            guide = Guide(guide_field, first.sampling_params, begins_after, self._compact, fails_first)
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
@@ -131,7 +138,7 @@ class Requests:
         width = sampling.beams.width if sampling.beams is not None else len(params)
         tokens = (len(ids) + max_tokens) * width
         requests = [first, *(_again(first, other) for other in params[1:])]
-        return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide_field, beams)
+        return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide, beams)
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""

@@ -1,0 +1,93 @@
+"""What takes too long for the event loop: on one thread, one generation after the other, with its events in order.
+
+    event loop: start --> thread: each event of the work --> event loop: merge, with what the core's next step brings
+
+What the core brings of such a generation meanwhile is held until its work has ended; other generations go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..errors import GenerationError
+from ..events import EngineEvent, Failed
+
+__all__ = ["Aside"]
+
+log = logging.getLogger(__name__)
+
+
+class Aside:
+    """One backend's. On the event loop, where it is made, unless a method says otherwise."""
+
+    def __init__(self, wake: Callable[[], None], abort: Callable[[Sequence[int]], None]) -> None:
+        """`wake` has `merge` called soon; `abort` ends a generation whose work has failed."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "lmi-aside")
+        self._wake = wake
+        self._abort = abort
+        self._held: dict[int, list[tuple[int, EngineEvent]]] = {}
+        """What the core has brought of each generation that has work here."""
+        self._ready: list[tuple[int, EngineEvent]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether events are held, or still to come from here."""
+        return bool(self._held or self._ready)
+
+    def start(self, number: int, work: Iterable[EngineEvent]) -> None:
+        """Has the events of `work` made, each as it is asked for, and sent before what comes of the generation."""
+        self._held[number] = []
+        self._thread.submit(self._run, number, work)
+
+    def merge(self, events: Iterable[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
+        """What may be sent now: what is ready, and those of `events` whose generations have no work here."""
+        ready, self._ready = self._ready, []
+        for event in events:
+            self._held.get(event[0], ready).append(event)
+        return ready
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forgets generations: nothing more comes of them. Others are ignored."""
+        for number in numbers:
+            self._held.pop(number, None)
+
+    def close(self) -> None:
+        """Begins no more work."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, number: int, work: Iterable[EngineEvent]) -> None:
+        """On the thread."""
+        failure: BaseException | None = None
+        try:
+            for event in work:
+                if number not in self._held:
+                    return
+                self._call(self._add, number, event)
+        except BaseException as error:  # noqa: BLE001 - libraries in Rust panic with one
+            failure = error
+        self._call(self._end, number, failure)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        # Where the loop is closed already, the process is about to end.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _add(self, number: int, event: EngineEvent) -> None:
+        if number in self._held:
+            self._ready.append((number, event))
+            self._wake()
+
+    def _end(self, number: int, failure: BaseException | None) -> None:
+        if (held := self._held.pop(number, None)) is None:
+            return
+        if failure is not None:
+            log.error("generation %d failed", number, exc_info=failure)
+            self._abort((number,))
+            held = [(number, Failed.of(GenerationError(f"the response could not be decoded: {failure}")))]
+        self._ready += held
+        self._wake()

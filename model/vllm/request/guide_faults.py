@@ -1,0 +1,125 @@
+"""Whose fault it is that the core has given up a guided sequence. vLLM does not say, and its own server takes all faults
+for its own.
+
+    the core's last output of it has
+        no tokens, and it was never scheduled                its guide cannot be compiled              the request's
+        tokens, which the guide does not take
+            and it takes no others, or the request bars them                                           the request's
+            and it takes others: a step drew what it may not                                           the server's
+    anything else                                                                                      the server's
+
+What a guide takes is looked up in xgrammar, with bytes for tokens: no vocabulary needs to be compiled, which takes
+seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...errors import GenerationError, LmiError, ParameterError
+from ..internals import part
+
+__all__ = ["Guide", "fault"]
+
+END = 256
+"""What stands for the end of a sequence beside the bytes."""
+
+
+@dataclass(slots=True)
+class Guide:
+    """What one generation's text must match."""
+
+    field: str
+    """The client's field that asked for it."""
+    params: Any
+    """The generation's SamplingParams, checked by vLLM."""
+    begins_after: int | None
+    """The token that ends the reasoning before it; None: it begins with the first token."""
+    compact: bool
+    """Whether the engine's guides of JSON allow no white space (`disable_any_whitespace`)."""
+    fails_first: bool
+    """Whether nothing else fails before a step: no blocks are loaded from elsewhere, and no images."""
+
+
+def fault(
+    guide: Guide, output: Any, tokens: Sequence[int], raw: Callable[[int], bytes], ends: Collection[int]
+) -> LmiError:
+    """Why the core gave up a sequence of `tokens` with `output`. Takes as long as its guide takes to compile.
+
+    `raw` gives a token's bytes, `ends` are those with which the model ends.
+    """
+    field = guide.field
+    if output.new_token_ids:
+        if _at_end(guide, [*tokens, *output.new_token_ids], len(tokens), raw, ends):
+            return ParameterError(f"{field}: no token of the model matches it", field)
+    elif guide.fails_first and _never_scheduled(output):
+        return ParameterError(f"{field}: it cannot be compiled", field)
+    return GenerationError("the engine failed while generating")
+
+
+def _never_scheduled(output: Any) -> bool:
+    """Whether the scheduler had it and never ran it: what fails before is not in its events."""
+    kinds = part("vllm.v1.engine:EngineCoreEventType")
+    return output.events is not None and all(event.type != kinds.SCHEDULED for event in output.events)
+
+
+def _at_end(guide: Guide, tokens: list[int], taken: int, raw: Callable[[int], bytes], ends: Collection[int]) -> bool:
+    """Whether nothing may follow the first tokens of `tokens` that a guide takes: those that are at fault come after
+    `taken` others.
+    """
+    params = guide.params
+    if params.structured_outputs._backend != "xgrammar":
+        return False
+    if guide.begins_after is not None:
+        if guide.begins_after not in tokens:
+            return False
+        begins = tokens.index(guide.begins_after) + 1
+        tokens, taken = tokens[begins:], taken - begins
+    matcher = _matcher(guide)
+    position = 0
+    for position, token in enumerate(tokens):  # noqa: B007
+        if token in ends or not matcher.accept_string(raw(token)):
+            break
+    else:
+        return False
+    if position < taken and tokens[position] not in ends:
+        # The core has taken it.
+        return False
+    allowed = _allowed(matcher)
+    if allowed == {END} and (params.ignore_eos or params.min_tokens > taken):
+        return True
+    return not allowed or bool(params.bad_words)
+
+
+def _matcher(guide: Guide) -> Any:
+    """xgrammar's matcher of a guide, compiled as the core does."""
+    kind = part("vllm.v1.structured_output.backend_xgrammar:XgrammarBackend")
+    backend = kind.__new__(kind)
+    backend.compiler, backend.vocab_size = _compiler(), END + 1
+    backend.disable_any_whitespace, backend.num_speculative_tokens = guide.compact, 0
+    key = part("vllm.v1.structured_output.request:get_structured_output_key")(guide.params.structured_outputs)
+    return backend.compile_grammar(*key).matcher
+
+
+@cache
+def _compiler() -> Any:
+    import xgrammar
+
+    bytes_and_end = [*(bytes([byte]) for byte in range(END)), b"</s>"]
+    info = xgrammar.TokenizerInfo(
+        bytes_and_end, vocab_type=xgrammar.VocabType.RAW, vocab_size=END + 1, stop_token_ids=[END]
+    )
+    return xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+
+
+def _allowed(matcher: Any) -> set[int]:
+    """The bytes that may follow, and END."""
+    import xgrammar
+
+    mask = xgrammar.allocate_token_bitmask(1, END + 1)
+    matcher.fill_next_token_bitmask(mask)
+    words = mask[0].tolist()
+    return {token for token in range(END + 1) if words[token // 32] >> token % 32 & 1}
