@@ -1,6 +1,6 @@
 """What an engine reports of a running generation.
 
-    Rendered? Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
+    Rendered? Prefill* Started?  Delta*  with the last Delta of each sequence carrying its Finish, or
     Started   Delta     of Generation.tokenize: the Delta is empty but for its Finish, `length`
     Failed    at any time instead of what was still to come; always the last event
 
@@ -17,8 +17,8 @@ import msgspec
 from .errors import LmiError, error_of_kind
 
 __all__ = [
-    "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Rendered", "Started", "Token",
-    "TopToken",
+    "CallDelta", "Delta", "EngineEvent", "Event", "Failed", "Finish", "FinishReason", "Prefill", "Rendered", "Started",
+    "Token", "TopToken",
 ]  # fmt: skip
 
 FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
@@ -92,6 +92,16 @@ class Rendered(msgspec.Struct, array_like=True, frozen=True, tag="r"):
     """The prompt as the model is to get it: what the chat template made, or the text of its token ids."""
 
 
+class Prefill(msgspec.Struct, array_like=True, frozen=True, tag="p"):
+    """Tokens of a long prompt that come before those of Started.prefill. Encoders get all of them with Started
+    (text/prompt_pieces.py).
+    """
+
+    tokens: tuple[Token, ...]
+    ranks: tuple[int | None, ...]
+    """As Started.ranks."""
+
+
 class Started(msgspec.Struct, array_like=True, frozen=True, tag="s", omit_defaults=True):
     """The prompt has been processed. Comes once, before the first Delta."""
 
@@ -151,5 +161,5 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_default
 
 Event = Started | Delta | Failed
 """What encoders are fed."""
-EngineEvent = Rendered | Event
+EngineEvent = Rendered | Prefill | Event
 """What engines report."""

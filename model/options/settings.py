@@ -54,8 +54,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Longest prompt in tokens, chat template included.", default="the context's", ge=1,
     )] = None
     max_tokens_in_flight: Annotated[int | None, Option(
-        "Tokens of all running sequences together: their prompts and what they may generate. Requests beyond are "
-        "refused at once (429).", ge=1,
+        "Tokens of all running sequences together: their prompts and what they may generate; log-probabilities of a "
+        "prompt count one for each token and each likely token. Requests beyond are refused at once (429).", ge=1,
     )] = None
     max_body_bytes: Annotated[int, Option("Longest body of a request (else 413).", ge=1)] = 16 << 20
     """While it is decoded nothing else runs in the worker: less than a tenth of a second (docs/robustness.md)."""

@@ -24,6 +24,7 @@ from ..events import EngineEvent, Failed
 from ..generation import Generation
 from ..options import Settings
 from ..search.best_of import ranked
+from ..text.prompt_pieces import whole
 from .adapter_calls import AdapterCalls
 from .channel import Channel
 from .child import EngineChild
@@ -164,7 +165,7 @@ class EngineClient:
         if child is None:
             raise UnavailableError(self.down_reason)
         number = next(self._numbers)
-        generation, sink = ranked(generation, sink)
+        generation, sink = ranked(generation, whole(generation, sink))
         child.sinks[number] = sink
         try:
             child.channel.post(Add(number, generation))

@@ -1,7 +1,8 @@
 """`option.max_tokens_in_flight`: how many tokens all running generations may come to, counted in the engine's process.
 
 Only there is it known how many tokens a prompt has. A generation's tokens are those of its prompt and those that it may
-generate, once for each of its sequences; they count from its start to its end.
+generate, once for each of its sequences, and the entries of its prompt's log-probabilities; they count from its start
+to its end.
 """
 
 from __future__ import annotations

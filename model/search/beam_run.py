@@ -5,11 +5,11 @@ Generation --begin--> BeamRun.search --an engine's steps (beam.py)--> complete -
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedError
-from ..events import Delta, Event, Finish
+from ..events import Delta, Event, Finish, Prefill, Started
 from ..generation import Beams, Generation, Sampling
 from ..text.outputs import OutputReader, Prompt
 from ..text.parsers import Splitter, split_whole
@@ -62,10 +62,9 @@ class BeamTexts:
         candidates = max(candidates_needed(beams, len(ends)), sampling.logprobs or 0)
         return BeamRun(number, generation, sampling, prompt_ids, splitters, search, candidates)
 
-    def started(self, run: BeamRun, prompt: Prompt) -> Event:
-        """The first event."""
-        echo = self._reader.prompt_text(run.prompt_ids) if run.generation.echo else ""
-        return self._reader.started(run.prompt_ids, prompt, echo, run.sampling.prompt_logprobs or 0)
+    def started(self, run: BeamRun, prompt: Prompt) -> Iterator[Prefill | Started]:
+        """The first events, made one by one."""
+        return self._reader.started(run.prompt_ids, prompt, run.generation.echo, run.sampling.prompt_logprobs or 0)
 
     def answer(self, run: BeamRun) -> list[Event]:
         """The n best of a search that has finished."""

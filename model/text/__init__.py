@@ -7,6 +7,7 @@ parsers.py            an answer split into reasoning, tool calls and content; fo
 answer_ids.py         the ids of an answer, as those parsers take them
 response_limit.py     how long an answer may be
 prompt_limits.py      how long a prompt may be, and what it leaves for the answer
+prompt_pieces.py      those of a long prompt in pieces, and put together again
 prompt_tokens.py      what is told of a prompt of which only the tokens are wanted
 chat_template.py      the template that the options give instead of the model's
 grammar_limits.py     what a grammar may repeat

@@ -1,20 +1,19 @@
 """What an engine brings of a sequence, read into tokens, text and an ending.
 
-Prompt -> OutputReader.started -> Started
+Prompt -> OutputReader.started -> Prefill, Prefill, ..., Started
 ids, log-probabilities -> OutputReader.read -> Detokenizer -> text, tokens;  OutputReader.finish_reason
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from ..events import LOWEST_LOGPROB, FinishReason, Started, Token, TopToken
+from ..events import LOWEST_LOGPROB, FinishReason, Prefill, Started, Token, TopToken
 from ..generation import Sampling
 from .detokenizer import Detokenizer, StopFinder
+from .prompt_pieces import PIECE
 from .tokenizer import Tokenizer
 
 __all__ = ["OutputReader", "Prompt", "SequenceText"]
@@ -23,9 +22,9 @@ __all__ = ["OutputReader", "Prompt", "SequenceText"]
 class Prompt(NamedTuple):
     """What an engine tells of a request's prompt."""
 
-    logprobs: Sequence[Any] = ()
+    logprobs: Iterable[Any] = ()
     """Of each token, by token id, what is known of it and of the likeliest, with `logprob` and `rank`; None for the
-    first one."""
+    first one. May be made as it is read, once; an empty tuple where it is not wanted."""
     cached_tokens: int = 0
 
 
@@ -68,16 +67,26 @@ class OutputReader:
         decode = self._tokenizer.stream([], False, True)
         return "".join(decode(token_id) for token_id in prompt_ids)
 
-    def started(self, prompt_ids: Sequence[int], prompt: Prompt, text: str, wanted: int) -> Started:
-        """The event of a request's first output."""
-        started = Started(len(prompt_ids), prompt.cached_tokens, (), text)
-        known = prompt.logprobs
-        if not known:
-            return started
-        ranks = tuple(
-            entry[token_id].rank if entry else None for token_id, entry in zip(prompt_ids, known, strict=True)
-        )
-        return replace(started, prefill=self._prefill(prompt_ids, known, wanted), ranks=ranks)
+    def started(
+        self, prompt_ids: Sequence[int], prompt: Prompt, echo: bool, wanted: int
+    ) -> Iterator[Prefill | Started]:
+        """The events of a request's first output, made one by one: the prompt's tokens in pieces, each with the
+        `wanted` most likely ones; the first token has no log-probability. `echo`: whether its text is wanted.
+        """
+        text = self.prompt_text(prompt_ids) if echo else ""
+        decode = self._tokenizer.stream([], False, True)
+        special_ids = self._tokenizer.special_ids
+        tokens: list[Token] = []
+        ranks: list[int | None] = []
+        for token_id, entry in zip(prompt_ids if prompt.logprobs else (), prompt.logprobs, strict=True):
+            if len(tokens) * (1 + wanted) >= PIECE:
+                yield Prefill(tuple(tokens), tuple(ranks))
+                tokens, ranks = [], []
+            logprob = finite(entry[token_id].logprob) if entry else None
+            top = self._top(entry, wanted) if entry else ()
+            tokens.append(Token(token_id, decode(token_id), logprob, token_id in special_ids, top))
+            ranks.append(entry[token_id].rank if entry else None)
+        yield Started(len(prompt_ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks))
 
     def read(self, text: SequenceText, ids: list[int], logprobs: Sequence[Any] = (), reason: str | None = None) -> None:
         """Adds new tokens to the text.
@@ -144,17 +153,6 @@ class OutputReader:
             )
             for token_id, logprob in best
         )
-
-    def _prefill(self, ids: Sequence[int], logprobs: Sequence[Any], wanted: int) -> tuple[Token, ...]:
-        """The prompt's tokens with the `wanted` most likely ones; the first has no log-probability."""
-        decode = self._tokenizer.stream([], False, True)
-        tokens: list[Token] = []
-        for token_id, entry in zip(ids, logprobs, strict=True):
-            logprob = finite(entry[token_id].logprob) if entry else None
-            top = self._top(entry, wanted) if entry else ()
-            special = token_id in self._tokenizer.special_ids
-            tokens.append(Token(token_id, decode(token_id), logprob, special, top))
-        return tuple(tokens)
 
 
 def finite(logprob: float) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from ..events import Event
 from ..generation import Generation
-from .outputs import OutputReader
 from .response_limit import too_long, weight
 
 __all__ = ["Group"]
@@ -20,9 +19,9 @@ class Group:
     prompt_ids: list[int]
     stream: bool
     tokens: bool
-    echo: str
-    """The prompt as text, where it is wanted."""
-    prompt_logprobs: int
+    echo: bool
+    """Whether the prompt as text is wanted."""
+    prompt_logprobs: int | None
     request_id: str = "-"
     running: set[str] = field(default_factory=set[str])
     """By the names that vLLM knows them by."""
@@ -36,17 +35,15 @@ class Group:
     size: int = 0
 
     @classmethod
-    def of(
-        cls, number: int, prompt_ids: list[int], generation: Generation, reader: OutputReader, longest: int
-    ) -> Group:
+    def of(cls, number: int, prompt_ids: list[int], generation: Generation, longest: int) -> Group:
         """The group of a generation none of whose sequences has been started."""
         return cls(
             number,
             prompt_ids,
             generation.stream,
             generation.tokens,
-            reader.prompt_text(prompt_ids) if generation.echo else "",
-            generation.sampling.prompt_logprobs or 0,
+            generation.echo,
+            generation.sampling.prompt_logprobs,
             generation.request_id,
             weight=weight(generation),
             longest=longest,

@@ -3,6 +3,7 @@
 
 engine.py, answer.py       generation: an AsyncBackend (model/backend.py), and one sequence of it
 pooling/                   models that embed
+aside.py                   what takes too long for the event loop
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
 adapters.py                LoRA adapters in vLLM's core
 worker.py                  what is put right of them where the model runs

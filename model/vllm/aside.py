@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import GenerationError
@@ -19,6 +20,10 @@ from ..events import EngineEvent, Failed
 __all__ = ["Aside"]
 
 log = logging.getLogger(__name__)
+
+SWITCH_S = 0.0005
+"""Seconds after which work hands over the interpreter where the event loop waits for it, which it does several times a
+step; Python's 5 ms would add up to a step's own time."""
 
 
 class Aside:
@@ -39,10 +44,10 @@ class Aside:
         """Whether events are held, or still to come from here."""
         return bool(self._held or self._ready)
 
-    def start(self, number: int, work: Iterable[EngineEvent]) -> None:
+    def start(self, number: int, work: Iterable[EngineEvent], request_id: str) -> None:
         """Has the events of `work` made, each as it is asked for, and sent before what comes of the generation."""
         self._held[number] = []
-        self._thread.submit(self._run, number, work)
+        self._thread.submit(self._run, number, work, request_id)
 
     def merge(self, events: Iterable[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
         """What may be sent now: what is ready, and those of `events` whose generations have no work here."""
@@ -60,15 +65,17 @@ class Aside:
         """Begins no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, number: int, work: Iterable[EngineEvent]) -> None:
+    def _run(self, number: int, work: Iterable[EngineEvent], request_id: str) -> None:
         """On the thread."""
         failure: BaseException | None = None
         try:
-            for event in work:
-                if number not in self._held:
-                    return
-                self._call(self._add, number, event)
-        except BaseException as error:  # noqa: BLE001 - libraries in Rust panic with one
+            with _switching():
+                for event in work:
+                    if number not in self._held:
+                        return
+                    self._call(self._add, number, event)
+        except BaseException as error:  # libraries in Rust panic with one
+            log.exception("request %s: generation %d failed", request_id, number)
             failure = error
         self._call(self._end, number, failure)
 
@@ -86,8 +93,17 @@ class Aside:
         if (held := self._held.pop(number, None)) is None:
             return
         if failure is not None:
-            log.error("generation %d failed", number, exc_info=failure)
             self._abort((number,))
             held = [(number, Failed.of(GenerationError(f"the response could not be decoded: {failure}")))]
         self._ready += held
         self._wake()
+
+
+@contextlib.contextmanager
+def _switching() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -21,6 +21,7 @@ from ..search.beam import Step
 from ..search.beam_run import BeamRun, BeamTexts
 from ..text.outputs import Prompt
 from ..text.parsers import Splitter
+from .aside import Aside
 from .core import Core
 from .core_outputs import entries, told
 
@@ -41,6 +42,8 @@ class VllmRun:
     waiting: dict[str, int] = field(default_factory=dict[str, int])
     """Those that run: each one's place in the search's `live`."""
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    copy: int | None = None
+    """Which of several copies of the model (data parallelism) has the prefixes cached, once it has answered."""
     prompt: Prompt = field(default_factory=Prompt)
     """What the core has told of the prompt."""
 
@@ -48,8 +51,9 @@ class VllmRun:
 class BeamRuns:
     """The searches that run on one engine."""
 
-    def __init__(self, core: Core, texts: BeamTexts) -> None:
+    def __init__(self, core: Core, texts: BeamTexts, aside: Aside) -> None:
         self._core = core
+        self._aside = aside
         self._texts = texts
         self._vocabulary: int = core.model_config.get_vocab_size()
         most = core.model_config.max_logprobs
@@ -141,6 +145,7 @@ class BeamRuns:
             request = copy.copy(run.first)
             request.request_id = self._core.name(run.beam.number, f"beam{run.requests}")
             request.sampling_params = params.clone()
+            request.data_parallel_rank = run.copy
             request.prompt_token_ids = [*run.beam.prompt_ids, *prefix.tokens]
             run.requests += 1
             self._core.add(request)
@@ -156,12 +161,17 @@ class BeamRuns:
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
         search = run.beam.search
         if place == 0 and not search.live[0].tokens:
-            run.prompt = told(output, run.beam.sampling.prompt_logprobs or 0)
+            run.prompt = told(output, run.beam.sampling.prompt_logprobs, len(run.beam.prompt_ids))
+            run.copy = self._core.copy
         if run.waiting:
             return []
         events: list[Event] = []
         if not search.live[0].tokens:
-            events.append(self._texts.started(run.beam, run.prompt))
+            started, generation = self._texts.started(run.beam, run.prompt), run.beam.generation
+            if generation.echo or run.beam.sampling.prompt_logprobs is not None:
+                self._aside.start(run.beam.number, started, generation.request_id)
+            else:
+                events += started
         search.advance([run.steps[place] for place in range(len(search.live))])
         if not search.finished:
             self._start(run)

@@ -52,6 +52,8 @@ class Core:
         self._process = secrets.token_hex(8)
         self.ended = threading.Event()
         """Set once it is meant to have ended."""
+        self.copy = 0
+        """Of several copies of the model (data parallelism) the one whose outputs were received last."""
         self._sending: set[asyncio.Task[None]] = set()
         self._unsent: dict[str, str] = {}
         """Why, by the name of a request that could not be sent."""
@@ -142,6 +144,7 @@ class Core:
             # copies one may have been killed, after which vLLM ends the others.
             await asyncio.sleep(WATCH_S)
         self._note(outputs)
+        self.copy = outputs.engine_index
         received: Sequence[Any] = outputs.outputs
         return received
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,6 +27,9 @@ __all__ = ["Known", "Rows", "chosen", "entries", "leave_rows", "told"]
 log = logging.getLogger(__name__)
 
 _FLOAT = struct.Struct("<f")
+
+ROWS = 32
+"""Positions of a prompt whose arrays become numbers at once."""
 
 
 class Rows:
@@ -144,14 +147,27 @@ def entries(rows: Any, wanted: int) -> list[Mapping[int, Known]]:
     return _entries(_array(rows.ids), _array(rows.logprobs), _array(rows.ranks), wanted)
 
 
-def told(output: Any, wanted: int) -> Prompt:
-    """What the first EngineCoreOutput of a request says of its prompt, with the `wanted` likeliest at each position."""
+def told(output: Any, wanted: int | None, tokens: int) -> Prompt:
+    """What the first EngineCoreOutput of a request says of its prompt of so many tokens, with the `wanted` likeliest at
+    each position; None: no log-probabilities are wanted.
+    """
     cached = output.prefill_stats.num_cached_tokens if output.prefill_stats is not None else 0
-    known: list[Mapping[int, Known] | None] = []
-    if (tensors := output.new_prompt_logprobs_tensors) is not None:
-        token_ids, logprobs, ranks = tensors[:3]
-        known = [None, *_entries(token_ids, logprobs, ranks, wanted)]
+    known: Iterable[Mapping[int, Known] | None] = ()
+    if wanted is not None:
+        if (tensors := output.new_prompt_logprobs_tensors) is not None:
+            known = _prompt_entries(*tensors[:3], wanted)
+        elif tokens == 1:
+            # There is nothing before it that could tell how likely it is: model runner V2 sends nothing then.
+            known = (None,)
     return Prompt(known, max(0, cached))
+
+
+def _prompt_entries(ids: Any, logprobs: Any, ranks: Any, wanted: int) -> Iterator[Mapping[int, Known] | None]:
+    """Of each of the prompt's tokens, some rows at a time: all that hold the interpreter together."""
+    yield None
+    for start in range(0, len(ids), ROWS):
+        rows = slice(start, start + ROWS)
+        yield from _entries(ids[rows], logprobs[rows], ranks[rows], wanted)
 
 
 def _array(sent: Any) -> Any:

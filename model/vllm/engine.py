@@ -73,7 +73,7 @@ class VllmEngine:
         self._ends = ends
         self._reader = OutputReader(self._tokenizer, ends)
         self._aside = Aside(core.wake, self.abort)
-        self._beams = BeamRuns(core, BeamTexts(self._reader, self._tokenizer, ends))
+        self._beams = BeamRuns(core, BeamTexts(self._reader, self._tokenizer, ends), self._aside)
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
         self._requests = Requests(core, settings, self._chat, self._beams, typical, adapter)
@@ -128,7 +128,7 @@ class VllmEngine:
             self._beams.add(prepared.beams)
             return
         generation = prepared.generation
-        group = self._groups[number] = Group.of(number, prepared.prompt_ids, generation, self._reader, self._longest)
+        group = self._groups[number] = Group.of(number, prepared.prompt_ids, generation, self._longest)
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         try:
             for index, (request, splitter) in enumerate(zip(prepared.requests, prepared.splitters, strict=True)):
@@ -218,8 +218,12 @@ class VllmEngine:
             return self._fail(answer, output)
         if not group.started and answer.index == 0:
             group.started = True
-            first = told(output, group.prompt_logprobs)
-            events.append(self._reader.started(group.prompt_ids, first, group.echo, group.prompt_logprobs))
+            first = told(output, group.prompt_logprobs, len(group.prompt_ids))
+            started = self._reader.started(group.prompt_ids, first, group.echo, group.prompt_logprobs or 0)
+            if group.echo or group.prompt_logprobs is not None:
+                self._aside.start(group.number, started, group.request_id)
+            else:
+                events += started
             events += group.held
         reason = None if output.finish_reason is None else str(output.finish_reason)
         if reason is None:
@@ -250,7 +254,7 @@ class VllmEngine:
         def failed() -> Iterator[Event]:
             yield Failed.of(fault(guide, output, taken, raw, self._ends))
 
-        self._aside.start(number, failed())
+        self._aside.start(number, failed(), answer.group.request_id)
         return []
 
     def _forget(self, answer: Answer) -> None:

@@ -141,7 +141,7 @@ class PoolingBackend:
                 if unsent := self._core.failure(name):
                     raise GenerationError(unsent)
                 vector = vector_of(output.pooling_output, self.makes, prepared.activation)
-                started = Started(prepared.tokens, told(output, 0).cached_tokens)
+                started = Started(prepared.tokens, told(output, None, prepared.tokens).cached_tokens)
             except SystemExit:
                 raise
             except BaseException as error:  # libraries in Rust panic with one

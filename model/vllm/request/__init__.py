@@ -2,6 +2,6 @@
 
 requests.py              the whole: a request for each sequence
 prompt.py, chat.py, images.py     its prompt: text, conversation, pictures
-structured.py            its grammar
+structured.py            its grammar; guide_faults.py: whose fault it is where the core gives it up
 sampling.py, bounds.py   its parameters; what vLLM's model runners have room for
 """

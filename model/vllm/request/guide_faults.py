@@ -1,4 +1,4 @@
-"""Whose fault it is that the core has given up a guided sequence. vLLM does not say, and its own server takes all faults
+"""Whose fault it is that the core has given up a guided sequence. vLLM does not say; its own server takes every fault
 for its own.
 
     the core's last output of it has

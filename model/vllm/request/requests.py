@@ -136,7 +136,9 @@ class Requests:
             shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
             beams = self._beams.prepare(number, generation, shown, sampling.beams, first, ids, max_tokens, splitters)
         width = sampling.beams.width if sampling.beams is not None else len(params)
-        tokens = (len(ids) + max_tokens) * width
+        # Of a prompt that is shown, each token and each likely one beside it takes about what a token takes.
+        shown = 0 if sampling.prompt_logprobs is None else len(ids) * (1 + sampling.prompt_logprobs)
+        tokens = (len(ids) + max_tokens) * width + shown
         requests = [first, *(_again(first, other) for other in params[1:])]
         return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide, beams)
 

@@ -26,6 +26,7 @@ from lmi.model.events import (
     Failed,
     Finish,
     FinishReason,
+    Prefill,
     Rendered,
     Started,
     Token,
@@ -48,7 +49,7 @@ from lmi.model.options import Settings
 __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
     "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
-    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prompt", "Rendered", "Request", "Response",
+    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prefill", "Prompt", "Rendered", "Request", "Response",
     "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput", "Token",
     "TopToken", "nth_seed",
 ]  # fmt: skip

@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from lmi.model.engine import Sink
 from lmi.model.events import Delta, EngineEvent, Event
 from lmi.model.generation import Generation
+from lmi.model.text.prompt_pieces import whole
 
 __all__ = ["NUMBERS", "PICK", "deltas", "run"]
 
@@ -31,14 +33,16 @@ PICK: Any = {
 
 def run(backend: Any, *generations: Generation) -> list[list[Event]]:
     """The events of each generation, all of them run at once."""
-    events: dict[int, list[Event]] = {}
+    events: list[list[Any]] = []
+    sinks: dict[int, Sink] = {}
     for one in generations:
-        events[number := next(NUMBERS)] = []
+        events.append([])
+        sinks[number := next(NUMBERS)] = whole(one, events[-1].append)
         backend.add(backend.prepare(number, one))
     while backend.busy:
         for number, event in backend.step():
-            events[number].append(event)
-    return [*events.values()]
+            sinks[number](event)
+    return events
 
 
 def deltas(events: Sequence[EngineEvent], index: int | None = None) -> list[Delta]:

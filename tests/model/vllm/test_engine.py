@@ -400,19 +400,34 @@ DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text
 
 
 def text_of(made: Any, number: int) -> Any:
-    return made._answers[f"{number}.0"].text
+    return made._answers[made._core.name(number, 0)].text
 
 
 IN_STEP: dict[str, tuple[str, str, Callable[[Any, int], object], dict[str, Any]]] = {
-    "detokenizer": (DETOKENIZER, "push", lambda made, number: made._answers[f"{number}.0"].text.stream, {}),
-    "detokenizer: a panic": (DETOKENIZER, "push", lambda made, number: made._answers[f"{number}.0"].text.stream, {}),
+    "detokenizer": (
+        DETOKENIZER,
+        "push",
+        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
+        {},
+    ),
+    "detokenizer: a panic": (
+        DETOKENIZER,
+        "push",
+        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
+        {},
+    ),
     "stop strings": (
         "lmi.model.text.detokenizer:StopFinder",
         "take",
-        lambda made, number: made._answers[f"{number}.0"].text.stream,
+        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
         {"stop": ("zq",)},
     ),
-    "log-probabilities": (OUTPUTS, "read", lambda made, number: made._answers[f"{number}.0"].text, {"logprobs": 2}),
+    "log-probabilities": (
+        OUTPUTS,
+        "read",
+        lambda made, number: made._answers[made._core.name(number, 0)].text,
+        {"logprobs": 2},
+    ),
     "the prompt": (OUTPUTS, "started", lambda made, number: made._groups[number].prompt_ids, {"prompt_logprobs": 2}),
     "beams": (
         "lmi.model.search.beam:BeamSearch",
