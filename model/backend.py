@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from .engine import EngineInfo, EngineStats
 from .errors import OptionError, UnsupportedError
-from .events import Event, Started
+from .events import EngineEvent, Started
 from .generation import Generation
 from .media.images import Image
 from .options import Settings
@@ -73,7 +73,7 @@ class Backend(BackendBase, Protocol):
         """Starts what `prepare` returned; between two steps. Raises RequestError."""
         ...
 
-    def step(self) -> list[tuple[int, Event]]:
+    def step(self) -> Sequence[tuple[int, EngineEvent]]:
         """Generates on and returns what is new, by generation. Raises when the engine failed."""
         ...
 
@@ -92,7 +92,7 @@ class AsyncBackend(BackendBase, Protocol):
         """Starts what `prepare` returned for this generation. Raises RequestError."""
         ...
 
-    async def receive(self) -> Sequence[tuple[int, Event]]:
+    async def receive(self) -> Sequence[tuple[int, EngineEvent]]:
         """What is new, by generation; nothing where a step brought nothing. Raises when the engine has failed."""
         ...
 

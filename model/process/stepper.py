@@ -18,7 +18,7 @@ from typing import Any
 
 from ..backend import Backend, tokenized
 from ..engine import EngineInfo, EngineStats
-from ..events import Event, Started
+from ..events import EngineEvent, Started
 from ..generation import Generation
 from ..media.images import Image
 
@@ -41,7 +41,7 @@ class Stepper:
         self._calls: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._closed = False
-        self._brought: asyncio.Queue[Sequence[tuple[int, Event]] | BaseException] = asyncio.Queue()
+        self._brought: asyncio.Queue[Sequence[tuple[int, EngineEvent]] | BaseException] = asyncio.Queue()
         self._preparing = threading.Lock()
         self._stats = EngineStats()
         self._looked_at = 0.0
@@ -84,7 +84,7 @@ class Stepper:
         self._calls.append(partial(self._backend.abort, numbers))
         self._wake.set()
 
-    async def receive(self) -> Sequence[tuple[int, Event]]:
+    async def receive(self) -> Sequence[tuple[int, EngineEvent]]:
         brought = await self._brought.get()
         if isinstance(brought, BaseException):
             raise brought
@@ -137,5 +137,5 @@ class Stepper:
             self._stats_failed = True
             return EngineStats()
 
-    def _bring(self, brought: Sequence[tuple[int, Event]] | BaseException) -> None:
+    def _bring(self, brought: Sequence[tuple[int, EngineEvent]] | BaseException) -> None:
         self._loop.call_soon_threadsafe(self._brought.put_nowait, brought)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..events import Event
+from ..events import EngineEvent
 from ..generation import Generation
 from .response_limit import too_long, weight
 
@@ -26,7 +26,7 @@ class Group:
     running: set[str] = field(default_factory=set[str])
     """By the names that vLLM knows them by."""
     started: bool = False
-    held: list[Event] = field(default_factory=list["Event"])
+    held: list[EngineEvent] = field(default_factory=list["EngineEvent"])
     """What other sequences have brought before the first one, which alone tells of the prompt (vLLM's)."""
     weight: int = 0
     """What each token counts for `size`."""

@@ -56,6 +56,10 @@ class Aside:
             self._held.get(event[0], ready).append(event)
         return ready
 
+    def has(self, number: int) -> bool:
+        """Whether a generation has work here."""
+        return number in self._held
+
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations: nothing more comes of them. Others are ignored."""
         for number in numbers:

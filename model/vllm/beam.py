@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import GenerationError, ParameterError, UnsupportedError
-from ..events import Event, Failed
+from ..events import EngineEvent, Failed
 from ..generation import Beams, Generation, Sampling
 from ..search.beam import Step
 from ..search.beam_run import BeamRun, BeamTexts
@@ -115,7 +115,7 @@ class BeamRuns:
             if (run := self._runs.pop(number, None)) is not None:
                 self._drop(run)
 
-    def read(self, output: Any) -> list[tuple[int, Event]]:
+    def read(self, output: Any) -> list[tuple[int, EngineEvent]]:
         """What an EngineCoreOutput brings; nothing where it is not of a search."""
         run = self._owners.pop(output.request_id, None)
         if run is None:
@@ -152,7 +152,7 @@ class BeamRuns:
             run.waiting[request.request_id] = place
             self._owners[request.request_id] = run
 
-    def _advance(self, run: VllmRun, output: Any) -> list[Event]:
+    def _advance(self, run: VllmRun, output: Any) -> list[EngineEvent]:
         """Takes in one prefix's step, and with the last of them goes on."""
         place = run.waiting.pop(output.request_id)
         if str(output.finish_reason) not in {"length", "stop"} or output.new_logprobs is None:
@@ -165,7 +165,7 @@ class BeamRuns:
             run.copy = self._core.copy
         if run.waiting:
             return []
-        events: list[Event] = []
+        events: list[EngineEvent] = []
         if not search.live[0].tokens:
             started, generation = self._texts.started(run.beam, run.prompt), run.beam.generation
             if generation.echo or run.beam.sampling.prompt_logprobs is not None:
@@ -177,7 +177,7 @@ class BeamRuns:
             self._start(run)
             return events
         del self._runs[run.beam.number]
-        return events + self._texts.answer(run.beam)
+        return [*events, *self._texts.answer(run.beam)]
 
     def _drop(self, run: VllmRun) -> None:
         names = list(run.waiting)

@@ -22,6 +22,7 @@ from ..errors import one_line
 from .core_outputs import leave_rows
 from .internals import failed_output, make_client, no_outputs, part
 from .parts import check_attributes
+from .request.image_cache import image_cache
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
 from .worker import EXTENSION, MEND
@@ -47,6 +48,7 @@ class Core:
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
+        self.images = image_cache(config, self.renderer)
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
         self._process = secrets.token_hex(8)
@@ -115,6 +117,9 @@ class Core:
         """Sends a request to the core; does not wait. One that cannot be sent comes back by `receive`, with the
         finish_reason `error`, and `failure` has the cause.
         """
+        if request.mm_features and self.images is not None:
+            # Here, where requests get the order in which the core has them.
+            request.mm_features = self.images.send(request.mm_features)
         self._send(self._client.add_request_async(request), request.request_id)
 
     def abort(self, names: Sequence[str]) -> None:
@@ -124,6 +129,15 @@ class Core:
     def failure(self, name: str) -> str | None:
         """Why a request with the finish_reason `error` was not sent, once; None: it was, and the core gave it up."""
         return self._unsent.pop(name, None)
+
+    def lacks_images(self, request: Any) -> bool:
+        """Whether a request was made without images that the core has dropped since."""
+        return bool(request.mm_features) and self.images is not None and self.images.dropped(request.mm_features)
+
+    def distrust_images(self) -> None:
+        """A request may have failed before the core had its images."""
+        if self.images is not None:
+            self.images.distrust()
 
     def wake(self) -> None:
         """Has `receive` return soon, if with nothing."""
@@ -198,6 +212,7 @@ class Core:
             return
         log.error("the core could not be told: %s", error)
         # Where the core has ended `receive` says so, of all requests.
+        self.distrust_images()
         if name is not None and not isinstance(error, part("vllm.v1.engine.exceptions:EngineDeadError")):
             self._unsent[name] = f"the request could not be sent to the engine: {one_line(str(error))}"
             # Behind what has come before: vLLM's client keeps it there until it is asked for.

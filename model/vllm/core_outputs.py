@@ -155,7 +155,8 @@ def told(output: Any, wanted: int | None, tokens: int) -> Prompt:
     known: Iterable[Mapping[int, Known] | None] = ()
     if wanted is not None:
         if (tensors := output.new_prompt_logprobs_tensors) is not None:
-            known = _prompt_entries(*tensors[:3], wanted)
+            token_ids, logprobs, ranks = tensors[:3]
+            known = _prompt_entries(token_ids, logprobs, ranks, wanted)
         elif tokens == 1:
             # There is nothing before it that could tell how likely it is: model runner V2 sends nothing then.
             known = (None,)

@@ -124,10 +124,13 @@ class VllmEngine:
 
     def add(self, number: int, prepared: Prepared) -> None:
         """Starts the sequences."""
+        generation = prepared.generation
+        if self._core.lacks_images(prepared.requests[0]):
+            self._aside.start(number, self._made_again(number, prepared), generation.request_id)
+            return
         if prepared.beams is not None:
             self._beams.add(prepared.beams)
             return
-        generation = prepared.generation
         group = self._groups[number] = Group.of(number, prepared.prompt_ids, generation, self._longest)
         sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
         try:
@@ -147,6 +150,16 @@ class VllmEngine:
         except BaseException:
             self.abort([number])
             raise
+
+    def _made_again(self, number: int, prepared: Prepared) -> Iterator[Event]:
+        """Prepares a generation anew, with its images, and starts it. Brings nothing yet. Not on the event loop."""
+        again = self._requests.prepare(number, prepared.generation, prepared.images, whole=True)
+        self._loop.call_soon_threadsafe(self._add_again, number, again)
+        yield from ()
+
+    def _add_again(self, number: int, prepared: Prepared) -> None:
+        if self._aside.has(number):
+            self.add(number, prepared)
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
@@ -207,13 +220,13 @@ class VllmEngine:
         if self._tracing is not None:
             self._tracing.close()
 
-    def _advance(self, answer: Answer, output: Any, stopped: list[str]) -> list[Event]:
+    def _advance(self, answer: Answer, output: Any, stopped: list[str]) -> list[EngineEvent]:
         """What an output brings with which something may begin or end.
 
         Adds the sequence to `stopped` where it has ended and vLLM does not know yet.
         """
         group = answer.group
-        events: list[Event] = []
+        events: list[EngineEvent] = []
         if str(output.finish_reason) == "error":
             return self._fail(answer, output)
         if not group.started and answer.index == 0:
@@ -239,12 +252,14 @@ class VllmEngine:
         events.append(last)
         return events
 
-    def _fail(self, answer: Answer, output: Any) -> list[Event]:
+    def _fail(self, answer: Answer, output: Any) -> list[EngineEvent]:
         """Ends the generation of a sequence that the core has given up, or never had; raises why, if that is known
         already.
         """
         if unsent := self._core.failure(answer.name):
             raise GenerationError(unsent)
+        if not output.new_token_ids:
+            self._core.distrust_images()
         if not isinstance(answer, GuidedAnswer) or (guide := answer.guide) is None:
             raise GenerationError("the engine failed while generating")
         number = answer.group.number

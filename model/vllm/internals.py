@@ -31,6 +31,7 @@ __all__ = [
     "keep_linear",
     "no_outputs",
     "part",
+    "read_images_by",
     "rejected_transfer",
     "run_workers",
     "scales_by_module",
@@ -193,6 +194,15 @@ def image_limit(core: Any) -> int:
     # Some models have one kind for images and videos alike.
     kind = "vision_chunk" if getattr(core.model_config.hf_config, "use_unified_vision_chunk", False) else "image"
     return int(limits.get(kind, 0))
+
+
+def read_images_by(renderer: Any, cache: Any) -> None:
+    """Has a renderer ask `cache` for images that it renders with `skip_mm_cache`, instead of one that keeps tensors."""
+    if hasattr(renderer, "_mm_processor_only_cache"):
+        renderer._mm_processor_only_cache = cache
+    else:
+        # Before 0.32 a processor has its cache.
+        renderer._readonly_mm_processor.cache = cache
 
 
 def rejected_transfer(name: str, transfer: Mapping[str, Any]) -> Any:

@@ -89,6 +89,9 @@ PARTS = (
     "vllm.utils.mistral:is_mistral_tokenizer",
     "vllm.multimodal.media.image:ImageMediaIO.load_bytes",
     "vllm.multimodal.processing.context:BaseProcessingInfo.allowed_mm_limits",
+    "vllm.multimodal.cache:BaseMultiModalProcessorCache.get_and_update_item",
+    "vllm.multimodal.cache:BaseMultiModalProcessorCache.touch_sender_cache_item",
+    "vllm.utils.cache:CacheInfo",
     # Sampling, guided decoding.
     "vllm.v1.sample.logits_processor:LogitsProcessor",
     "vllm.v1.sample.logits_processor.builtin:process_dict_updates",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
-from ..events import Event, Failed
+from ..events import EngineEvent, Failed
 from ..generation import Conversation, Generation, Sampling, StructuredOutput
 from .version import VERSIONS
 
@@ -59,7 +59,7 @@ def _failing(backend: AsyncBackend, what: str, *, refusable: bool = False) -> It
 
 async def _run(backend: AsyncBackend, number: int, generation: Generation) -> None:
     backend.add(number, backend.prepare(number, generation))
-    events: list[tuple[int, Event]] = []
+    events: list[tuple[int, EngineEvent]] = []
     while backend.busy:
         events += await backend.receive()
     for _, event in events:

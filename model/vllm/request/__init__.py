@@ -1,7 +1,7 @@
 """A generation, made into vLLM's own requests, beside the event loop.
 
 requests.py              the whole: a request for each sequence
-prompt.py, chat.py, images.py     its prompt: text, conversation, pictures
+prompt.py, chat.py, images.py     its prompt: text, conversation, pictures; image_cache.py: which the core has
 structured.py            its grammar; guide_faults.py: whose fault it is where the core gives it up
 sampling.py, bounds.py   its parameters; what vLLM's model runners have room for
 """

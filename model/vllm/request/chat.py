@@ -106,8 +106,11 @@ class ChatRenderer:
         images: Sequence[Image] = (),
         truncate: int | None = None,
         shortened: Callable[[str], str] | None = None,
+        *,
+        whole: bool = False,
     ) -> Any:
         """The prompt, as vLLM takes it, or its last `truncate` tokens; `shortened` makes of its text what has these.
+        `whole`: with all images, whatever the core has.
 
         Raises what templates raise (see `template_errors`), and what `shortened` raises.
 
@@ -131,10 +134,10 @@ class ChatRenderer:
             _, rendered = self._core.renderer.render_chat([request.messages], chat, tokenize)
         else:
             messages = with_pictures(request.messages, pictures)
-            # vLLM's processors of images are not made for several threads. Its cache between renderer and core goes
-            # by the order of requests, and by none being refused between the two, so it is left out (the core's own
-            # caches are not).
+            # vLLM's processors of images are not made for several threads. `skip_mm_cache`: image_cache.py is asked.
             with self._processing, processor_faults(images):
+                if self._core.images is not None:
+                    self._core.images.whole = whole
                 _, rendered = self._core.renderer.render_chat([messages], chat, tokenize, skip_mm_cache=True)
         prompt: Any = rendered[0]
         if pictures and truncate is not None and (tokens := len(prompt["prompt_token_ids"])) > truncate:

@@ -45,8 +45,9 @@ class Prepared:
     prompt: Any
     prompt_ids: list[int]
     tokens: int
+    images: Sequence[Image]
     requests: list[Any]
-    """EngineCoreRequests, without their names."""
+    """EngineCoreRequests, without their names; without images that the core has."""
     splitters: list[Splitter | None]
     skip_special_tokens: bool
     guide: Guide | None
@@ -91,8 +92,10 @@ class Requests:
         self._tokenizer_knows_more = known > self._prompt_vocabulary
         self._defaults: dict[str, Any] = dict(config.get_diff_sampling_param())
 
-    def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
-        """Tokenizes and checks; raises RequestError."""
+    def prepare(
+        self, number: int, generation: Generation, images: Sequence[Image] = (), *, whole: bool = False
+    ) -> Prepared:
+        """Tokenizes and checks; raises RequestError. `whole`: with all images, whatever the core has."""
         generation = with_truncation(generation, self._context, self._most)
         sampling = generation.sampling
         lora = None if generation.adapter is None else self._adapter(generation.adapter)
@@ -100,7 +103,9 @@ class Requests:
         guide_field: str | None = None
         try:
             request = self._chat.request(conversation) if conversation else None
-            prompt = self._prompt(request, images, generation)
+            # What is to be sent step by step must not depend on what the core has then.
+            whole = whole or sampling.beams is not None
+            prompt = self._prompt(request, images, generation, whole=whole)
             ids: list[int] = list(prompt["prompt_token_ids"])
             max_tokens = max_new_tokens_for(generation, len(ids), self._context, self._most)
             check_size(generation, len(ids), self._longest)
@@ -137,10 +142,10 @@ class Requests:
             beams = self._beams.prepare(number, generation, shown, sampling.beams, first, ids, max_tokens, splitters)
         width = sampling.beams.width if sampling.beams is not None else len(params)
         # Of a prompt that is shown, each token and each likely one beside it takes about what a token takes.
-        shown = 0 if sampling.prompt_logprobs is None else len(ids) * (1 + sampling.prompt_logprobs)
-        tokens = (len(ids) + max_tokens) * width + shown
+        entries = 0 if sampling.prompt_logprobs is None else len(ids) * (1 + sampling.prompt_logprobs)
+        tokens = (len(ids) + max_tokens) * width + entries
         requests = [first, *(_again(first, other) for other in params[1:])]
-        return Prepared(number, generation, prompt, ids, tokens, requests, splitters, skip, guide, beams)
+        return Prepared(number, generation, prompt, ids, tokens, images, requests, splitters, skip, guide, beams)
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""
@@ -156,13 +161,13 @@ class Requests:
                 raise
             raise refused(error, generation) from error
 
-    def _prompt(self, request: Any, images: Sequence[Image], generation: Generation) -> Any:
+    def _prompt(self, request: Any, images: Sequence[Image], generation: Generation, *, whole: bool = False) -> Any:
         """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""
         if not request:
             return self._prompts.render(generation)
         shortened = self._prompts.shortening(generation, images)
         try:
-            return self._chat.render(request, images, generation.sampling.truncate, shortened)
+            return self._chat.render(request, images, generation.sampling.truncate, shortened, whole=whole)
         except template_errors() as error:
             if raised_by_us(error):
                 raise

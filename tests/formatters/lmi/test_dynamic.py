@@ -20,6 +20,7 @@ from ...kit.api.types import (
     Failed,
     Finish,
     ParsedRequest,
+    Prefill,
     Rendered,
     Request,
     Response,
@@ -170,7 +171,7 @@ def test_of_several_sequences_the_likeliest_is_the_text(several: str) -> None:
     records: list[bytes] = []
 
     def take(prompt: int, event: EngineEvent) -> None:
-        assert not isinstance(event, Rendered)
+        assert not isinstance(event, Rendered | Prefill)
         records.extend(asked.reply.feed(event, prompt))
 
     for prompt, generation in enumerate(asked.generations):

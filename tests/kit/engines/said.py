@@ -14,6 +14,7 @@ from typing import Any
 from tests.microbench.standin import backend, now, settings_of
 
 from ..api.dialects import parse
+from ..api.types import Delta, Failed, Started
 from .backends import NUMBERS
 
 __all__ = ["SaidEngine"]
@@ -56,6 +57,7 @@ class SaidEngine:
             self.backend.add(number, self.backend.prepare(number, generation))
             while self.backend.busy:
                 for _, event in now(self.backend.receive()):
+                    assert isinstance(event, Started | Delta | Failed)
                     records += parsed.reply.feed(event, prompt)
         return records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 import struct
 import threading
 import zlib
@@ -17,6 +18,13 @@ def png(width: int = 8, height: int = 8, color: tuple[int, int, int] = (255, 0, 
     """A picture of one color."""
     rows = (b"\0" + bytes(color) * width) * height
     return _png(width, height, zlib.compress(rows))
+
+
+def noise(width: int, height: int, seed: int) -> bytes:
+    """A picture of pixels that are drawn: its file is as long as its pixels."""
+    draw = random.Random(seed)
+    rows = b"".join(b"\0" + draw.randbytes(3 * width) for _ in range(height))
+    return _png(width, height, zlib.compress(rows, 1))
 
 
 def bomb(width: int, height: int) -> bytes:
