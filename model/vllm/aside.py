@@ -21,6 +21,8 @@ __all__ = ["Aside"]
 
 log = logging.getLogger(__name__)
 
+Held = list[tuple[int, EngineEvent]]
+
 SWITCH_S = 0.0005
 """Seconds after which work hands over the interpreter where the event loop waits for it, which it does several times a
 step; Python's 5 ms would add up to a step's own time."""
@@ -35,7 +37,7 @@ class Aside:
         self._thread = ThreadPoolExecutor(1, "lmi-aside")
         self._wake = wake
         self._abort = abort
-        self._held: dict[int, list[tuple[int, EngineEvent]]] = {}
+        self._held: dict[int, Held] = {}
         """What the core has brought of each generation that has work here."""
         self._ready: list[tuple[int, EngineEvent]] = []
 
@@ -46,8 +48,8 @@ class Aside:
 
     def start(self, number: int, work: Iterable[EngineEvent], request_id: str) -> None:
         """Has the events of `work` made, each as it is asked for, and sent before what comes of the generation."""
-        self._held[number] = []
-        self._thread.submit(self._run, number, work, request_id)
+        held = self._held[number] = []
+        self._thread.submit(self._run, number, held, work, request_id)
 
     def merge(self, events: Iterable[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
         """What may be sent now: what is ready, and those of `events` whose generations have no work here."""
@@ -69,33 +71,34 @@ class Aside:
         """Begins no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, number: int, work: Iterable[EngineEvent], request_id: str) -> None:
-        """On the thread."""
+    def _run(self, number: int, held: Held, work: Iterable[EngineEvent], request_id: str) -> None:
+        """On the thread. By `held` it is known whether this work is still wanted, and no other of the generation."""
         failure: BaseException | None = None
         try:
             with _switching():
                 for event in work:
-                    if number not in self._held:
+                    if self._held.get(number) is not held:
                         return
-                    self._call(self._add, number, event)
+                    self._call(self._add, number, held, event)
         except BaseException as error:  # libraries in Rust panic with one
             log.exception("request %s: generation %d failed", request_id, number)
             failure = error
-        self._call(self._end, number, failure)
+        self._call(self._end, number, held, failure)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         # Where the loop is closed already, the process is about to end.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _add(self, number: int, event: EngineEvent) -> None:
-        if number in self._held:
+    def _add(self, number: int, held: Held, event: EngineEvent) -> None:
+        if self._held.get(number) is held:
             self._ready.append((number, event))
             self._wake()
 
-    def _end(self, number: int, failure: BaseException | None) -> None:
-        if (held := self._held.pop(number, None)) is None:
+    def _end(self, number: int, held: Held, failure: BaseException | None) -> None:
+        if self._held.get(number) is not held:
             return
+        del self._held[number]
         if failure is not None:
             self._abort((number,))
             held = [(number, Failed.of(GenerationError(f"the response could not be decoded: {failure}")))]

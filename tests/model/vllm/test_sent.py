@@ -16,7 +16,18 @@ import pytest
 
 from ...kit.api.engine import Channel, EngineLoop, ToEngine
 from ...kit.api.options import ImageRules, make_settings
-from ...kit.api.types import Beams, Delta, EngineEvent, Failed, Generation, Prefill, Sampling, Settings, Started
+from ...kit.api.types import (
+    Beams,
+    Delta,
+    EngineEvent,
+    Failed,
+    Generation,
+    Prefill,
+    Sampling,
+    Settings,
+    Started,
+    StructuredOutput,
+)
 from ...kit.engines.spoken_for import engine_spoken_for
 from ...kit.hosts.host import model_directory
 
@@ -220,6 +231,24 @@ async def test_a_fault_while_a_prompt_is_read_ends_its_generation(
     assert "request r: generation 1 failed" in caplog.text
     await asyncio.sleep(0)
     assert client.aborted == [name]
+    engine.close()
+
+
+async def test_one_that_the_core_gives_up_while_its_prompt_is_read_has_its_error(settings: Settings) -> None:
+    from vllm.v1.engine import FinishReason
+
+    engine, client = engine_spoken_for(settings)
+    ids = [5 + place % 600 for place in range(1000)]
+    guide = StructuredOutput(regex="a+", field="the_field")
+    await add(engine, 1, asked(tuple(ids), prompt_logprobs=9, structured_output=guide))
+    name = client.requests[0].request_id
+    client.say(output(name, 7, new_prompt_logprobs_tensors=of_prompt(ids, 10)))
+    failed = output(name, 8)
+    failed.finish_reason = FinishReason.ERROR
+    client.say(failed)
+    *pieces, last = await whole(engine)
+    assert all(isinstance(event, Prefill) for event in pieces)
+    assert isinstance(last, Failed)
     engine.close()
 
 
