@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ..errors import GenerationError
+from ..errors import GenerationError, LmiError, RequestError
 from ..events import EngineEvent, Failed
 
 __all__ = ["Aside"]
@@ -46,10 +46,14 @@ class Aside:
         """Whether events are held, or still to come from here."""
         return bool(self._held or self._ready)
 
-    def start(self, number: int, work: Iterable[EngineEvent], request_id: str) -> None:
-        """Has the events of `work` made, each as it is asked for, and sent before what comes of the generation."""
+    def start(
+        self, number: int, work: Iterable[EngineEvent], request_id: str, then: Callable[[], None] | None = None
+    ) -> None:
+        """Has the events of `work` made, each as it is asked for, and sent before what comes of the generation; `then`
+        is called on the event loop when there are no more. What either raises ends the generation.
+        """
         held = self._held[number] = []
-        self._thread.submit(self._run, number, held, work, request_id)
+        self._thread.submit(self._run, number, held, work, request_id, then)
 
     def merge(self, events: Iterable[tuple[int, EngineEvent]]) -> list[tuple[int, EngineEvent]]:
         """What may be sent now: what is ready, and those of `events` whose generations have no work here."""
@@ -57,10 +61,6 @@ class Aside:
         for event in events:
             self._held.get(event[0], ready).append(event)
         return ready
-
-    def has(self, number: int) -> bool:
-        """Whether a generation has work here."""
-        return number in self._held
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations: nothing more comes of them. Others are ignored."""
@@ -71,7 +71,14 @@ class Aside:
         """Begins no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, number: int, held: Held, work: Iterable[EngineEvent], request_id: str) -> None:
+    def _run(
+        self,
+        number: int,
+        held: Held,
+        work: Iterable[EngineEvent],
+        request_id: str,
+        then: Callable[[], None] | None,
+    ) -> None:
         """On the thread. By `held` it is known whether this work is still wanted, and no other of the generation."""
         failure: BaseException | None = None
         try:
@@ -80,10 +87,9 @@ class Aside:
                     if self._held.get(number) is not held:
                         return
                     self._call(self._add, number, held, event)
-        except BaseException as error:  # libraries in Rust panic with one
-            log.exception("request %s: generation %d failed", request_id, number)
+        except BaseException as error:  # noqa: BLE001 - becomes the generation's; libraries in Rust panic with one
             failure = error
-        self._call(self._end, number, held, failure)
+        self._call(self._end, number, held, request_id, failure, then)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         # Where the loop is closed already, the process is about to end.
@@ -95,13 +101,29 @@ class Aside:
             self._ready.append((number, event))
             self._wake()
 
-    def _end(self, number: int, held: Held, failure: BaseException | None) -> None:
+    def _end(
+        self,
+        number: int,
+        held: Held,
+        request_id: str,
+        failure: BaseException | None,
+        then: Callable[[], None] | None,
+    ) -> None:
         if self._held.get(number) is not held:
             return
         del self._held[number]
+        if failure is None and then is not None:
+            try:
+                then()
+            except BaseException as error:  # noqa: BLE001 - becomes the generation's
+                failure = error
         if failure is not None:
+            if not isinstance(failure, RequestError):
+                log.error("request %s: generation %d failed", request_id, number, exc_info=failure)
+            if not isinstance(failure, LmiError):
+                failure = GenerationError(f"the response could not be decoded: {failure}")
             self._abort((number,))
-            held = [(number, Failed.of(GenerationError(f"the response could not be decoded: {failure}")))]
+            held = [(number, Failed.of(failure))]
         self._ready += held
         self._wake()
 

@@ -126,7 +126,7 @@ class VllmEngine:
         """Starts the sequences."""
         generation = prepared.generation
         if self._core.lacks_images(prepared.requests[0]):
-            self._aside.start(number, self._made_again(number, prepared), generation.request_id)
+            self._make_again(number, prepared)
             return
         if prepared.beams is not None:
             self._beams.add(prepared.beams)
@@ -151,15 +151,15 @@ class VllmEngine:
             self.abort([number])
             raise
 
-    def _made_again(self, number: int, prepared: Prepared) -> Iterator[Event]:
-        """Prepares a generation anew, with its images, and starts it. Brings nothing yet. Not on the event loop."""
-        again = self._requests.prepare(number, prepared.generation, prepared.images, whole=True)
-        self._loop.call_soon_threadsafe(self._add_again, number, again)
-        yield from ()
+    def _make_again(self, number: int, prepared: Prepared) -> None:
+        """Prepares a generation anew, with its images, and starts it then."""
+        made: list[Prepared] = []
 
-    def _add_again(self, number: int, prepared: Prepared) -> None:
-        if self._aside.has(number):
-            self.add(number, prepared)
+        def work() -> Iterator[Event]:
+            made.append(self._requests.prepare(number, prepared.generation, prepared.images, whole=True))
+            yield from ()
+
+        self._aside.start(number, work(), prepared.generation.request_id, lambda: self.add(number, made[0]))
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends generations; those that have ended already are ignored."""
