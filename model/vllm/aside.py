@@ -64,8 +64,11 @@ class Aside:
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets generations: nothing more comes of them. Others are ignored."""
-        for number in numbers:
+        gone = {*numbers}
+        for number in gone:
             self._held.pop(number, None)
+        if self._ready:
+            self._ready = [event for event in self._ready if event[0] not in gone]
 
     def close(self) -> None:
         """Begins no more work."""

@@ -22,7 +22,7 @@ from ..errors import one_line
 from .core_outputs import leave_rows
 from .internals import failed_output, make_client, no_outputs, part
 from .parts import check_attributes
-from .request.image_cache import image_cache
+from .request.image_cache import ImageCache, image_cache
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
 from .worker import EXTENSION, MEND
@@ -48,7 +48,8 @@ class Core:
         self.model_config: Any = config.model_config
         self.renderer: Any = part("vllm.renderers:renderer_from_config")(config)
         self.input_processor: Any = part("vllm.v1.engine.input_processor:InputProcessor")(config, self.renderer)
-        self.images = image_cache(config, self.renderer)
+        self.images: ImageCache | None = None
+        """Where the core keeps images, once it is started."""
         self.tasks: tuple[str, ...] = ()
         self._client: Any = None
         self._process = secrets.token_hex(8)
@@ -69,6 +70,7 @@ class Core:
 
     def start(self) -> None:
         """Starts the core and waits until it is up; raises what vLLM raises."""
+        self.images = image_cache(self.vllm_config, self.renderer)
         self._client = make_client(self.vllm_config, self.renderer)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(getattr(self._client, "decoder", None))

@@ -77,6 +77,8 @@ class StandInCore:
         self.spent = 0
         self.tokens = list(tokens)
         self._sequences = sequences
+        self.outputs_queue: asyncio.Queue[Any] = asyncio.Queue()
+        """What wakes who waits for outputs (Core.wake); here nobody does for long."""
         self._said: dict[str, _Said] = {}
         self._encoder, self.decoder = MsgpackEncoder(), MsgpackDecoder(EngineCoreOutputs)
 
@@ -86,7 +88,9 @@ class StandInCore:
         return bool(self._said)
 
     async def get_output_async(self) -> Any:
-        """One step's outputs."""
+        """One step's outputs; nothing, after a moment, where nothing runs."""
+        if not self.busy:
+            await asyncio.sleep(0.001)
         begun = time.thread_time_ns()
         sent = self.step()
         self.spent += time.thread_time_ns() - begun

@@ -61,11 +61,15 @@ class ActedClient:
         self._process.start()
         theirs.close()
         self._socket = ours
+        self.outputs_queue: asyncio.Queue[Any] = asyncio.Queue()
+        """As of vLLM's client: what has come, and what is to wake who waits."""
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
+        self._reading: asyncio.Task[None]
 
     async def get_supported_tasks_async(self) -> tuple[str, ...]:
         self._reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=MANY)
+        self._reading = asyncio.create_task(self._read())
         return ("generate",)
 
     async def add_request_async(self, request: Any) -> None:
@@ -76,8 +80,18 @@ class ActedClient:
         self._send(ABORT, "\n".join(names).encode())
 
     async def get_output_async(self) -> Any:
-        _, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-        return self.decoder.decode([await self._reader.readexactly(size)])
+        outputs = await self.outputs_queue.get()
+        if isinstance(outputs, Exception):
+            raise outputs
+        return outputs
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                _, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+                self.outputs_queue.put_nowait(self.decoder.decode([await self._reader.readexactly(size)]))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            self.outputs_queue.put_nowait(error)
 
     def shutdown(self) -> None:
         self._process.terminate()

@@ -36,7 +36,7 @@ class Client:
     """vLLM's, of a core that goes on."""
 
     async def get_output_async(self) -> Any:
-        return SimpleNamespace(outputs=[TOKEN], scheduler_stats=None)
+        return SimpleNamespace(engine_index=0, outputs=[TOKEN], scheduler_stats=None)
 
 
 @pytest.mark.parametrize("kept", ["_metrics", "_stats_log"])
