@@ -3,6 +3,7 @@
 base.py            what a dialect is made of: Request, Dialect, ParsedRequest, ResponseEncoder, Route, OpenApi
 table.py           DIALECTS, the table of ours
 adapters.py        which adapter a request names
+client_fields.py   what clients call what an engine finds wrong
 sessions.py        what a session is to those who handle a request
 response_store.py  what a store of responses is to dialects
 coding.py          what headers say of a body: its type, how it is encoded

@@ -21,6 +21,7 @@ from ..model.events import Event
 from ..model.former_names import former_names
 from ..model.generation import Generation
 from ..model.options import Settings
+from .client_fields import ClientFields
 from .response_store import ResponseStore
 from .sessions import Session
 
@@ -155,6 +156,8 @@ class ParsedRequest:
     """Its name, where `receive` made the call."""
     stream: bool | None = None
     """Whether the client gets a stream, where that is not what its generations say."""
+    fields: ClientFields = field(default_factory=ClientFields)
+    """What the client calls what the engine may find wrong with its generations."""
 
     @property
     def streamed(self) -> bool:

@@ -4,6 +4,7 @@ handle                               the entry point, for a model.py that calls 
 Dialect, Route, OpenApi              a dialect of one's own: what it must have, its paths, what /openapi.json shows
 Request, Payload, Session            what comes in; a body, decoded; a request's session
 ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and what makes records of the events
+ClientFields                         what the client calls what an engine may find wrong
 Response                             a whole answer that needs no engine, a refusal for one
 Generation, Sampling, Conversation, StructuredOutput      what to generate
 Event, Started, Delta, Failed, Token, Finish              what comes back
@@ -30,6 +31,7 @@ from ..formatters.base import (
     event_record,
     line_record,
 )
+from ..formatters.client_fields import ClientFields
 from ..formatters.sessions import Session
 from ..model.backend import Backend
 from ..model.engine import EngineInfo, EngineStats
@@ -45,6 +47,7 @@ __all__ = [
     "JSON_LINES",
     "SSE",
     "Backend",
+    "ClientFields",
     "Conversation",
     "Delta",
     "Dialect",

@@ -199,7 +199,8 @@ class Exchange:
         reply = self.call.reply
         records = self.records
         made: Sequence[bytes] = ()
-        failed = isinstance(event, Failed)
+        if failed := isinstance(event, Failed):
+            event = self.call.fields.failed(event, prompt)
         try:
             made = reply.feed(event, prompt) if self._meter.streamed else self._feed_whole(event, prompt)
             if made:

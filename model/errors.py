@@ -117,7 +117,12 @@ def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: f
 
 
 class LmiError(Exception):
-    """The root: a message of one line, and the field that it is about, if it is about one."""
+    """The root: a message of one line, and the field that it is about, if it is about one.
+
+    `param` is the client's field, and where an engine raises it, the path of the field in a Generation, with which the
+    message begins: `sampling.max_tokens: expected ...`. Of what a Failed carries to a client the dialect's own names
+    are put in the places of paths (formatters/client_fields.py).
+    """
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"

@@ -147,6 +147,7 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag="f", omit_default
     kind: str
     message: str
     param: str | None = None
+    """As LmiError.param: a path from an engine, the client's field for an encoder."""
 
     @classmethod
     def of(cls, error: LmiError) -> Failed:

@@ -2,7 +2,9 @@
 
 The values travel from the host's process to the engine's as msgpack, hence msgspec's structs. They are validated
 once, by the dialect that made them: an engine only checks what it alone can know (the context's length, what it
-supports).
+supports). What it finds wrong it names by its path in a Generation: `prompt`, `sampling.max_tokens`,
+`prompt.tools[1].parameters`, `prompt.messages[0].content[2].url`. What clients call that, dialects know
+(formatters/client_fields.py).
 """
 
 from __future__ import annotations
@@ -11,6 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from .former_fields import (
+    FormerBeams,
+    FormerConversation,
+    FormerGeneration,
+    FormerScoring,
+    FormerStructuredOutput,
+)
 from .former_names import former_names
 
 __all__ = [
@@ -26,7 +35,7 @@ __all__ = [
 ]
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Messages that the model's chat template turns into a prompt.
 
     The answer to a conversation is split: reasoning and tool calls are taken out of the text by the parsers that the
@@ -54,20 +63,14 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     add_special_tokens: bool = False
     """Whether the tokenizer adds its special tokens to what the template made."""
     include_reasoning: bool = True
-    tools_field: Literal["tools", "functions"] = "tools"
-    """What the client calls the tools, for errors about them."""
-    schema_field: str = "function.parameters"
-    """Where in one of them the client has the schema of its arguments."""
-    schema_fields: tuple[str, ...] = ()
-    """Where it has that of each, where this differs from tool to tool."""
 
 
 Prompt = str | tuple[int, ...] | Conversation
 """Text, which the tokenizer turns into tokens; token ids, taken as they are; or messages."""
 
 
-class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the text must conform to: exactly one of the fields but `field` is set."""
+class StructuredOutput(FormerStructuredOutput, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the text must conform to: exactly one of the fields is set."""
 
     json_schema: str | None = None
     """A JSON schema, as JSON text."""
@@ -77,11 +80,9 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     choice: tuple[str, ...] = ()
     grammar: str | None = None
     """In EBNF, as xgrammar reads it, or in Lark's form."""
-    field: str = "guide"
-    """What the client calls it, for errors about it."""
 
 
-class Beams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Beams(FormerBeams, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Beam search: of all continuations the likeliest are followed, instead of drawing one."""
 
     width: int
@@ -92,8 +93,6 @@ class Beams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     early_stopping: bool | Literal["never"] = False
     """When to end, once `width` sequences are complete. True: at once. False: when the likeliest that goes on is no
     better by now than the worst of them. "never": when it cannot become better."""
-    field: str = "num_beams"
-    """What the client calls it, for errors about it."""
 
 
 def nth_seed(seed: int, index: int) -> int:
@@ -169,13 +168,11 @@ class Embedding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end at which it is cut."""
 
 
-class Scoring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Scoring(FormerScoring, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a prompt is to be scored: by itself, or together with a second text."""
 
     document: str | None = None
     """The second text. The prompt, a query, is text then."""
-    document_field: str = "document"
-    """What the client calls it, for errors about it."""
     classes: bool = False
     """Whether what is asked is how probable each of the model's classes is, with their names (Delta.labels). Else it is
     one score, of models that have one class."""
@@ -195,7 +192,7 @@ class Scoring(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Variables of the template that makes a prompt of a pair, such as `instruction`."""
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Generation(FormerGeneration, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One prompt and what to do with it: go on with it, embed it, or score it."""
 
     request_id: str
@@ -224,10 +221,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     that leaves no room for a single token is refused either way."""
     echo: bool = False
     """Whether `Started.text` is wanted."""
-    prompt_field: str = "prompt"
-    """What the client calls the prompt, for errors about it."""
-    fields: dict[str, str] = {}
-    """What the client calls fields of `sampling`, for errors about them; those that are not here by their own names."""
     held: bool = False
     """Whether it is held back once it is prepared: its prompt comes as Rendered, and it waits for Engine.release."""
     adapter: str | None = None
@@ -236,10 +229,6 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The headers of W3C's trace context, for an engine that makes spans."""
     kv_transfer_params: dict[str, Any] | None = None
     """Parameters of this prompt for the connector that transfers KV caches; without a connector they have no effect."""
-
-    def field(self, name: str) -> str:
-        """What the client calls a field of `sampling`."""
-        return self.fields.get(name, name)
 
 
 if not TYPE_CHECKING:  # or type checkers would accept any name

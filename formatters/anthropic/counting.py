@@ -25,10 +25,10 @@ __all__ = ["CountEncoder", "parse_count"]
 def parse_count(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A conversation that is only made into tokens; raises RequestError. What a request to generate has may be there,
     and means nothing."""
-    conversation, _ = conversation_of(payload, read_fields(payload, settings), settings)
-    generation = Generation(request_id=request.request_id, prompt=conversation, prompt_field="messages", tokenize=True)
+    conversation, _, fields = conversation_of(payload, read_fields(payload, settings), settings)
+    generation = Generation(request_id=request.request_id, prompt=conversation, tokenize=True)
     reply = CountEncoder(request_id=request.request_id, headers=id_header(request.request_id))
-    return ParsedRequest((generation,), reply)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,8 +16,10 @@ from ...model.errors import PayloadError, ThreadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request
-from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import guides_of_others, json_guide, one_guide
+from ..client_fields import ClientFields, Paths
+from ..common.fields import Parameter, handle_unknown_field, paths_of, read_rows
+from ..common.guides import AskedGuide, guides_of_others, json_guide, one_guide
+from ..common.images import take_places
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Object, Text, Texts, Tree
 from ..common.schemas import array, objects
 from ..openai.chat import read_template_arguments
@@ -93,6 +95,15 @@ TABLE: tuple[Parameter, ...] = (
     *(Parameter(name, Anything(), None) for name in HARMLESS),
 )
 ROWS = {row.name: row for row in TABLE}
+PATHS: Paths = {
+    **paths_of(TABLE, "sampling", Sampling),
+    "prompt": "messages",
+    # One may have come of several, or of `system`.
+    "prompt.messages[]": "messages",
+    "prompt.tools[]": "tools[]",
+    "prompt.tools[].parameters": "tools[].input_schema",
+}
+"""What the fields are called."""
 FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
 """Read by rules of their own."""
 
@@ -120,7 +131,7 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
     max_tokens = values["max_tokens"]
     if max_tokens is None:
         raise PayloadError.of("max_tokens", None, "an integer >= 0")
-    conversation, guide = conversation_of(payload, values, settings)
+    conversation, guide, fields = conversation_of(payload, values, settings)
     generation = Generation(
         request_id=request.request_id,
         prompt=conversation,
@@ -134,10 +145,9 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
             structured_output=guide,
         ),
         stream=values["stream"],
-        prompt_field="messages",
     )
     reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream)
-    return ParsedRequest((generation,), reply)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 def read_fields(payload: Payload, settings: Settings) -> dict[str, Any]:
@@ -148,9 +158,10 @@ def read_fields(payload: Payload, settings: Settings) -> dict[str, Any]:
 
 def conversation_of(
     payload: Payload, values: Mapping[str, Any], settings: Settings
-) -> tuple[Conversation, StructuredOutput | None]:
-    """The prompt, and what the answer must conform to; raises RequestError, naming the place."""
+) -> tuple[Conversation, StructuredOutput | None, ClientFields]:
+    """The prompt, what the answer must conform to, and what all is called; raises RequestError, naming the place."""
     messages, continues = read_conversation(payload, settings)
+    messages, own = take_places(messages)
     choice = read_tools(payload, settings)
     arguments = read_template_arguments(values["template_arguments"] or {})
     thinks, shown = _thinking(payload.get("thinking"), settings)
@@ -170,7 +181,7 @@ def conversation_of(
         continue_final_message=continues,
         include_reasoning=shown,
     )
-    return conversation, guide
+    return conversation, guide.output, ClientFields(PATHS, own | guide.own)
 
 
 def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
@@ -190,7 +201,7 @@ def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
     return thinks, thinks and not omitted
 
 
-def _output(payload: Payload, settings: Settings) -> tuple[str | None, StructuredOutput | None]:
+def _output(payload: Payload, settings: Settings) -> tuple[str | None, AskedGuide]:
     """How much effort is wanted, and what the text must conform to: `output_format` is a former name of the format."""
     former = _format(payload.get("output_format"), "output_format", settings)
     if payload.get("output_config") is None:
@@ -201,14 +212,14 @@ def _output(payload: Payload, settings: Settings) -> tuple[str | None, Structure
     if effort is not None:
         effort = Text(EFFORTS).read("output_config.effort", effort)
     guide = _format(output.get("format"), "output_config.format", settings)
-    if guide is None or former is None:
-        return effort, guide or former
+    if guide.output is None or former.output is None:
+        return effort, former if guide.output is None else guide
     return effort, one_guide(guide, "output_config.format", former, "output_format")
 
 
-def _format(given: Any, place: str, settings: Settings) -> StructuredOutput | None:
+def _format(given: Any, place: str, settings: Settings) -> AskedGuide:
     if given is None:
-        return None
+        return AskedGuide()
     wanted = Object().read(place, given)
     kind = Text().read(f"{place}.type", wanted.get("type"))
     if kind != "json_schema":

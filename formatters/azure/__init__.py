@@ -108,11 +108,10 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_version(request)
     check_deployment(request, settings)
     payload = read_payload(payload, request)
-    generation, shape = read_chat(payload, request, settings, azure=True)
+    generation, shape, fields = read_chat(payload, request, settings, azure=True)
     render_error = partial(error_response, payload=payload, headers=request.headers)
-    return ParsedRequest(
-        (generation,), azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)
-    )
+    reply = azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:

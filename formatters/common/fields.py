@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
 from .kinds import Kind
 from .schemas import nullable
 
-__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "log_once", "read_rows", "two_values"]
+__all__ = ["Parameter", "fields_schema", "handle_unknown_field", "log_once", "paths_of", "read_rows", "two_values"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,14 @@ class Parameter:
 def fields_schema(rows: Iterable[Parameter]) -> dict[str, JsonSchema]:
     """The properties of an object that a table reads."""
     return {row.name: row.schema for row in rows}
+
+
+def paths_of(rows: Iterable[Parameter], start: str, struct: type[Struct], prefix: str = "") -> dict[str, str]:
+    """Of a dialect's table what its plain fields come to: for each field of `struct`, at `start`, the first row that
+    sets it, after `prefix`.
+    """
+    keys = struct.__struct_fields__
+    return {f"{start}.{row.key}": f"{prefix}{row.name}" for row in [*rows][::-1] if row.key in keys}
 
 
 def read_rows(

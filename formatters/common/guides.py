@@ -1,6 +1,6 @@
 """What a request wants its text to conform to: OpenAI's `response_format`, and guided decoding by vLLM's names.
 
-    {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> StructuredOutput
+    {"response_format": {...}} | {"structured_outputs": {...}} | {"guided_regex": ...} --> AskedGuide
 
 Whether a schema, an expression or a grammar can be compiled, the engine's side finds out; here they are not empty.
 """
@@ -21,32 +21,43 @@ from .kinds import TEXTS, TEXTS_LENGTH, Anything, Object, Text, Texts, Tree
 from .schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
-    "GUIDES", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
+    "GUIDES", "AskedGuide", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
 ]  # fmt: skip
 
 
-def read_guide(payload: Payload, settings: Settings) -> StructuredOutput | None:
+class AskedGuide(NamedTuple):
+    """What an answer must conform to, and the field that asks for it."""
+
+    output: StructuredOutput | None = None
+    field: str = ""
+
+    @property
+    def own(self) -> dict[str, str]:
+        """For ClientFields.own."""
+        return {} if self.output is None else {"sampling.structured_output": self.field}
+
+
+def read_guide(payload: Payload, settings: Settings) -> AskedGuide:
     """The guide that a request asks for, at most one; raises RequestError."""
-    found: StructuredOutput | None = None
-    found_name = ""
+    found, found_name = AskedGuide(), ""
     for name, kind in GUIDES.items():
         given = payload.get(name)
-        guide = None if given is None else kind.read(name, given, settings)
-        if guide is None:
+        guide = AskedGuide() if given is None else kind.read(name, given, settings)
+        if guide.output is None:
             continue
-        if found is None:
+        if found.output is None:
             found, found_name = guide, name
         else:
             found = one_guide(found, found_name, guide, name)
     return found
 
 
-def one_guide(guide: StructuredOutput, name: str, other: StructuredOutput, other_name: str) -> StructuredOutput:
+def one_guide(guide: AskedGuide, name: str, other: AskedGuide, other_name: str) -> AskedGuide:
     """The first of two guides that are the same but for their names; raises ParameterError, naming both.
 
     Clients that do not know which names a server has send one by several (guidance).
     """
-    if msgspec.structs.replace(other, field=guide.field) != guide:
+    if other.output != guide.output:
         raise ParameterError(f"{other_name}: cannot be combined with {name}", other_name)
     return guide
 
@@ -59,7 +70,7 @@ def refuse_schema(form: Mapping[str, Any], names: Iterable[str], place: str) -> 
             raise ParameterError.of(f"{place}.{name}", form[name], expected)
 
 
-def _response_format(name: str, given: Any, settings: Settings) -> StructuredOutput | None:
+def _response_format(name: str, given: Any, settings: Settings) -> AskedGuide:
     kind = Object().read(name, given).get("type")
     shown = f"{name}.type"
     if kind == "structural_tag":
@@ -70,10 +81,10 @@ def _response_format(name: str, given: Any, settings: Settings) -> StructuredOut
             handle_unknown_field(key, FORMAT_KEYS, settings, f"{name}.")
     if kind == "text":
         refuse_schema(given, ("json_schema", *OBJECT_SCHEMAS), name)
-        return None
+        return AskedGuide()
     if kind == "json_object":
         refuse_schema(given, ("json_schema",), name)
-        return _object_schema(name, given) or StructuredOutput(json_object=True, field=name)
+        return _object_schema(name, given) or AskedGuide(StructuredOutput(json_object=True), name)
     refuse_schema(given, OBJECT_SCHEMAS, name)
     inner = Object().read(f"{name}.json_schema", given.get("json_schema"))
     for key, kind_of in (("name", str), ("description", str), ("strict", bool)):
@@ -87,9 +98,9 @@ def _response_format(name: str, given: Any, settings: Settings) -> StructuredOut
     return json_guide(f"{name}.json_schema.schema", inner.get("schema"), settings)
 
 
-def _object_schema(name: str, form: Mapping[str, Any]) -> StructuredOutput | None:
+def _object_schema(name: str, form: Mapping[str, Any]) -> AskedGuide | None:
     """The schema beside `json_object`, if there is one."""
-    found: StructuredOutput | None = None
+    found: AskedGuide | None = None
     for key in OBJECT_SCHEMAS:
         if form.get(key) is not None:
             guide = json_guide(f"{name}.{key}", form[key])
@@ -103,7 +114,7 @@ FORMAT_KEYS = ("type", "json_schema", *OBJECT_SCHEMAS)
 SCHEMA_KEYS = ("name", "description", "schema", "strict")
 
 
-def _structured(name: str, given: Any, settings: Settings) -> StructuredOutput:
+def _structured(name: str, given: Any, settings: Settings) -> AskedGuide:
     entries = {key: value for key, value in Object().read(name, given).items() if value is not None}
     for key, value in entries.items():
         if key in UNSERVED and value:
@@ -120,7 +131,7 @@ def _structured(name: str, given: Any, settings: Settings) -> StructuredOutput:
 UNSERVED = ("structural_tag", "disable_any_whitespace", "disable_additional_properties", "whitespace_pattern")
 
 
-def json_guide(name: str, given: Any, settings: Settings | None = None) -> StructuredOutput:
+def json_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:
     """Text that conforms to a schema, which is given as an object or as text."""
     expected = "a JSON schema, a non-empty object"
     schema = given
@@ -133,33 +144,33 @@ def json_guide(name: str, given: Any, settings: Settings | None = None) -> Struc
         raise PayloadError.of(name, given, expected)
     if not schema:
         raise ParameterError.of(name, given, expected)
-    return StructuredOutput(json_schema=encode(Tree().read(name, schema)).decode(), field=name)
+    return AskedGuide(StructuredOutput(json_schema=encode(Tree().read(name, schema)).decode()), name)
 
 
-def _json_object(name: str, given: Any, settings: Settings) -> StructuredOutput:
+def _json_object(name: str, given: Any, settings: Settings) -> AskedGuide:
     if given is not True:
         raise ParameterError.of(name, given, "true")
-    return StructuredOutput(json_object=True, field=name)
+    return AskedGuide(StructuredOutput(json_object=True), name)
 
 
-def regex_guide(name: str, given: Any, settings: Settings | None = None) -> StructuredOutput:
+def regex_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:
     """Text that matches an expression."""
-    return StructuredOutput(regex=_text(name, given), field=name)
+    return AskedGuide(StructuredOutput(regex=_text(name, given)), name)
 
 
-def _grammar(name: str, given: Any, settings: Settings) -> StructuredOutput:
-    return StructuredOutput(grammar=_text(name, given), field=name)
+def _grammar(name: str, given: Any, settings: Settings) -> AskedGuide:
+    return AskedGuide(StructuredOutput(grammar=_text(name, given)), name)
 
 
-def _choice(name: str, given: Any, settings: Settings) -> StructuredOutput:
+def _choice(name: str, given: Any, settings: Settings) -> AskedGuide:
     if not isinstance(given, list):
         raise PayloadError.of(name, given, "a list of non-empty strings")
     if not given:
         raise ParameterError.of(name, given, "a non-empty list of non-empty strings")
-    return StructuredOutput(choice=Texts().read(name, given), field=name)
+    return AskedGuide(StructuredOutput(choice=Texts().read(name, given)), name)
 
 
-def _whitespace(name: str, given: Any, settings: Settings) -> StructuredOutput | None:
+def _whitespace(name: str, given: Any, settings: Settings) -> AskedGuide:
     raise UnsupportedError(f"{name}: not supported", name)
 
 
@@ -170,7 +181,7 @@ def _text(name: str, given: Any) -> str:
     return text
 
 
-Read = Callable[[str, Any, Settings], StructuredOutput]
+Read = Callable[[str, Any, Settings], AskedGuide]
 
 KINDS: dict[str, Read] = {
     "json": json_guide,
@@ -185,7 +196,7 @@ KINDS: dict[str, Read] = {
 class Guide(NamedTuple):
     """A field that asks for a guide: how it is read, and what it may be."""
 
-    read: Callable[[str, Any, Settings], StructuredOutput | None]
+    read: Read
     schema: JsonSchema
 
 

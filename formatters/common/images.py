@@ -5,7 +5,8 @@
              (004, ChatCompletionMessageContentPart)
 
 Both become {"type": "image_url", "image_url": {"url", "detail"}}, with "field" where the client's name for the URL is
-another than `image_url.url`. Whether the model takes images and the URL may be fetched, the engine's side judges.
+another than `image_url.url`, until `take_places` takes it out. Whether the model takes images and the URL may be
+fetched, the engine's side judges.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError
 from .kinds import Object, Text
 
-__all__ = ["DETAILS", "is_image_part", "read_image_part", "read_url"]
+__all__ = ["DETAILS", "is_image_part", "read_image_part", "read_url", "take_places"]
 
 DETAILS = ("auto", "low", "high", "original")
 """Accepted everywhere; vLLM's models take every image as it is."""
@@ -60,6 +61,28 @@ def read_image_part(part: Mapping[str, Any], place: str, *, azure: bool = False)
     read["url"] = read_url(given, field, base64=azure)
     made: dict[str, Any] = {"type": "image_url", "image_url": read}
     return made if field.endswith(".image_url.url") else {**made, "field": field}
+
+
+def take_places(messages: Iterable[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], dict[str, str]]:
+    """The messages of a conversation without the "field" of their images, which are given by their paths: of each such
+    part, and of its URL, what the client calls it (client_fields.py).
+    """
+    taken: list[dict[str, Any]] = []
+    fields: dict[str, str] = {}
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if isinstance(content, list) and any("field" in part for part in content):
+            parts: list[dict[str, Any]] = []
+            for index, part in enumerate(content):
+                if (name := part.get("field")) is not None:
+                    path = f"prompt.messages[{number}].content[{index}]"
+                    # The client may have the part in another place, too.
+                    fields |= {path: name[: name.rindex("]") + 1], f"{path}.url": name}
+                    part = {key: value for key, value in part.items() if key != "field"}
+                parts.append(part)
+            message = {**message, "content": parts}
+        taken.append(message)
+    return tuple(taken), fields
 
 
 def read_url(given: Any, field: str, *, base64: bool = False) -> str:

@@ -23,11 +23,12 @@ from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..client_fields import ClientFields
 from ..common.fields import Parameter, handle_unknown_field
 from . import embeddings as lmi_embeddings
 from .formatter_input import for_formatters
 from .openapi import LMI, VECTORS
-from .parameters import ROWS, Parameters, read_parameters
+from .parameters import PATHS, ROWS, Parameters, read_parameters
 from .reply import (
     EVENTS,
     LINES,
@@ -85,6 +86,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     return ParsedRequest(
         generations=(generation_of(asked, request),),
         reply=WholeEncoder(shape, top=top) if framing is None else streamed(shape, framing=framing),
+        fields=ClientFields(PATHS, parameters.own),
     )
 
 
@@ -144,8 +146,6 @@ def generation_of(asked: LmiRequest, request: Request, *, token_bytes: bool = Fa
         tokens=shows_tokens,
         token_bytes=token_bytes and shows_tokens,
         overflow="clip",
-        prompt_field="inputs",
-        fields=parameters.names,
     )
 
 

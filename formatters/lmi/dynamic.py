@@ -18,13 +18,14 @@ from ...model.events import Delta, Event, Failed
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
+from ..client_fields import ClientFields, prompt_names
 from ..common.encoder import EncoderState
 from ..common.finish import aborted
 from . import embeddings as lmi_embeddings
 from . import framing_of, parameters_of, refuse_several, stream_of
 from .inputs import texts_of
 from .openapi import several
-from .parameters import SHOWN_KEYS, Parameters, read_parameters
+from .parameters import PATHS, SHOWN_KEYS, Parameters, read_parameters
 from .reply import Framing
 from .status import REFUSED, status_of
 
@@ -88,7 +89,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     full = inputs if parameters.return_full_text else ("",) * len(inputs)
     reply = WholeTexts(full) if framing is None else StreamedTexts(full, framing=framing)
     generations = (_generation(text, parameters, request, framing is not None) for text in inputs)
-    return ParsedRequest(tuple(generations), reply)
+    each = prompt_names("inputs", len(inputs), listed=isinstance(payload["inputs"], list))
+    return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, parameters.own, each))
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
@@ -107,8 +109,6 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
         # A line of a stream is a token.
         tokens=streams,
         overflow="clip",
-        prompt_field="inputs",
-        fields=parameters.names,
     )
 
 

@@ -15,8 +15,9 @@ from ...model.errors import LmiError, ParameterError, PayloadError, UnsupportedE
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request, Response, encode
+from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import Parameter, read_rows, two_values
+from ..common.fields import Parameter, paths_of, read_rows, two_values
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Text
 from .inputs import texts_of
 from .parameters import TABLE as GENERATION_TABLE
@@ -80,6 +81,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("encoding_format", Text(("float", "base64")), "float", default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
+PATHS: Paths = {**paths_of(TABLE, "embedding", Embedding, "parameters."), "prompt": "inputs"}
+"""What the fields are called."""
 GENERATION = {row.name for row in GENERATION_TABLE} - ROWS.keys()
 """Parameters that ask for generated text."""
 BESIDE = ("inputs", "parameters", "stream")
@@ -106,22 +109,22 @@ def parse(
     inputs = texts_of(payload)
     if payload.get("stream") not in (None, False):
         raise UnsupportedError.of("stream", payload["stream"], "false: vectors are not streamed")
-    embedding = _embedding(payload, settings)
-    listed = isinstance(payload["inputs"], list)
+    embedding, own = _embedding(payload, settings)
     generations = (
         Generation(
             request_id=request.request_id,
             prompt=text,
             embedding=embedding,
-            prompt_field=f"inputs[{number}]" if listed else "inputs",
         )
-        for number, text in enumerate(inputs)
+        for text in inputs
     )
     reply = Vectors(count=len(inputs), refuse=refuse)
-    return ParsedRequest(tuple(generations), reply)
+    each = prompt_names("inputs", len(inputs), listed=isinstance(payload["inputs"], list))
+    return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))
 
 
-def _embedding(payload: Payload, settings: Settings) -> Embedding:
+def _embedding(payload: Payload, settings: Settings) -> tuple[Embedding, dict[str, str]]:
+    """It, and what the client calls its fields."""
     given = payload.get("parameters")
     if given is None:
         given = {}
@@ -141,4 +144,4 @@ def _embedding(payload: Payload, settings: Settings) -> Embedding:
         values[key] = others[key]
     if values["normalize"] is None:
         values["normalize"] = settings.normalize
-    return Embedding(**values)
+    return Embedding(**values), {f"embedding.{key}": name for key, name in (other_names | names).items()}

@@ -16,7 +16,8 @@ from typing import Any
 from ...model.errors import ParameterError, UnsupportedError
 from ...model.generation import Beams, Sampling
 from ...model.options import Settings
-from ..common.fields import Parameter, read_rows
+from ..client_fields import Paths
+from ..common.fields import Parameter, paths_of, read_rows
 from ..common.guides import guides_of_others
 from ..common.kinds import LARGEST_ID, Boolean, Ids, Integer, Number, Texts
 from .schemas import SCHEMAS, Schema, schema_of
@@ -25,10 +26,12 @@ __all__ = [
     "BEAM_KEYS",
     "CHOICE_KEYS",
     "DEFAULTS",
+    "PATHS",
     "ROWS",
     "SHOWN_KEYS",
     "TABLE",
     "Parameters",
+    "own_of",
     "prefill_of",
     "read_parameters",
 ]
@@ -83,6 +86,15 @@ TABLE: tuple[Parameter, ...] = (
 
 ROWS = {name: schema.rows(TABLE) for name, schema in SCHEMAS.items()}
 """By schema, then by name."""
+BEAMS = {"num_beams": "beams"}
+"""Of a row that comes to a field of Sampling what that is called."""
+PATHS: Paths = {
+    **paths_of(TABLE, "sampling", Sampling, "parameters."),
+    "prompt": "inputs",
+    "sampling": "parameters",
+    "sampling.beams": "parameters.num_beams",
+}
+"""What the fields are called."""
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in TABLE if row.key}
 SHOWN_KEYS = ("logprobs", "prompt_logprobs")
 """Fields of Sampling that depend on what the answer shows."""
@@ -119,8 +131,8 @@ class Parameters:
     prefill: int | None
     """The same of the prompt's tokens; None: they are not shown."""
     return_full_text: bool
-    names: dict[str, str] = field(compare=False)
-    """What the client calls fields of Sampling (Generation.fields)."""
+    own: dict[str, str] = field(compare=False)
+    """What the client calls fields of Sampling (ClientFields.own)."""
     several: str | None = None
     """The field that asks for more than one sequence, if one does."""
 
@@ -150,9 +162,14 @@ def read_parameters(
         top=values["logprobs"] or 0,
         prefill=prefill_of(values) if values["details"] else None,
         return_full_text=values["return_full_text"],
-        names=names,
+        own=own_of(names),
         several=several,
     )
+
+
+def own_of(names: Mapping[str, str]) -> dict[str, str]:
+    """Of the names that `read_rows` gives, those of fields of Sampling, by their paths."""
+    return {f"sampling.{BEAMS.get(key, key)}": name for key, name in names.items()}
 
 
 def prefill_of(values: dict[str, Any]) -> int | None:
@@ -185,7 +202,7 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
             raise UnsupportedError(f"{names[key]}: cannot be combined with {name} above 1", names[key])
     values["n"], values["best_of"] = (width if n == 1 else n), None
     values["beams"] = Beams(
-        width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"], field=name
+        width=width, length_penalty=values["length_penalty"], early_stopping=values["early_stopping"]
     )
     return name
 

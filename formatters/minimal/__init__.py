@@ -91,8 +91,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     _check_roles(payload.get("messages"))
     form = _form(payload, request)
     refuse_others(payload, ACCEPTED_FIELDS)
-    generation, _ = read_chat({**payload, "stream": form != WHOLE}, request, settings)
-    return ParsedRequest((generation,), MinimalEncoder(Identity.new("cmpl-", model or settings.model_name), form))
+    generation, _, fields = read_chat({**payload, "stream": form != WHOLE}, request, settings)
+    reply = MinimalEncoder(Identity.new("cmpl-", model or settings.model_name), form)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:

@@ -12,49 +12,65 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
-from ...model.generation import Conversation, Generation
+from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
+from ..client_fields import ClientFields, Paths
+from ..common.fields import paths_of
 from ..common.guides import read_guide
+from ..common.images import take_places
 from ..common.kinds import Text, Tree
 from .chat_reply import ChatOptions, chat_encoder
 from .messages import read_messages
-from .parameters import read_fields, read_streaming, sampling_of
+from .parameters import CHAT_TABLE, read_fields, read_streaming, sampling_of
 from .tools import Tools, read_tools
 
-__all__ = ["DOCUMENTS", "parse", "read_chat", "read_template_arguments"]
+__all__ = ["DOCUMENTS", "PATHS", "parse", "read_chat", "read_template_arguments"]
 
 DOCUMENTS = 1024
 """The most that a template may be given."""
 
+PATHS: Paths = {
+    **paths_of(CHAT_TABLE, "sampling", Sampling),
+    "prompt": "messages",
+    "sampling.logprobs": "top_logprobs",
+}
+"""What a chat's fields are called."""
+
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
-    generation, shape = read_chat(payload, request, settings)
-    return ParsedRequest((generation,), chat_encoder(settings.model_name, shape, streams=generation.stream))
+    generation, shape, fields = read_chat(payload, request, settings)
+    reply = chat_encoder(settings.model_name, shape, streams=generation.stream)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 def read_chat(
     payload: Payload, request: Request, settings: Settings, *, azure: bool = False
-) -> tuple[Generation, ChatOptions]:
-    """What to generate and what of it the answer shows, for all dialects that have this body; raises RequestError.
+) -> tuple[Generation, ChatOptions, ClientFields]:
+    """What to generate, what of it the answer shows and what its fields are called, for all dialects that have this
+    body; raises RequestError.
 
     azure: parts of messages may have Azure's form too.
     """
-    messages = read_messages(payload.get("messages"), settings, azure=azure)
+    messages, own = take_places(read_messages(payload.get("messages"), settings, azure=azure))
     values = read_fields(payload, settings, chat=True)
     _check_modalities(payload.get("modalities"))
     streams, usage, continuous_usage = read_streaming(values, settings)
     tools = read_tools(payload, settings)
     conversation = _conversation(messages, tools, values, payload)
     logprobs = _logprobs(values)
+    guide = read_guide(payload, settings)
+    own |= tools.own | guide.own
+    if "max_completion_tokens" in values:
+        own["sampling.max_tokens"] = "max_completion_tokens"
     sampling = sampling_of(
         values,
         streams=streams,
         # The newer name wins (wire-decisions: max_tokens absent is the rest of the context).
         max_tokens=values.get("max_completion_tokens", values.get("max_tokens")),
         logprobs=logprobs,
-        structured_output=read_guide(payload, settings),
+        structured_output=guide.output,
     )
     shape = ChatOptions(
         n=sampling.n,
@@ -75,11 +91,10 @@ def read_chat(
         tokens=logprobs is not None or continuous_usage,
         token_bytes=logprobs is not None,
         overflow="refuse",
-        prompt_field="messages",
         priority=values.get("priority", 0),
         kv_transfer_params=values.get("kv_transfer_params"),
     )
-    return generation, shape
+    return generation, shape, ClientFields(PATHS, own)
 
 
 RESERVED = (
@@ -135,8 +150,6 @@ def _conversation(
         continue_final_message=continues,
         add_special_tokens=values.get("add_special_tokens", False),
         include_reasoning=values.get("include_reasoning", True),
-        tools_field="functions" if tools.legacy else "tools",
-        schema_field="parameters" if tools.legacy else "function.parameters",
     )
 
 

@@ -11,20 +11,25 @@ from __future__ import annotations
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError
-from ...model.generation import Generation
+from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
+from ..client_fields import ClientFields, Paths, prompt_names
+from ..common.fields import paths_of
 from ..common.guides import read_guide
 from ..common.kinds import read_ids
 from .completions_reply import TextOptions, text_encoder
-from .parameters import read_fields, read_streaming, sampling_of
+from .parameters import TEXT_TABLE, read_fields, read_streaming, sampling_of
 
-__all__ = ["CHOICES", "parse", "read_prompts"]
+__all__ = ["CHOICES", "PATHS", "parse", "read_prompts"]
 
 MAX_TOKENS = 16
 """Where the request does not say (wire-decisions: OpenAI)."""
 CHOICES = 2048
 """The most that a request may ask for."""
+
+PATHS: Paths = paths_of(TEXT_TABLE, "sampling", Sampling)
+"""What the fields are called."""
 
 TextPrompt = str | tuple[int, ...]
 
@@ -44,13 +49,17 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         raise ParameterError.of("max_tokens", 0, "an integer >= 1 (0 requires echo: true)")
     logprobs = values.get("logprobs")
     asked_prefill = values.get("prompt_logprobs")
+    guide = read_guide(payload, settings)
+    own = guide.own
+    if echo and logprobs is not None and logprobs >= (asked_prefill or 0):
+        own["sampling.prompt_logprobs"] = "logprobs"
     sampling = sampling_of(
         values,
         streams=streams,
         # Engines generate one token at least; it is not shown.
         max_tokens=1 if silent else max_tokens,
         logprobs=None if silent else logprobs,
-        structured_output=read_guide(payload, settings),
+        structured_output=guide.output,
         **({"prompt_logprobs": max(logprobs, asked_prefill or 0)} if echo and logprobs is not None else {}),
         **({"best_of": None} if silent else {}),
     )
@@ -62,13 +71,12 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
             stream=streams,
             tokens=sampling.logprobs is not None or continuous_usage,
             overflow="refuse",
-            prompt_field="prompt" if len(prompts) == 1 else f"prompt[{number}]",
             echo=echo and not isinstance(prompt, str),
             add_special_tokens=values.get("add_special_tokens", True),
             priority=values.get("priority", 0),
             kv_transfer_params=values.get("kv_transfer_params"),
         )
-        for number, prompt in enumerate(prompts)
+        for prompt in prompts
     )
     shape = TextOptions(
         prompts=prompts,
@@ -80,7 +88,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         usage=usage,
         continuous_usage=continuous_usage,
     )
-    return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams))
+    fields = ClientFields(PATHS, own, prompt_names("prompt", len(prompts)))
+    return ParsedRequest(generations, text_encoder(settings.model_name, shape, streams=streams), fields=fields)
 
 
 def read_prompts(given: Any, field: str, *, limit: int, may_be_empty: bool = False) -> tuple[TextPrompt, ...]:

@@ -16,13 +16,14 @@ from ...model.errors import ParameterError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
+from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.fields import Parameter, read_rows
+from ..common.fields import Parameter, paths_of, read_rows
 from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Integer, Text
 from .completions import read_prompts
 from .reply import error_response
 
-__all__ = ["INPUTS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
+__all__ = ["INPUTS", "PATHS", "TABLE", "EmbeddingUsage", "Entry", "parse"]
 
 INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""
@@ -50,6 +51,8 @@ TABLE: tuple[Parameter, ...] = (
     Parameter("stream", Boolean(), False, default_only=True),
 )
 ROWS = {row.name: row for row in TABLE}
+PATHS: Paths = paths_of(TABLE, "embedding", Embedding)
+"""What the fields are called."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -116,9 +119,8 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
             prompt=prompt,
             embedding=embedding,
             add_special_tokens=values["add_special_tokens"],
-            prompt_field="input" if len(inputs) == 1 else f"input[{number}]",
         )
-        for number, prompt in enumerate(inputs)
+        for prompt in inputs
     )
     reply = Embeddings(
         count=len(inputs),
@@ -126,4 +128,5 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         model=settings.model_name,
         base64=values["encoding"] == "base64",
     )
-    return ParsedRequest(tuple(generations), reply)
+    fields = ClientFields(PATHS, each=prompt_names("input", len(inputs)))
+    return ParsedRequest(tuple(generations), reply, fields=fields)

@@ -8,12 +8,13 @@ The deprecated fields are turned into tools, and the answer is in their kind (`T
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
+from ..client_fields import Paths
 from ..common.custom_tools import CUSTOM, as_function
 from ..common.fields import handle_unknown_field
 from ..common.kinds import Boolean, Object, Text, Tree
@@ -29,6 +30,8 @@ FUNCTION_CHOICES = ("none", "auto")
 TOOL_KINDS = ("function", "custom")
 MODES = ("auto", "required")
 """Of what is allowed."""
+LEGACY: Paths = {"prompt.tools": "functions", "prompt.tools[]": "functions[]", "prompt.tool_choice": "function_call"}
+"""What the deprecated fields are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Tools:
     """Whether they were given as functions."""
     custom: frozenset[str] = frozenset()
     """The names of those that were given as custom tools."""
+    own: dict[str, str] = field(default_factory=dict[str, str])
+    """Where the client has them, other than its dialect usually has (client_fields.py)."""
 
 
 def read_tools(payload: Payload, settings: Settings) -> Tools:
@@ -62,7 +67,14 @@ def read_tools(payload: Payload, settings: Settings) -> Tools:
     if choice == "none" or not used:
         return Tools(legacy=bool(legacy))
     custom = frozenset(name for name, one in zip(names, given, strict=True) if one.get("type") == "custom")
-    return Tools(used, choice, function, bool(legacy), frozenset() if legacy else custom)
+    own = dict(LEGACY if legacy else {})
+    places = [index for index, name in enumerate(names) if name in allowed]
+    for index, place in enumerate(places):
+        if names[place] in custom:
+            own[f"prompt.tools[{index}]"] = own[f"prompt.tools[{index}].parameters"] = f"tools[{place}].custom"
+        elif index != place:
+            own[f"prompt.tools[{index}]"] = f"tools[{place}].function"
+    return Tools(used, choice, function, bool(legacy), frozenset() if legacy else custom, own)
 
 
 def list_of_tools(payload: Payload, name: str = "tools") -> list[Any]:

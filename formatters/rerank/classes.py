@@ -15,13 +15,15 @@ from ...model.events import Delta
 from ...model.generation import Conversation, Generation, Prompt, Scoring
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
+from ..client_fields import ClientFields
 from ..common.embedding_reply import EmbeddingEncoder, numbers
+from ..common.images import take_places
 from ..openai.completions import read_prompts
 from ..openai.messages import read_messages
 from ..openai.reply import Identity, error_response
 from .bodies import Class, ClassifyBody, Prediction, Usage, tei_error
 from .parameters import CLASSIFY_TABLE, PREDICT_TABLE, read_values
-from .texts import MAX_TEXTS
+from .texts import MAX_TEXTS, PATHS
 
 __all__ = ["parse", "parse_tei"]
 
@@ -74,20 +76,22 @@ class Predictions(Labelled):
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """A generation for each input, or for the conversation; raises RequestError."""
     values = read_values(payload, CLASSIFY_TABLE, settings)
-    prompts = _prompts(payload, values, settings)
+    prompts, own = _prompts(payload, values, settings)
     scoring = Scoring(classes=True, activation=values["activation"], truncate=values["truncate"], cut=values["cut"])
     generations = tuple(
         Generation(
             request_id=request.request_id,
             prompt=prompt,
-            prompt_field=field,
             add_special_tokens=values["add_special_tokens"],
             scoring=scoring,
         )
-        for prompt, field in prompts
+        for prompt, _ in prompts
     )
     identity = Identity.new("classify-", settings.model_name)
-    return ParsedRequest(generations, Classes(count=len(generations), refuse=error_response, identity=identity))
+    reply = Classes(count=len(generations), refuse=error_response, identity=identity)
+    return ParsedRequest(
+        generations, reply, fields=ClientFields(PATHS, own, [{"prompt": field} for _, field in prompts])
+    )
 
 
 def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -98,34 +102,37 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
         Generation(
             request_id=request.request_id,
             prompt=text,
-            prompt_field=field,
             scoring=Scoring(
                 document=document,
-                document_field=field,
                 classes=True,
                 activation=False if values["raw_scores"] else None,
                 truncate=values["truncate"],
                 cut=values["cut"],
             ),
         )
-        for text, document, field in inputs
+        for text, document, _ in inputs
     )
-    return ParsedRequest(generations, Predictions(count=len(generations), refuse=tei_error, single=single))
+    each = [{"prompt": field, "scoring.document": field} for _, _, field in inputs]
+    reply = Predictions(count=len(generations), refuse=tei_error, single=single)
+    return ParsedRequest(generations, reply, fields=ClientFields(PATHS, each=each))
 
 
-def _prompts(payload: Payload, values: dict[str, Any], settings: Settings) -> list[tuple[Prompt, str]]:
-    """The prompts, and what the client calls them."""
+def _prompts(
+    payload: Payload, values: dict[str, Any], settings: Settings
+) -> tuple[list[tuple[Prompt, str]], dict[str, str]]:
+    """The prompts, and what the client calls them and, other than usually, parts of one."""
     if payload.get("messages") is not None:
+        messages, own = take_places(read_messages(payload["messages"], settings))
         conversation = Conversation(
-            messages=read_messages(payload["messages"], settings),
+            messages=messages,
             template_arguments=values["template_arguments"] or {},
             add_generation_prompt=values["add_generation_prompt"],
         )
-        return [(conversation, "messages")]
+        return [(conversation, "messages")], own
     if payload.get("input") is None:
         raise PayloadError("input: expected a text or a list of texts, or a field messages, but there is none", "input")
     inputs = read_prompts(payload["input"], "input", limit=MAX_TEXTS)
-    return [(one, "input" if len(inputs) == 1 else f"input[{index}]") for index, one in enumerate(inputs)]
+    return [(one, "input" if len(inputs) == 1 else f"input[{index}]") for index, one in enumerate(inputs)], {}
 
 
 def _parameters(payload: Payload) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     )
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     reply.count = len(generations)
-    return ParsedRequest(generations, reply)
+    return ParsedRequest(generations, reply, fields=pairs.fields(values, settings))
 
 
 def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -109,7 +109,7 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
         shows=values["return_text"],
         sigmoid=not values["raw_scores"] and not settings.embeds,
     )
-    return ParsedRequest(generations, reply)
+    return ParsedRequest(generations, reply, fields=pairs.fields(values, settings))
 
 
 def best(scores: list[float]) -> list[tuple[int, float]]:

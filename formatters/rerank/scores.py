@@ -62,4 +62,4 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     identity = Identity.new("score-", settings.model_name)
     reply = Scores(count=len(generations), refuse=error_response, identity=identity, pairs=pairs)
-    return ParsedRequest(generations, reply)
+    return ParsedRequest(generations, reply, fields=pairs.fields(values, settings))

@@ -14,9 +14,14 @@ from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Embedding, Generation, Scoring
 from ...model.options import Settings
 from ..base import Request
+from ..client_fields import ClientFields, Paths
+from ..common.fields import paths_of
+from .parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
 
-__all__ = ["MAX_TEXTS", "Pairs", "Text", "read_query", "read_texts"]
+__all__ = ["MAX_TEXTS", "PATHS", "Pairs", "Text", "read_query", "read_texts"]
 
+PATHS: Paths = paths_of((*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE), "scoring", Scoring)
+"""What the fields are called."""
 MAX_TEXTS = 1024
 """Texts of one field: where texts are embedded, both of a pair are a generation."""
 
@@ -81,18 +86,30 @@ class Pairs:
         """Those that `scores` reads; `values` are those of a table (parameters.py). Raises UnsupportedError."""
         if settings.embeds:
             return self._embedded(values, request)
-        queries = self.queries if len(self.queries) > 1 else self.queries * len(self.documents)
         return tuple(
             Generation(
                 request_id=request.request_id,
                 prompt=query.text,
-                prompt_field=query.field,
-                scoring=Scoring(
-                    document=document.text, document_field=document.field, activation=activation, **_scoring(values)
-                ),
+                scoring=Scoring(document=document.text, activation=activation, **_scoring(values)),
             )
-            for query, document in zip(queries, self.documents, strict=True)
+            for query, document in self._each
         )
+
+    @property
+    def _each(self) -> Sequence[tuple[Text, Text]]:
+        """The pairs."""
+        queries = self.queries if len(self.queries) > 1 else self.queries * len(self.documents)
+        return [*zip(queries, self.documents, strict=True)]
+
+    def fields(self, values: Mapping[str, Any], settings: Settings) -> ClientFields:
+        """What the client calls what `generations` has made of it."""
+        each: list[Paths]
+        if settings.embeds:
+            each = [{"prompt": one.field} for one in (*self.queries, *self.documents)]
+        else:
+            each = [{"prompt": query.field, "scoring.document": document.field} for query, document in self._each]
+        instruction = {"scoring.template_arguments.instruction": "instruction"}
+        return ClientFields(PATHS, instruction if values.get("instruction") is not None else {}, each)
 
     def scores(self, vectors: Sequence[bytes]) -> list[float]:
         """Of each pair, from the generations' vectors in their order."""
@@ -112,7 +129,7 @@ class Pairs:
                 raise UnsupportedError(f"{field}: this model makes embeddings, which have none", field)
         embedding = Embedding(normalize=True, truncate=values["truncate"], cut=values["cut"])
         return tuple(
-            Generation(request_id=request.request_id, prompt=one.text, embedding=embedding, prompt_field=one.field)
+            Generation(request_id=request.request_id, prompt=one.text, embedding=embedding)
             for one in (*self.queries, *self.documents)
         )
 

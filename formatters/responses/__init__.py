@@ -58,12 +58,14 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
-    generation, options = read_request(payload, request, settings)
+    generation, options, fields = read_request(payload, request, settings)
     body = options.body
     identity = Identity(body.id, body.created_at, body.model)
     if generation.stream:
-        return ParsedRequest((generation,), StreamedResponse(identity, options=options, content_type=SSE))
-    return ParsedRequest((generation,), WholeResponse(identity, options=options))
+        reply: WholeResponse = StreamedResponse(identity, options=options, content_type=SSE)
+    else:
+        reply = WholeResponse(identity, options=options)
+    return ParsedRequest((generation,), reply, fields=fields)
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:

@@ -17,7 +17,7 @@ from ...model.generation import StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field, read_rows
-from ..common.guides import guides_of_others, json_guide, refuse_schema
+from ..common.guides import AskedGuide, guides_of_others, json_guide, refuse_schema
 from ..common.kinds import Anything, Boolean, Integer, Number, Object, Text
 from ..common.schemas import FILLED, STRING, array, objects, one_of
 from ..openai.parameters import CHAT_ROWS, TOP_LOGPROBS
@@ -164,11 +164,11 @@ FORMATS = ("text", "json_object", "json_schema")
 LEVELS = ("low", "medium", "high")
 
 
-def read_format(given: Any, settings: Settings) -> tuple[StructuredOutput | None, dict[str, Any]]:
+def read_format(given: Any, settings: Settings) -> tuple[AskedGuide, dict[str, Any]]:
     """What `text` asks for, and what the response repeats of it; raises RequestError."""
     shown: dict[str, Any] = {"format": {"type": "text"}}
     if given is None:
-        return None, shown
+        return AskedGuide(), shown
     asked = {name: value for name, value in Object().read("text", given).items() if value is not None}
     for name in asked:
         if name not in TEXT_FIELDS:
@@ -177,7 +177,7 @@ def read_format(given: Any, settings: Settings) -> tuple[StructuredOutput | None
         # No template knows it.
         shown["verbosity"] = Text(LEVELS).read("text.verbosity", asked["verbosity"])
     if "format" not in asked:
-        return None, shown
+        return AskedGuide(), shown
     form = Object().read("text.format", asked["format"])
     kind = Text(FORMATS).read("text.format.type", form.get("type"))
     for name in form:
@@ -187,9 +187,9 @@ def read_format(given: Any, settings: Settings) -> tuple[StructuredOutput | None
     if kind != "json_schema":
         refuse_schema(form, ("schema",), "text.format")
     if kind == "text":
-        return None, shown
+        return AskedGuide(), shown
     if kind == "json_object":
-        return StructuredOutput(json_object=True, field="text.format"), shown
+        return AskedGuide(StructuredOutput(json_object=True), "text.format"), shown
     _check_named(form)
     guide = json_guide("text.format.schema", form.get("schema"), settings)
     shown["format"] = {name: form[name] for name in FORMAT_FIELDS if form.get(name) is not None}

@@ -16,14 +16,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError
-from ...model.generation import FITTING, Conversation, Generation
+from ...model.generation import FITTING, Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import Payload, Request
+from ..client_fields import ClientFields, Paths
+from ..common.fields import paths_of
+from ..common.images import take_places
 from ..openai.chat import read_template_arguments
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
 from .items import Messages, additional_tools
-from .parameters import LOGPROBS, read_fields, read_format, read_reasoning
+from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
 from .stored import Keeper, keeper_of, previous_items
 from .tools import ToolUse, read_tools
@@ -31,8 +34,23 @@ from .tools import ToolUse, read_tools
 __all__ = ["read_request"]
 
 
-def read_request(payload: Payload, request: Request, settings: Settings) -> tuple[Generation, ResponseOptions]:
-    """What to generate, and what the response says besides it; raises RequestError."""
+PATHS: Paths = {
+    **paths_of(TABLE, "sampling", Sampling),
+    "prompt": "input",
+    # One may have come of several items.
+    "prompt.messages": "input",
+    "prompt.messages[]": "input",
+    "sampling.max_tokens": "max_output_tokens",
+    "sampling.logprobs": "top_logprobs",
+    "sampling.truncate": "truncation",
+}
+"""What the fields are called."""
+
+
+def read_request(
+    payload: Payload, request: Request, settings: Settings
+) -> tuple[Generation, ResponseOptions, ClientFields]:
+    """What to generate, what the response says besides it, and what all is called; raises RequestError."""
     values = read_fields(payload, settings)
     streams = read_streaming(values, settings).streams
     previous = previous_items(values.get("previous_response_id"), request.responses)
@@ -52,22 +70,23 @@ def read_request(payload: Payload, request: Request, settings: Settings) -> tupl
         streams=streams,
         max_tokens=values.get("max_output_tokens"),
         logprobs=logprobs,
-        structured_output=guide,
+        structured_output=guide.output,
         truncate=FITTING if values.get("truncation") == "auto" else None,
     )
+    read, own = take_places(messages.messages)
     generation = Generation(
         request_id=request.request_id,
-        prompt=_conversation(messages, tools, reasoning, values),
+        prompt=_conversation(read, tools, reasoning, values),
         sampling=sampling,
         stream=streams,
         tokens=logprobs is not None,
         token_bytes=logprobs is not None,
         overflow="refuse",
-        prompt_field="input",
         priority=values.get("priority", 0),
     )
     body = _begun(values, tools, text, reasoning, keeper, settings)
-    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.offers)
+    fields = ClientFields(PATHS, own | tools.own | guide.own)
+    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.offers), fields
 
 
 def _input(payload: Payload) -> Any:
@@ -88,21 +107,20 @@ def _logprobs(values: Mapping[str, Any]) -> int | None:
 
 
 def _conversation(
-    messages: Messages, tools: ToolUse, reasoning: ReasoningOptions, values: Mapping[str, Any]
+    messages: tuple[dict[str, Any], ...], tools: ToolUse, reasoning: ReasoningOptions, values: Mapping[str, Any]
 ) -> Conversation:
     offered = tools.read
     arguments = read_template_arguments(values.get("template_arguments", {}))
     if reasoning.effort is not None:
         arguments.setdefault("reasoning_effort", reasoning.effort)
     return Conversation(
-        messages=messages.messages,
+        messages=messages,
         tools=offered.tools,
         tool_choice=offered.choice,
         function=offered.function,
         parallel_tool_calls=values.get("parallel_tool_calls", True),
         template_arguments=arguments,
         include_reasoning=values.get("include_reasoning", True),
-        schema_fields=tools.places,
     )
 
 

@@ -53,9 +53,17 @@ class ToolUse:
         return Tools(tools, word, self.choice.function)
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """Where the client has the schemas of what the model is offered."""
-        return tuple(offer.place for name, offer in self.offers.items() if name in self.choice.allowed)
+    def own(self) -> dict[str, str]:
+        """Where the client has what the model is offered (ClientFields.own)."""
+        places = (offer.place for name, offer in self.offers.items() if name in self.choice.allowed)
+        return {
+            path: field
+            for index, place in enumerate(places)
+            for path, field in (
+                (f"prompt.tools[{index}]", place.removesuffix(".parameters")),
+                (f"prompt.tools[{index}].parameters", place),
+            )
+        }
 
 
 def read_tools(payload: Payload, settings: Settings, additional: Iterable[tuple[Any, str]] = ()) -> ToolUse:

@@ -24,6 +24,7 @@ from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, Response, Route, encode
+from ..client_fields import ClientFields
 from ..lmi import framing_of, inputs_of, parameters_of, stream_of
 from ..lmi.formatter_input import for_formatters
 from ..lmi.reply import EVENTS, Framing
@@ -31,7 +32,7 @@ from . import compat
 from .bodies import error_body
 from .info import info_page
 from .openapi import TGI, TGI_INFO, TGI_ROOT, TGI_STREAM, TGI_WHOLE
-from .parameters import BEST_OF, read_parameters
+from .parameters import BEST_OF, PATHS, read_parameters
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "for_formatters", "matches", "parse", "refuse"]
@@ -108,11 +109,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         token_bytes=shows_tokens,
         # TGI refuses a prompt that with max_new_tokens exceeds the context.
         overflow="refuse",
-        prompt_field="inputs",
-        fields=parameters.names,
     )
     return ParsedRequest(
-        (generation,), WholeEncoder(shape) if framing is None else StreamEncoder(shape, framing=framing)
+        (generation,),
+        WholeEncoder(shape) if framing is None else StreamEncoder(shape, framing=framing),
+        fields=ClientFields(PATHS, parameters.own),
     )
 
 

@@ -14,9 +14,11 @@ from collections.abc import Mapping
 
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
+from ..client_fields import ClientFields
 from ..common.fields import Parameter
 from ..common.kinds import Boolean
 from ..lmi import generation_of, read_request
+from ..lmi.parameters import PATHS
 from ..lmi.parameters import ROWS as LMI_ROWS
 from ..lmi.reply import EVENTS
 from ..lmi.schemas import schema_of
@@ -55,4 +57,5 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         # TGI's tokens show what they are, special ones too.
         (generation_of(asked, request, token_bytes=True),),
         WholeEncoder(shape) if framing is None else StreamEncoder(shape, framing=framing),
+        fields=ClientFields(PATHS, parameters.own),
     )

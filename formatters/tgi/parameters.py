@@ -15,13 +15,15 @@ from ...model.errors import ParameterError
 from ...model.generation import Sampling, StructuredOutput
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.fields import Parameter, read_rows
+from ..client_fields import Paths
+from ..common.fields import Parameter, paths_of, read_rows
 from ..common.guides import json_guide, regex_guide
 from ..common.kinds import Boolean, Integer, Number, Object, Text, Texts
-from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, prefill_of
+from ..lmi.parameters import CHOICE_KEYS, SHOWN_KEYS, TABLE, own_of, prefill_of
+from ..lmi.parameters import PATHS as LMI_PATHS
 from ..openai.parameters import TOP_LOGPROBS
 
-__all__ = ["BEST_OF", "GRAMMAR", "MAX_BEST_OF", "ROWS", "Parameters", "read_parameters"]
+__all__ = ["BEST_OF", "GRAMMAR", "MAX_BEST_OF", "PATHS", "ROWS", "Parameters", "read_parameters"]
 
 MAX_BEST_OF = 16
 """The most sequences to choose from; GET /info shows it. TGI's own limit is 2 unless an endpoint sets another."""
@@ -50,15 +52,15 @@ class Grammar:
             '{"type": "json" | "regex" | "json_schema", "value"}; `json_object` is another name of json (GrammarType)'
         )
 
-    def read(self, name: str, given: Any) -> StructuredOutput:
+    def read(self, name: str, given: Any) -> StructuredOutput | None:
         grammar = Object().read(name, given)
         kind = Text(GRAMMARS).read(f"{name}.type", grammar.get("type"))
         shown, value = f"{name}.value", grammar.get("value")
         if kind == "regex":
-            return StructuredOutput(regex=regex_guide(shown, value).regex, field=name)
+            return regex_guide(shown, value).output
         if kind == "json_schema":
             shown, value = f"{shown}.schema", Object().read(shown, value).get("schema")
-        return StructuredOutput(json_schema=json_guide(shown, value).json_schema, field=name)
+        return json_guide(shown, value).output
 
 
 GRAMMAR = Parameter("grammar", Grammar(), None, "structured_output")
@@ -86,6 +88,12 @@ ROWS = {row.name: row for row in TABLE} | {
     )
 }
 
+PATHS: Paths = {
+    **LMI_PATHS,
+    **paths_of(ROWS.values(), "sampling", Sampling, "parameters."),
+    "sampling.logprobs": "parameters.top_n_tokens",
+}
+"""What the fields are called."""
 DEFAULTS: dict[str, Any] = {row.key: row.default for row in ROWS.values() if row.key}
 SAMPLING_KEYS = tuple(key for key in DEFAULTS if key in Sampling.__struct_fields__ and key not in SHOWN_KEYS)
 BEST_OF = "parameters.best_of"
@@ -108,8 +116,8 @@ class Parameters:
     """What asks for them."""
     top_n_tokens: int
     return_full_text: bool
-    names: dict[str, str] = field(compare=False)
-    """What the client calls fields of Sampling (Generation.fields)."""
+    own: dict[str, str] = field(compare=False)
+    """What the client calls fields of Sampling (ClientFields.own)."""
 
 
 def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
@@ -137,5 +145,5 @@ def read_parameters(given: dict[str, Any], settings: Settings) -> Parameters:
         prefill_field=names.get("prompt_logprobs") or names.get("decoder_input_details", ""),
         top_n_tokens=values["top_n_tokens"],
         return_full_text=values["return_full_text"],
-        names=names,
+        own=own_of(names) | ({"sampling.logprobs": names["top_n_tokens"]} if "top_n_tokens" in names else {}),
     )

@@ -12,6 +12,7 @@ from ...model.errors import ParameterError, PayloadError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
+from ..client_fields import ClientFields
 from ..common.fields import Parameter, read_rows
 from ..common.kinds import Anything, Boolean, read_ids
 from ..openai.chat import read_chat
@@ -44,12 +45,12 @@ DETOKENIZE_ROWS = {row.name: row for row in DETOKENIZE_TABLE} | {"tokens": Param
 def read_tokenize(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """The tokens of a text, or of a conversation; raises RequestError."""
     values, _ = read_rows(payload, TOKENIZE_ROWS, settings)
-    prompt = payload.get("prompt")
+    prompt, fields = payload.get("prompt"), ClientFields()
     if payload.get("messages") is not None:
         if prompt is not None:
             raise ParameterError("prompt: cannot be combined with messages", "prompt")
         chat = {name: payload[name] for name in CONVERSATION if name in payload}
-        generation, _ = read_chat(chat, request, settings)
+        generation, _, fields = read_chat(chat, request, settings)
         generation = msgspec.structs.replace(generation, sampling=Sampling(), stream=False, tokenize=True, tokens=True)
     elif isinstance(prompt, str):
         generation = Generation(
@@ -61,7 +62,7 @@ def read_tokenize(payload: Payload, request: Request, settings: Settings) -> Par
         )
     else:
         raise PayloadError.of("prompt", prompt, "a string, or messages in its place")
-    return ParsedRequest((generation,), TokenizedEncoder(names=values["names"]))
+    return ParsedRequest((generation,), TokenizedEncoder(names=values["names"]), fields=fields)
 
 
 def read_detokenize(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -71,5 +72,5 @@ def read_detokenize(payload: Payload, request: Request, settings: Settings) -> P
     if not isinstance(tokens, list):
         raise PayloadError.of("tokens", tokens, "a list of token ids")
     ids = read_ids(tokens, "tokens")
-    generation = Generation(request_id=request.request_id, prompt=ids, tokenize=True, echo=True, prompt_field="tokens")
-    return ParsedRequest((generation,), DetokenizedEncoder())
+    generation = Generation(request_id=request.request_id, prompt=ids, tokenize=True, echo=True)
+    return ParsedRequest((generation,), DetokenizedEncoder(), fields=ClientFields({"prompt": "tokens"}))

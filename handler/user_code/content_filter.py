@@ -80,7 +80,7 @@ class ContentFilter:
         raise self._function.refuse(verdict, "None, a reason (str) or an object with the attribute reason")
 
     def admit(self, prompt: str, field: str) -> None:
-        """Judges a prompt, which the client calls `field`; raises ContentFilterError for one that is flagged."""
+        """Judges a prompt; raises ContentFilterError for one that is flagged, which names `field`."""
         reason = self.judge(prompt, "prompt")
         if reason is not None:
             raise ContentFilterError(f"{field}: flagged by the content filter: {reason}", field)
@@ -92,13 +92,13 @@ class ContentFilter:
         """
         held = False
         judged: set[tuple[str, str]] = set()
-        for generation in call.generations:
+        for number, generation in enumerate(call.generations):
             if not isinstance(generation.prompt, str):
                 held = True
                 continue
-            texts = [(generation.prompt, generation.prompt_field)]
+            texts = [(generation.prompt, call.fields.name("prompt", number))]
             if (scoring := generation.scoring) is not None and scoring.document:
-                texts.append((scoring.document, scoring.document_field))
+                texts.append((scoring.document, call.fields.name("scoring.document", number)))
             for text in texts:
                 # A query is one of many pairs.
                 if text not in judged:
@@ -223,9 +223,11 @@ class FilteredEncoder:
         return self._inner.feed(event, prompt)
 
     def judge_prompt(self, text: str, prompt: int) -> LmiError | None:
-        """Why a generation may not start from this text; once all may, they are noted in `to_release`."""
+        """Why a generation may not start from this text, as an engine would say it; once all may, they are noted in
+        `to_release`.
+        """
         try:
-            self._filter.admit(text, self._generations[prompt].prompt_field)
+            self._filter.admit(text, "prompt")
         except LmiError as error:
             return error
         self._accepted_prompts += 1

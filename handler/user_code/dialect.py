@@ -18,11 +18,13 @@ import msgspec
 
 from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, fallback
 from ...formatters.base import Payload, ResponseEncoder
+from ...formatters.client_fields import ClientFields
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, OptionError, UserCodeError
 from ...model.events import Event
 from ...model.generation import Generation
 from ...model.options import Settings
+from .former_fields import with_former
 from .loading import Function, kind_of, shown
 from .pool import Workers
 from .safe_reply import GuardedEncoder, plain_error_line
@@ -144,12 +146,15 @@ class UserDialect:
         generations = tuple(self._checked(generation) for generation in call.generations)
         if not generations:
             raise UserCodeError(f"{self._parse.name} returned a ParsedRequest without a generation")
+        if not isinstance(call.fields, ClientFields):
+            raise self._parse.refuse(call.fields, "a ParsedRequest whose fields are ClientFields")
         missing = [name for name in REPLY if not hasattr(call.reply, name)]
         if missing:
             raise UserCodeError(f"{self._parse.name} returned a ParsedRequest whose reply has no {', '.join(missing)}")
         feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
         reply = UserEncoder(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
-        return ParsedRequest(generations, reply)
+        fields = with_former(call.fields, generations, self.NAME)
+        return ParsedRequest(generations, reply, fields=fields)
 
     def _checked(self, generation: object) -> Generation:
         """What would not survive the way to the engine's process must not be sent there: others use it too."""

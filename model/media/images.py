@@ -32,9 +32,9 @@ class ImagePart:
 
     url: str
     place: str
-    """The part, as messages[0].content[1]."""
+    """The part's path, as prompt.messages[0].content[1]."""
     field: str
-    """What the client calls the URL, for errors about it."""
+    """The URL's path, for errors about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Image:
 
     data: bytes
     field: str
+    """Its path in a Generation, for errors about it."""
 
 
 class Budget:
@@ -65,7 +66,7 @@ class Budget:
 def image_parts(conversation: Conversation) -> list[ImagePart]:
     """The images, in their order."""
     return [
-        _part(part, f"messages[{number}].content[{index}]")
+        _part(part, f"prompt.messages[{number}].content[{index}]")
         for number, message in enumerate(conversation.messages)
         if isinstance(content := message.get("content"), list)
         for index, part in enumerate(content)
@@ -74,11 +75,7 @@ def image_parts(conversation: Conversation) -> list[ImagePart]:
 
 
 def _part(part: dict[str, Any], place: str) -> ImagePart:
-    url, field = part["image_url"]["url"], part.get("field")
-    if field is None:
-        return ImagePart(url, place, f"{place}.image_url.url")
-    # The client may have the part in another place too.
-    return ImagePart(url, field[: field.rindex("]") + 1], field)
+    return ImagePart(part["image_url"]["url"], place, f"{place}.url")
 
 
 def is_data_url(url: str) -> bool:

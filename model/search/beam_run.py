@@ -17,7 +17,10 @@ from ..text.tokenizer import Tokenizer
 from .beam import BeamSearch, Hypothesis, candidates_needed
 from .beam_stops import Stops
 
-__all__ = ["BeamRun", "BeamTexts"]
+__all__ = ["PATH", "BeamRun", "BeamTexts"]
+
+PATH = "sampling.beams"
+"""Of what is at fault where a search is refused."""
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class BeamTexts:
     ) -> BeamRun:
         """A search that is ready to start; raises UnsupportedError where its answer is to be streamed."""
         if generation.stream:
-            raise UnsupportedError(f"{beams.field}: beam search is not supported with streaming", beams.field)
+            raise UnsupportedError(f"{PATH}: beam search is not supported with streaming", PATH)
         ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else self._eos_ids)
         stops = Stops(self._tokenizer, prompt_ids, sampling)
         search = BeamSearch(beams, max_tokens, min(sampling.min_tokens, max_tokens), ends, stops.follow)

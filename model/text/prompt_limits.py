@@ -46,6 +46,8 @@ SPARE = 1024
 """Tokens beyond those that are to be kept, so that what the cut has done to its neighbours is not among these."""
 
 OPTION = "option.max_prompt_tokens"
+PROMPT = "prompt"
+"""The path of a prompt."""
 
 _BETWEEN = re.compile(r"(?<=\w)\s(?=\w)")
 """Where tokenizers part a text themselves: tokens on either side do not depend on the other one."""
@@ -68,27 +70,27 @@ def with_truncation(generation: Generation, context: int, limit: int | None) -> 
     return msgspec.structs.replace(generation, sampling=msgspec.structs.replace(sampling, truncate=keep))
 
 
-def check_ids(field: str, ids: Sequence[int], vocabulary: int) -> None:
+def check_ids(path: str, ids: Sequence[int], vocabulary: int) -> None:
     """Raises ParameterError for token ids that there are not."""
     if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
         foreign = next(token for token in ids if not 0 <= token < vocabulary)
-        raise ParameterError.of(field, foreign, f"token ids from 0 to {vocabulary - 1}")
+        raise ParameterError.of(path, foreign, f"token ids from 0 to {vocabulary - 1}")
 
 
-def too_long(field: str, tokens: int | str, most: int, context: int, *reasons: str) -> ContextError:
+def too_long(path: str, tokens: int | str, most: int, context: int, *reasons: str) -> ContextError:
     """The error for a prompt of more than `most` tokens; `reasons`: why it may not have more, beside the context.
 
     By these words agents know that they must shorten a conversation, most of which do not look at the code: "prompt is
     too long: N tokens > M maximum" are Anthropic's, "this model's maximum context length is" OpenAI's and vLLM's.
     """
     why = "; ".join((*reasons, f"this model's maximum context length is {context} tokens"))
-    return ContextError(f"{field}: prompt is too long: {tokens} tokens > {most} maximum ({why})", field)
+    return ContextError(f"{path}: prompt is too long: {tokens} tokens > {most} maximum ({why})", path)
 
 
-def check_prompt(field: str, tokens: int, limit: int | None, context: int) -> None:
+def check_prompt(tokens: int, limit: int | None, context: int) -> None:
     """Raises ContextError for a prompt of more than `limit` tokens (option.max_prompt_tokens)."""
     if limit is not None and tokens > limit:
-        raise too_long(field, tokens, limit, context, OPTION)
+        raise too_long(PROMPT, tokens, limit, context, OPTION)
 
 
 def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int, limit: int | None = None) -> int:
@@ -99,25 +101,24 @@ def max_new_tokens_for(generation: Generation, prompt_tokens: int, context: int,
     """
     if generation.tokenize:
         return 0
-    field = generation.prompt_field
-    check_prompt(field, prompt_tokens, limit, context)
+    check_prompt(prompt_tokens, limit, context)
     left = context - prompt_tokens
     if prompt_tokens < 1:
-        raise ParameterError(f"{field}: expected a prompt of at least 1 token, got 0 tokens", field)
+        raise ParameterError(f"{PROMPT}: expected a prompt of at least 1 token, got 0 tokens", PROMPT)
     if left < 1:
-        raise too_long(field, prompt_tokens, context - 1, context)
+        raise too_long(PROMPT, prompt_tokens, context - 1, context)
     wanted = generation.sampling.max_tokens
     if wanted is None:
         return left
     if wanted > left and generation.overflow == "refuse":
         if wanted >= context:
             most = f"at most {context - 1} tokens to generate (this model's context is {context} tokens)"
-            raise ParameterError.of(generation.field("max_tokens"), wanted, most)
-        raise too_long(field, prompt_tokens, context - wanted, context, f"before {wanted} tokens to generate")
+            raise ParameterError.of("sampling.max_tokens", wanted, most)
+        raise too_long(PROMPT, prompt_tokens, context - wanted, context, f"before {wanted} tokens to generate")
     return min(wanted, left)
 
 
-def check_text(field: str, text: str, allowed: int, count: Count, context: int) -> None:
+def check_text(path: str, text: str, allowed: int, count: Count, context: int) -> None:
     """Raises ContextError for a text that has more than `allowed` tokens, if it is a long one."""
     if len(text) <= CHARACTERS * allowed + PIECE:
         return
@@ -126,17 +127,17 @@ def check_text(field: str, text: str, allowed: int, count: Count, context: int) 
         tokens += count(text[start : start + PIECE])
         if tokens > 2 * allowed + SPARE:
             reasons = (OPTION,) if allowed < context - 1 else ()
-            raise too_long(field, f"more than {tokens - 1}", allowed, context, *reasons)
+            raise too_long(path, f"more than {tokens - 1}", allowed, context, *reasons)
 
 
-def shortened(field: str, text: str, keep: int | None, allowed: int, count: Count, context: int) -> str:
+def shortened(text: str, keep: int | None, allowed: int, count: Count, context: int) -> str:
     """What is to be tokenized of a text whose last `keep` tokens are wanted, or all.
 
     Raises ContextError for one that has more than `allowed` tokens, if it is a long one and stays it.
     """
     if keep is not None and keep <= allowed:
         return last(text, keep, count)
-    check_text(field, text, allowed, count, context)
+    check_text(PROMPT, text, allowed, count, context)
     return text
 
 

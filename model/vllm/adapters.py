@@ -20,7 +20,7 @@ CALL_FAILED = " method failed: "
 
 def no_adapter(key: str) -> Any:
     """In place of `VllmAdapters.request` where there are none."""
-    raise UnsupportedError("adapters: this engine has none (option.enable_lora)", "adapters")
+    raise UnsupportedError("adapter: this engine has none (option.enable_lora)", "adapter")
 
 
 class VllmAdapters:
@@ -54,7 +54,7 @@ class VllmAdapters:
     def request(self, key: str) -> Any:
         """vLLM's LoRARequest; raises AdapterError. On any thread."""
         if (request := self._requests.get(key)) is None:
-            raise AdapterError(f"the adapter {name_of_key(key)} has been unregistered", "adapters")
+            raise AdapterError(f"the adapter {name_of_key(key)} has been unregistered", "adapter")
         return request
 
     async def load(self, adapter: Adapter) -> None:

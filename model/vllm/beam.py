@@ -18,7 +18,7 @@ from ..errors import GenerationError, ParameterError, UnsupportedError
 from ..events import EngineEvent, Failed
 from ..generation import Beams, Generation, Sampling
 from ..search.beam import Step
-from ..search.beam_run import BeamRun, BeamTexts
+from ..search.beam_run import PATH, BeamRun, BeamTexts
 from ..text.outputs import Prompt
 from ..text.parsers import Splitter
 from .aside import Aside
@@ -89,20 +89,20 @@ class BeamRuns:
         """
         if not self._prefixes_cached:
             raise UnsupportedError(
-                f"{beams.field}: beam search needs prefix caching, which this engine runs without "
+                f"{PATH}: beam search needs prefix caching, which this engine runs without "
                 "(option.enable_prefix_caching)",
-                beams.field,
+                PATH,
             )
         if 2 * beams.width > self._most:
             raise UnsupportedError(
-                f"{beams.field}: expected at most {self._most // 2} beams (option.max_logprobs is {self._most}, and "
+                f"{PATH}: expected at most {self._most // 2} beams (option.max_logprobs is {self._most}, and "
                 f"each beam takes two), got {beams.width}",
-                beams.field,
+                PATH,
             )
         # Of other requests vLLM checks it itself; a search asks it for as many as it may.
         if (likely := generation.sampling.logprobs or 0) > self._most:
             expected = f"at most {self._most} (option.max_logprobs)"
-            raise ParameterError.of(generation.field("logprobs"), likely, expected)
+            raise ParameterError.of("sampling.logprobs", likely, expected)
 
     def add(self, run: VllmRun) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""

@@ -27,6 +27,7 @@ ARGUMENT = "lmi_typical_p"
 V1: Any
 V2: Any
 
+PATH = "sampling.typical_p"
 _FIRST = f"{__name__}:V1"
 _SECOND = f"{__name__}:V2"
 
@@ -79,7 +80,7 @@ class Typical:
         if sampling.typical_p is None or sampling.typical_p == 1:
             return {}
         if self.refusal:
-            raise UnsupportedError(f"typical_p: not supported here ({self.refusal})", "typical_p")
+            raise UnsupportedError(f"{PATH}: not supported here ({self.refusal})", PATH)
         return {ARGUMENT: sampling.typical_p}
 
 

@@ -79,14 +79,17 @@ def test_inputs(settings: Settings) -> None:
     asked = call({"inputs": "What is Deep Learning?"}, settings)
     (generation,) = asked.generations
     assert (generation.prompt, generation.embedding) == ("What is Deep Learning?", Embedding())
-    assert (generation.prompt_field, generation.request_id, generation.stream) == ("inputs", "7", False)
+    assert (asked.fields.name("prompt"), generation.request_id, generation.stream) == ("inputs", "7", False)
     (body,) = feed(asked.reply, (0, events(*FLOATS)))
     assert json.loads(body) == [singles(*FLOATS)]
     assert (asked.reply.status, asked.reply.content_type, asked.reply.finished) == (200, "application/json", True)
 
     asked = call({"inputs": TEXTS, "parameters": None, "stream": False}, settings)
     assert [generation.prompt for generation in asked.generations] == TEXTS
-    assert [generation.prompt_field for generation in asked.generations] == ["inputs[0]", "inputs[1]"]
+    assert [asked.fields.name("prompt", number) for number in range(len(asked.generations))] == [
+        "inputs[0]",
+        "inputs[1]",
+    ]
     (body,) = feed(asked.reply, (1, events(2, 3)), (0, events(0.5, 1)))
     assert json.loads(body) == [[0.5, 1], [2, 3]]
 
@@ -197,7 +200,7 @@ def test_openai() -> None:
     """The documented answer: a list of embedding objects, the model, the usage of all inputs."""
     asked = call({"input": TEXTS, "model": "text-embedding-ada-002", "encoding_format": "float", "user": "u"}, STRICT)
     assert [generation.prompt for generation in asked.generations] == TEXTS
-    assert [generation.prompt_field for generation in asked.generations] == ["input[0]", "input[1]"]
+    assert [asked.fields.name("prompt", number) for number in range(len(asked.generations))] == ["input[0]", "input[1]"]
     (body,) = feed(asked.reply, (1, events(2, 3, tokens=7)), (0, events(*FLOATS, tokens=5)))
     answer = json.loads(body)
     assert answer == {
@@ -243,7 +246,7 @@ def test_a_model_whose_name_looks_like_json() -> None:
 def test_forms_of_input(given: Any, prompts: list[Any], names: list[str]) -> None:
     asked = call({"input": given}, path=PATH)
     assert [generation.prompt for generation in asked.generations] == prompts
-    assert [generation.prompt_field for generation in asked.generations] == names
+    assert [asked.fields.name("prompt", number) for number in range(len(asked.generations))] == names
 
 
 @pytest.mark.parametrize(

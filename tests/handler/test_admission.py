@@ -257,13 +257,13 @@ def test_body(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("tokens", "fits"), [(9, True), (10, True), (11, False)])
 def test_prompt(tokens: int, fits: bool) -> None:
-    generation = Generation(request_id="", prompt="", prompt_field="messages", sampling=Sampling(max_tokens=5))
+    generation = Generation(request_id="", prompt="", sampling=Sampling(max_tokens=5))
     if fits:
         assert max_new_tokens_for(generation, tokens, 100, 10) == 5
         return
-    with pytest.raises(ContextError, match=r"messages: prompt is too long: 11 tokens > 10 maximum") as caught:
+    with pytest.raises(ContextError, match=r"prompt: prompt is too long: 11 tokens > 10 maximum") as caught:
         max_new_tokens_for(generation, tokens, 100, 10)
-    assert caught.value.param == "messages"
+    assert caught.value.param == "prompt"
 
 
 def test_in_flight() -> None:

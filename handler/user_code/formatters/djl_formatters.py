@@ -20,6 +20,7 @@ import inspect
 import itertools
 import typing
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
@@ -240,8 +241,8 @@ class OutputFormatter:
         function = self._for(request)
         completion = encoder_for_formatters(dialect, generation, settings)
         if generation.stream:
-            return ParsedRequest(call.generations, FormattedChunksEncoder(completion or call.reply, refuse, function))
-        return ParsedRequest(call.generations, FormattedEncoder(call.reply, refuse, function, completion))
+            return replace(call, reply=FormattedChunksEncoder(completion or call.reply, refuse, function))
+        return replace(call, reply=FormattedEncoder(call.reply, refuse, function, completion))
 
     def _for(self, request: Request) -> Function:
         """The function as it is called for a request."""
@@ -258,7 +259,7 @@ class OutputFormatter:
     ) -> ParsedRequest:
         generation = call.generations[0]
         if len(call.generations) > 1 or generation.sampling.n > 1:
-            field = generation.prompt_field.partition("[")[0] if len(call.generations) > 1 else "n"
+            field = call.fields.name("prompt").partition("[")[0] if len(call.generations) > 1 else "n"
             raise UnsupportedError(f"{field}: expected one sequence, {self._function.name} supports no more", field)
         shown = isinstance(generation.prompt, str)
         sampling = generation.sampling
@@ -275,7 +276,7 @@ class OutputFormatter:
             streams=generation.stream,
             oldest=self.form == "oldest",
         )
-        return ParsedRequest((generation,), reply)
+        return replace(call, generations=(generation,), reply=reply)
 
     def _output(self, generation: Generation, payload: Payload, request: Request, settings: Settings, made: Any) -> Any:
         objects: Any = self._objects

@@ -95,14 +95,17 @@ class PoolingBackend:
 
     def tokenize(self, generation: Generation, images: Sequence[Image] = ()) -> Started:
         """The text's tokens; raises RequestError. Texts have no images."""
-        given, field = generation.prompt, generation.prompt_field
+        given = generation.prompt
         if isinstance(given, Conversation):
-            raise UnsupportedError(f"{field}: this model makes {self.makes} and takes no chat, expected a text", field)
+            refusal = f"prompt: this model makes {self.makes} and takes no chat, expected a text"
+            raise UnsupportedError(refusal, "prompt")
         if isinstance(given, str):
-            check_text(field, given, max_prompt_tokens(self._info.context, self._most), self.count, self._info.context)
+            check_text(
+                "prompt", given, max_prompt_tokens(self._info.context, self._most), self.count, self._info.context
+            )
             ids = self.render(given, generation.add_special_tokens)["prompt_token_ids"]
         else:
-            check_ids(field, given, self._vocabulary)
+            check_ids("prompt", given, self._vocabulary)
             ids = given
         return told_tokens(generation, [*ids], self._tokenizer, self._info.context)
 
@@ -185,17 +188,17 @@ class PoolingBackend:
         """How many tokens a text has, special ones not counted."""
         return len(self._core.get_tokenizer().encode(text, add_special_tokens=False))
 
-    def check(self, ids: Sequence[int], field: str) -> None:
+    def check(self, ids: Sequence[int]) -> None:
         """Raises RequestError for a prompt that the model does not take."""
         context = self._info.context
-        check_prompt(field, len(ids), self._most, context)
+        check_prompt(len(ids), self._most, context)
         if not ids:
-            raise ParameterError(f"{field}: expected a text of at least 1 token, got 0 tokens", field)
+            raise ParameterError("prompt: expected a text of at least 1 token, got 0 tokens", "prompt")
         if len(ids) > context:
-            raise too_long(field, len(ids), context, context)
+            raise too_long("prompt", len(ids), context, context)
         # Some tokenizers know more tokens than their model, and vLLM asks the tokenizer.
         if max(ids) >= self._vocabulary:
-            raise ParameterError.of(field, max(ids), f"tokens that the model has, below {self._vocabulary}")
+            raise ParameterError.of("prompt", max(ids), f"tokens that the model has, below {self._vocabulary}")
 
 
 def vector_of(pooled: Any, makes: str, activation: Activation | None = None) -> bytes:

@@ -18,6 +18,8 @@ from .backend import PoolingBackend, Prepared
 
 __all__ = ["VllmEmbedding"]
 
+DIMENSIONS = "embedding.dimensions"
+
 
 class VllmEmbedding(PoolingBackend):
     """An AsyncBackend (model/backend.py) on vLLM's core."""
@@ -38,7 +40,6 @@ class VllmEmbedding(PoolingBackend):
         """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
         from vllm import PoolingParams
 
-        field = generation.prompt_field
         wanted = generation.embedding
         if wanted is None:
             raise UnsupportedError("this model makes embeddings and generates no text")
@@ -50,7 +51,7 @@ class VllmEmbedding(PoolingBackend):
             given = generation.prompt
             if isinstance(given, str):
                 special = generation.add_special_tokens
-                prompt = self.render(self._part(given, wanted, field), special)
+                prompt = self.render(self._part(given, wanted), special)
                 ids: list[int] = list(prompt["prompt_token_ids"])
                 cut = self._cut(ids, wanted, around=special)
                 if len(cut) < len(ids):
@@ -58,22 +59,22 @@ class VllmEmbedding(PoolingBackend):
             else:
                 cut = self._cut([*cast("tuple[int, ...]", given)], wanted, around=False)
                 prompt = None
-            self.check(cut, field)
+            self.check(cut)
             if prompt is None:
                 prompt = self.render(tuple(cut))
             request = self._core.request(prompt, params, lora_request=lora)
         except self._client_errors as error:
             if isinstance(error, RequestError):
                 raise
-            raise ParameterError(f"{field}: {error}", field) from error
+            raise ParameterError(f"prompt: {error}", "prompt") from error
         return Prepared(number, request, len(cut), generation.request_id)
 
-    def _part(self, text: str, wanted: Embedding, field: str) -> str:
+    def _part(self, text: str, wanted: Embedding) -> str:
         """What is to be tokenized of a text; raises ContextError for one that is far too long."""
         allowed = max_prompt_tokens(self._info.context, self._most)
         keep = self._info.context if wanted.truncate is True else wanted.truncate
         if wanted.truncate is False or keep > allowed:
-            check_text(field, text, allowed, self.count, self._info.context)
+            check_text("prompt", text, allowed, self.count, self._info.context)
             return text
         return first(text, keep, self.count) if wanted.cut == "right" else last(text, keep, self.count)
 
@@ -94,13 +95,13 @@ class VllmEmbedding(PoolingBackend):
             return None
         if not config.is_matryoshka:
             raise UnsupportedError.of(
-                "dimensions", wanted, f"{size}: the model is not trained for others (its config has no is_matryoshka)"
+                DIMENSIONS, wanted, f"{size}: the model is not trained for others (its config has no is_matryoshka)"
             )
         if known := config.matryoshka_dimensions:
             if wanted not in known:
-                raise ParameterError.of("dimensions", wanted, "one of " + ", ".join(map(str, known)))
+                raise ParameterError.of(DIMENSIONS, wanted, "one of " + ", ".join(map(str, known)))
         elif not 1 <= wanted <= size:
-            raise ParameterError.of("dimensions", wanted, f"an integer from 1 to {size}")
+            raise ParameterError.of(DIMENSIONS, wanted, f"an integer from 1 to {size}")
         return wanted
 
     def _cut(self, ids: list[int], wanted: Embedding, *, around: bool) -> list[int]:

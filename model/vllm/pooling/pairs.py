@@ -18,11 +18,13 @@ from ...errors import ContextError, OptionError, UnsupportedError
 from ...generation import Scoring
 from ...text.prompt_limits import check_text, first, last
 
-__all__ = ["PairTokenizer", "Render", "Tokens", "shares"]
+__all__ = ["ARGUMENTS", "PairTokenizer", "Render", "Tokens", "shares"]
 
 Render = Callable[[list[dict[str, str]], Mapping[str, Any]], str]
 """Makes the text of a prompt, of messages and further variables; raises RequestError."""
 
+ARGUMENTS = "scoring.template_arguments"
+"""The path of a template's variables."""
 TRIES = 4
 """How often a document is cut until its prompt fits: at a new end other tokens may come."""
 
@@ -75,10 +77,10 @@ class PairTokenizer:
         special = self._tokenizer.num_special_tokens_to_add
         return not self._separates or special(True) <= special(False)
 
-    def single(self, text: str, scoring: Scoring, field: str, special: bool) -> Tokens:
+    def single(self, text: str, scoring: Scoring, special: bool) -> Tokens:
         """A text by itself."""
         text = text.lower() if self._lower_case else text
-        text = self._part(text, scoring, field)
+        text = self._part(text, scoring, "prompt")
         encoding = self._encode(text)
         if (longest := self._longest(scoring)) is not None:
             self._cut(encoding, longest - (self._special(False) if special else 0), scoring)
@@ -91,19 +93,17 @@ class PairTokenizer:
             return Tokens(given)
         return Tokens(given[:longest] if scoring.cut == "right" else given[-longest:])
 
-    def pair(self, query: str, document: str, scoring: Scoring, field: str) -> Tokens:
+    def pair(self, query: str, document: str, scoring: Scoring) -> Tokens:
         """A query and a document; raises RequestError."""
-        query = self._limited(self._part(query, scoring, field), scoring.query_tokens, scoring)
-        document = self._limited(
-            self._part(document, scoring, scoring.document_field), scoring.document_tokens, scoring
-        )
+        query = self._limited(self._part(query, scoring, "prompt"), scoring.query_tokens, scoring)
+        document = self._limited(self._part(document, scoring, "scoring.document"), scoring.document_tokens, scoring)
         if self._render is not None:
-            return self._by_template(self._render, query, document, scoring, field)
+            return self._by_template(self._render, query, document, scoring)
         if scoring.template_arguments:
-            name = next(iter(scoring.template_arguments))
-            raise UnsupportedError(f"{name}: this model makes its prompts without a template", name)
+            path = f"{ARGUMENTS}.{next(iter(scoring.template_arguments))}"
+            raise UnsupportedError(f"{path}: this model makes its prompts without a template", path)
         if not self._separates:
-            return self.single(query + document, scoring, field, special=True)
+            return self.single(query + document, scoring, special=True)
         return self._separated(query, document, scoring)
 
     def _separated(self, query: str, document: str, scoring: Scoring) -> Tokens:
@@ -116,9 +116,10 @@ class PairTokenizer:
         ids = [*whole.ids]
         return Tokens(ids, _second(whole.type_ids) if self.typed else None)
 
-    def _by_template(self, render: Render, query: str, document: str, scoring: Scoring, field: str) -> Tokens:
+    def _by_template(self, render: Render, query: str, document: str, scoring: Scoring) -> Tokens:
         if "instruction" in scoring.template_arguments and "instruction" not in self._variables:
-            raise UnsupportedError("instruction: this model's template has none", "instruction")
+            path = f"{ARGUMENTS}.instruction"
+            raise UnsupportedError(f"{path}: this model's template has none", path)
         longest = self._longest(scoring)
         ids: list[int] = []
         for _ in range(TRIES):
@@ -132,9 +133,9 @@ class PairTokenizer:
                 break
             document = self._limited(document, left, scoring)
         raise ContextError(
-            f"{field}: expected a query that leaves room for a document in the {longest} tokens of a prompt, got "
+            f"prompt: expected a query that leaves room for a document in the {longest} tokens of a prompt, got "
             f"a prompt of {len(ids)} tokens",
-            field,
+            "prompt",
         )
 
     def _longest(self, scoring: Scoring) -> int | None:
@@ -143,12 +144,12 @@ class PairTokenizer:
             return None
         return self._context if scoring.truncate is True else min(scoring.truncate, self._context)
 
-    def _part(self, text: str, scoring: Scoring, field: str, most: int | None = None) -> str:
+    def _part(self, text: str, scoring: Scoring, path: str, most: int | None = None) -> str:
         """What is to be tokenized of a text of which `most` tokens are used; raises ContextError for one that is far
         too long and is not cut.
         """
         if most is None and scoring.truncate is False:
-            check_text(field, text, self._context, self._count, self._context)
+            check_text(path, text, self._context, self._count, self._context)
             return text
         return (first if scoring.cut == "right" else last)(text, most or self._context, self._count)
 

@@ -21,7 +21,7 @@ from ..request.chat import ChatRenderer
 from ..request.structured import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
-from .pairs import PairTokenizer, Tokens
+from .pairs import ARGUMENTS, PairTokenizer, Tokens
 from .rerankers import template_of
 
 __all__ = ["VllmScoring"]
@@ -78,7 +78,7 @@ class VllmScoring(PoolingBackend):
         """Tokenizes, cuts and checks; raises RequestError. Texts have no images."""
         from vllm import PoolingParams
 
-        field, scoring = generation.prompt_field, generation.scoring
+        scoring = generation.scoring
         if scoring is None:
             raise UnsupportedError("this model scores texts and generates none")
         if not scoring.classes and len(self._labels) != 1:
@@ -86,7 +86,7 @@ class VllmScoring(PoolingBackend):
         lora = self.adapter_of(generation)
         try:
             tokens = self._tokens(generation, scoring)
-            self.check(tokens.ids, field)
+            self.check(tokens.ids)
             params = PoolingParams(task="classify", use_activation=True)
             if tokens.second is not None:
                 params.extra_kwargs = {SECOND_TEXTS: tokens.second}
@@ -96,41 +96,40 @@ class VllmScoring(PoolingBackend):
                 raise
             if isinstance(error, RequestError):
                 raise
-            raise ParameterError(f"{field}: {error}", field) from error
+            raise ParameterError(f"prompt: {error}", "prompt") from error
         labels = self._labels if scoring.classes else ()
         activated = self._activated if scoring.activation is None else scoring.activation
         activation = self._activation if activated else None
         return Prepared(number, request, len(tokens.ids), generation.request_id, labels, activation)
 
     def _tokens(self, generation: Generation, scoring: Scoring) -> Tokens:
-        prompt, field = generation.prompt, generation.prompt_field
+        prompt = generation.prompt
         if isinstance(prompt, Conversation):
-            return self._texts.ids(self._conversation(prompt, field), scoring)
+            return self._texts.ids(self._conversation(prompt), scoring)
         if not isinstance(prompt, str):
             return self._texts.ids([*prompt], scoring)
         if scoring.document is None:
-            return self._texts.single(prompt, scoring, field, generation.add_special_tokens)
-        return self._texts.pair(prompt, scoring.document, scoring, field)
+            return self._texts.single(prompt, scoring, generation.add_special_tokens)
+        return self._texts.pair(prompt, scoring.document, scoring)
 
-    def _conversation(self, conversation: Conversation, field: str) -> list[int]:
+    def _conversation(self, conversation: Conversation) -> list[int]:
         try:
             return [*self._chat.render(self._chat.request(conversation))["prompt_token_ids"]]
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
 
     def _rendered(self, messages: list[dict[str, str]], variables: Mapping[str, Any]) -> str:
         """The prompt of a pair."""
         from transformers.utils.chat_template_utils import render_jinja_template
 
-        field = "chat_template_kwargs"
         if taken := variables.keys() & inspect.signature(render_jinja_template).parameters.keys():
-            raise ParameterError(f"{field}: expected none that is named {min(taken)}", field)
+            raise ParameterError(f"{ARGUMENTS}: expected none that is named {min(taken)}", ARGUMENTS)
         try:
             texts, _ = render_jinja_template([messages], chat_template=self._template, **variables)
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            raise ParameterError(f"{field}: the template of pairs refuses it: {error}", field) from error
+            raise ParameterError(f"{ARGUMENTS}: the template of pairs refuses it: {error}", ARGUMENTS) from error
         return str(texts[0])

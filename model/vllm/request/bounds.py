@@ -16,7 +16,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...errors import ParameterError, StartError
-from ...generation import Generation
 from ..internals import part
 
 if TYPE_CHECKING:
@@ -103,16 +102,16 @@ class RunnerBounds:
         self._vocabulary = vocabulary
         self._bounds = tuple((bound, bound.most) for bound in BOUNDS)
 
-    def check(self, params: SamplingParams, generation: Generation) -> None:
-        """Raises ParameterError for what would end the core, by the client's name of it."""
+    def check(self, params: SamplingParams) -> None:
+        """Raises ParameterError for what would end the core, by its path in a Generation."""
         for bound, most in self._bounds:
             if (count := bound.count(params)) > most:
-                raise ParameterError.of(generation.field(bound.field), count, f"at most {most} {bound.holds}")
+                raise ParameterError.of(f"sampling.{bound.field}", count, f"at most {most} {bound.holds}")
         for field in LIKELIEST:
             if (asked := getattr(params, field) or 0) > self._vocabulary:
                 expected = f"at most {self._vocabulary}, the tokens that the model has"
-                raise ParameterError.of(generation.field(field), asked, expected)
+                raise ParameterError.of(f"sampling.{field}", asked, expected)
         for field, ids in INDICES:
             if (largest := max(ids(params), default=0)) >= self._vocabulary:
                 expected = f"tokens that the model has, below {self._vocabulary}"
-                raise ParameterError.of(generation.field(field), largest, expected)
+                raise ParameterError.of(f"sampling.{field}", largest, expected)

@@ -21,6 +21,7 @@ from ...text.parsers import Reasoning, Splitter, new_id
 from ..core import Core
 from ..internals import keep_linear, part, tokenize_params
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
+from .prompt import path_of
 
 __all__ = ["ChatRenderer"]
 
@@ -28,8 +29,8 @@ FORCED = "pythonic"
 """A tool parser for calls that a request forces where the options name none. It leaves these to vLLM's guided decoding,
 which makes them JSON; others have the calls made in their own form from vLLM 0.32 on (structural tags)."""
 
-TRUNCATE = "truncate_prompt_tokens"
-"""What clients call Sampling.truncate where the prompt is a conversation."""
+TRUNCATE, TOOLS, TOOL_CHOICE = "sampling.truncate", "prompt.tools", "prompt.tool_choice"
+"""Paths of what is refused."""
 
 TRIAL = {"type": "function", "function": {"name": "a", "parameters": {"type": "object", "properties": {}}}}
 """A tool, to try parsers with."""
@@ -81,8 +82,8 @@ class ChatRenderer:
             request = self._plain.model_copy(update=fields) if plain else self._form(**fields)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(step) for step in first["loc"])
-            raise ParameterError(f"{place or 'messages'}: {first['msg']}", place or "messages") from None
+            path = _path(first["loc"])
+            raise ParameterError(f"{path}: {first['msg']}", path) from None
         parser = self._parser_for(conversation, request)
         if parser is None:
             return request
@@ -95,8 +96,7 @@ class ChatRenderer:
             if raised_by_us(error):
                 raise
             # It reads the tools' schemas, which may hold anything.
-            field = conversation.tools_field
-            raise ParameterError(f"{field}: vLLM cannot read their schemas: {one_line(str(error))}", field) from error
+            raise ParameterError(f"{TOOLS}: vLLM cannot read their schemas: {one_line(str(error))}", TOOLS) from error
         request.tools = shown
         return request
 
@@ -221,8 +221,8 @@ class ChatRenderer:
             if self._settings.tool_call_parser:
                 return self._settings.tool_call_parser
             raise ParameterError(
-                "tool_choice: expected none, required or a function (auto needs option.tool_call_parser), got 'auto'",
-                "tool_choice",
+                f"{TOOL_CHOICE}: expected none or a forced call (auto needs option.tool_call_parser), got 'auto'",
+                TOOL_CHOICE,
             )
         return None
 
@@ -255,6 +255,12 @@ TEXT = {"role", "content"}
 def _forced(conversation: Conversation) -> bool:
     """Whether a tool must be called."""
     return conversation.function is not None or conversation.tool_choice == "required"
+
+
+def _path(steps: Sequence[int | str]) -> str:
+    """Where in a Generation it is what vLLM names in its own form of a conversation."""
+    name, index = (*steps, "", "")[:2]
+    return (path_of(str(name)) or "prompt") + (f"[{index}]" if isinstance(index, int) else "")
 
 
 def _mistrals_id() -> str:

@@ -32,8 +32,8 @@ END = 256
 class Guide:
     """What one generation's text must match."""
 
-    field: str
-    """The client's field that asked for it."""
+    path: str
+    """Of what asked for it."""
     params: Any
     """The generation's SamplingParams, checked by vLLM."""
     begins_after: int | None
@@ -51,12 +51,12 @@ def fault(
 
     `raw` gives a token's bytes, `ends` are those with which the model ends.
     """
-    field = guide.field
+    path = guide.path
     if output.new_token_ids:
         if _at_end(guide, [*tokens, *output.new_token_ids], len(tokens), raw, ends):
-            return ParameterError(f"{field}: no token of the model matches it", field)
+            return ParameterError(f"{path}: no token of the model matches it", path)
     elif guide.fails_first and _never_scheduled(output):
-        return ParameterError(f"{field}: it cannot be compiled", field)
+        return ParameterError(f"{path}: it cannot be compiled", path)
     return GenerationError("the engine failed while generating")
 
 

@@ -61,7 +61,7 @@ def processor_faults(images: Sequence[Image]) -> Iterator[None]:
     except ValueError as error:
         if error.__cause__ is None or not str(error).startswith(PROCESSOR_FAILED):
             raise
-        field = images[0].field if len(images) == 1 else "messages"
+        field = images[0].field if len(images) == 1 else "prompt"
         reason = one_line(str(error.__cause__))[:200]
         raise ParameterError(f"{field}: the model's image processor refuses it: {reason}", field) from error
 

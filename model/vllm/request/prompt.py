@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import ParameterError
-from ...generation import Generation
+from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
 from ..core import Core
 from ..internals import part, tokenize_params
 
-__all__ = ["PromptRenderer", "refused"]
+__all__ = ["PromptRenderer", "path_of", "refused"]
 
 
 class PromptRenderer:
     """Tokenizes prompts of at most `most` tokens (option.max_prompt_tokens) for one model; nothing that is far longer.
 
-    vLLM's own limit is not used: its message for a long prompt would not name the client's field, and it goes by the
+    vLLM's own limit is not used: its message for a long prompt would not be ours, and it goes by the
     longest token's characters, which 60 million characters of blanks and letters may be within.
     """
 
@@ -38,7 +38,7 @@ class PromptRenderer:
         Raises ContextError for a text that is far too long. A prompt with images is never cut.
         """
         keep = None if images else generation.sampling.truncate
-        return lambda text: shortened(generation.prompt_field, text, keep, self._allowed, self.count, self._context)
+        return lambda text: shortened(text, keep, self._allowed, self.count, self._context)
 
     def render(self, generation: Generation) -> Any:
         """Text or token ids, tokenized: vLLM's own form of a prompt, with `prompt_token_ids`."""
@@ -57,10 +57,19 @@ class PromptRenderer:
         return self._core.renderer.render_cmpl([parsed], tokenize)[0]
 
 
-def refused(error: Exception, generation: Generation, guide_field: str | None = None) -> ParameterError:
-    """What vLLM found wrong with a request's values. Where it names none, the fault is that of the guided decoding."""
+def refused(error: Exception, path: str | None) -> ParameterError:
+    """What vLLM found wrong with a request's values; `path`: with which, where it names none itself."""
     parameter: str | None = getattr(error, "parameter", None)
-    # Where vLLM names one, its text ends with the whole value.
-    text = str(error.args[0]) if parameter and error.args else str(error)
-    param = generation.field(parameter) if parameter else guide_field
-    return ParameterError(text if param is None or param in text else f"{param}: {text}", param)
+    text = str(error)
+    if parameter:
+        # Its text ends with the whole value then.
+        text = str(error.args[0] if error.args else error).removeprefix(f"{parameter} ")
+        path = path_of(parameter) or path
+    return ParameterError(text if path is None else f"{path}: {text}", path)
+
+
+def path_of(name: str) -> str | None:
+    """The path of what vLLM calls as a Generation does; None: it has no such field."""
+    if name in Sampling.__struct_fields__:
+        return f"sampling.{name}"
+    return f"prompt.{name}" if name in Conversation.__struct_fields__ else None

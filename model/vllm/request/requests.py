@@ -100,7 +100,8 @@ class Requests:
         sampling = generation.sampling
         lora = None if generation.adapter is None else self._adapter(generation.adapter)
         conversation = generation.prompt if isinstance(generation.prompt, Conversation) else None
-        guide_field: str | None = None
+        path: str | None = "prompt"
+        """Of what vLLM finds fault with, where it does not say."""
         try:
             request = self._chat.request(conversation) if conversation else None
             # What is to be sent step by step must not depend on what the core has then.
@@ -110,8 +111,8 @@ class Requests:
             max_tokens = max_new_tokens_for(generation, len(ids), self._context, self._most)
             check_size(generation, len(ids), self._longest)
             if isinstance(generation.prompt, tuple) or self._tokenizer_knows_more:
-                check_ids(generation.prompt_field, ids, self._prompt_vocabulary)
-            guided, guide_field = structured_outputs(sampling.structured_output, conversation, request, self._guides)
+                check_ids("prompt", ids, self._prompt_vocabulary)
+            guided, path = structured_outputs(sampling.structured_output, conversation, request, self._guides)
             extra = self._typical.arguments(sampling)
             params = sampling_params(
                 generation, self._defaults, max_tokens, guided, extra,
@@ -121,18 +122,18 @@ class Requests:
                 self._beams.check(generation, sampling.beams)
             priority = generation.priority if self._by_priority else 0
             first = self._core.request(prompt, params[0], priority, lora)
-            self._bounds.check(first.sampling_params, generation)
+            self._bounds.check(first.sampling_params)
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error, generation, guide_field) from error
+            raise refused(error, path) from error
         guide = None
-        if guided is not None and guide_field is not None:
+        if guided is not None and path is not None:
             if self._chat.guided_at_once(ids):
                 first.reasoning_ended = True
             fails_first = not (self._connected or first.mm_features)
             begins_after = None if first.reasoning_ended else self._chat.reasoning_end
-            guide = Guide(guide_field, first.sampling_params, begins_after, self._compact, fails_first)
+            guide = Guide(path, first.sampling_params, begins_after, self._compact, fails_first)
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
         # Some parsers need the special tokens in the text that they take apart.
         skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
@@ -149,9 +150,9 @@ class Requests:
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""
-        given, field = generation.prompt, generation.prompt_field
+        given = generation.prompt
         if isinstance(given, tuple):
-            check_ids(field, given, self._prompt_vocabulary)
+            check_ids("prompt", given, self._prompt_vocabulary)
             return [*given]
         try:
             request = self._chat.request(given) if isinstance(given, Conversation) else None
@@ -159,7 +160,7 @@ class Requests:
         except self._client_errors as error:
             if raised_by_us(error) and not isinstance(error, RequestError):
                 raise
-            raise refused(error, generation) from error
+            raise refused(error, "prompt") from error
 
     def _prompt(self, request: Any, images: Sequence[Image], generation: Generation, *, whole: bool = False) -> Any:
         """The prompt as vLLM takes it; `request` is its form of a conversation, None for another prompt."""
@@ -171,8 +172,7 @@ class Requests:
         except template_errors() as error:
             if raised_by_us(error):
                 raise
-            field = generation.prompt_field
-            raise ParameterError(f"{field}: the chat template refuses it: {error}", field) from error
+            raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
 
 
 def _again(request: Any, other: SamplingParams) -> Any:

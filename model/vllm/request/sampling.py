@@ -63,10 +63,10 @@ def sampling_params(
 
     sampling = generation.sampling
     # With min_tokens vLLM writes to their logits: an index beyond the end ends its core for everyone.
-    check_ids(generation.field("stop_token_ids"), sampling.stop_token_ids, vocabulary)
+    check_ids("sampling.stop_token_ids", sampling.stop_token_ids, vocabulary)
     if (blank := next((word for word in sampling.bad_words if not word.strip()), None)) is not None:
         # vLLM strips them, and some versions then ask for the first token of none.
-        raise ParameterError.of(generation.field("bad_words"), blank, "words, not white space alone")
+        raise ParameterError.of("sampling.bad_words", blank, "words, not white space alone")
     arguments: dict[str, Any] = {
         "max_tokens": max_tokens,
         "min_tokens": min(sampling.min_tokens, max_tokens),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["structured_outputs", "template_errors"]
 
-
+GUIDE, TOOLS = "sampling.structured_output", "prompt.tools"
+"""Paths of what asks for guided decoding."""
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 """Where in its own sources xgrammar found the fault."""
 
@@ -29,14 +30,14 @@ PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
 def structured_outputs(
     guide: StructuredOutput | None, conversation: Conversation | None, request: Any, backend: str
 ) -> tuple[StructuredOutputsParams | None, str | None]:
-    """What vLLM is to be guided by, and the client's field that asked for it; raises ParameterError, naming the field.
+    """What vLLM is to be guided by, and the path of what asked for it; raises ParameterError, naming the path.
 
     A forced tool call (`request`, the conversation in vLLM's form) takes precedence over the request's own guide.
     What is not for xgrammar (`backend`, vLLM's name for it) vLLM checks when it is given the request.
     """
     forced = getattr(request, "structured_outputs", None)
     if forced is not None and conversation is not None:
-        return _of_tools(forced, conversation, backend), conversation.tools_field
+        return _of_tools(forced, conversation, backend), TOOLS
     if guide is None:
         return None, None
     from vllm.sampling_params import StructuredOutputsParams
@@ -51,8 +52,8 @@ def structured_outputs(
         made = StructuredOutputsParams(grammar=guide.grammar)
     else:
         made = StructuredOutputsParams(choice=list(guide.choice))
-    _check(guide.field, made, backend)
-    return made, guide.field
+    _check(GUIDE, made, backend)
+    return made, GUIDE
 
 
 def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backend: str) -> StructuredOutputsParams:
@@ -61,26 +62,24 @@ def _of_tools(forced: StructuredOutputsParams, conversation: Conversation, backe
 
     for index, tool in enumerate(conversation.tools):
         if schema := tool["function"].get("parameters"):
-            _bounded(_place(conversation, index), StructuredOutputsParams(json=json.dumps(schema)))
+            _bounded(_schema(index), StructuredOutputsParams(json=json.dumps(schema)))
     try:
-        _check(conversation.tools_field, forced, backend)
+        _check(TOOLS, forced, backend)
     except ParameterError:
         for index, tool in enumerate(conversation.tools):
             schema = tool["function"].get("parameters")
             if schema:
-                _check(_place(conversation, index), StructuredOutputsParams(json=json.dumps(schema)), backend)
+                _check(_schema(index), StructuredOutputsParams(json=json.dumps(schema)), backend)
         raise
     return forced
 
 
-def _place(conversation: Conversation, index: int) -> str:
-    """What the client calls a tool's schema."""
-    if conversation.schema_fields:
-        return conversation.schema_fields[index]
-    return f"{conversation.tools_field}[{index}].{conversation.schema_field}"
+def _schema(index: int) -> str:
+    """The path of a tool's schema."""
+    return f"{TOOLS}[{index}].parameters"
 
 
-def _bounded(field: str, made: StructuredOutputsParams) -> None:
+def _bounded(path: str, made: StructuredOutputsParams) -> None:
     """Raises ParameterError for what is too large, or would make the engine's steps slow."""
     checks = {"json": check_schema, "regex": check_regex, "grammar": check_grammar}
     for name, check in checks.items():
@@ -89,10 +88,10 @@ def _bounded(field: str, made: StructuredOutputsParams) -> None:
             if isinstance(source, str) and source.strip():
                 check(source)
         except ValueError as error:
-            raise ParameterError(f"{field}: {error}", field) from None
+            raise ParameterError(f"{path}: {error}", path) from None
 
 
-def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
+def _check(path: str, made: StructuredOutputsParams, backend: str) -> None:
     """Raises ParameterError where vLLM could not compile it, by vLLM's own check."""
     from vllm import SamplingParams
 
@@ -103,8 +102,8 @@ def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
             if isinstance(source, str) and not source.strip():
                 raise ValueError("it is empty")
     except ValueError as error:
-        raise ParameterError(f"{field}: it cannot be compiled: {error}", field) from None
-    _bounded(field, made)
+        raise ParameterError(f"{path}: it cannot be compiled: {error}", path) from None
+    _bounded(path, made)
     if backend != "xgrammar":
         return
     validate = part("vllm.v1.structured_output.backend_xgrammar:validate_xgrammar_grammar")
@@ -116,10 +115,10 @@ def _check(field: str, made: StructuredOutputsParams, backend: str) -> None:
         if raised_by_us(error):
             raise
         reason = PLACE.sub("", one_line(str(error.__cause__ or error)))[:300]
-        raise ParameterError(f"{field}: it cannot be compiled: {reason}", field) from error
+        raise ParameterError(f"{path}: it cannot be compiled: {reason}", path) from error
     if made.grammar is not None and checked.grammar != made.grammar:
         # It was in Lark's form, and is in EBNF now.
-        _bounded(field, checked)
+        _bounded(path, checked)
 
 
 def template_errors() -> tuple[type[Exception], ...]:

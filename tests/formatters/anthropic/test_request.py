@@ -45,7 +45,6 @@ def test_a_plain_request() -> None:
         request_id="req-7",
         prompt=Conversation(messages=(USER,)),
         sampling=Sampling(max_tokens=100),
-        prompt_field="messages",
     )
     # The answer ends at the context, as Anthropic's do.
     assert made.overflow == "clip"
@@ -104,7 +103,7 @@ def test_output() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     made = generation(output_config={"effort": "high", "format": {"type": "json_schema", "schema": schema}})
     assert made.sampling.structured_output == StructuredOutput(
-        json_schema='{"type":"object","properties":{"a":{"type":"integer"}}}', field="output_config.format.schema"
+        json_schema='{"type":"object","properties":{"a":{"type":"integer"}}}'
     )
     assert isinstance(made.prompt, Conversation)
     assert made.prompt.template_arguments == {"reasoning_effort": "high"}
@@ -125,9 +124,10 @@ FORMAT: dict[str, Any] = {"type": "json_schema", "schema": {"type": "object", "p
     ],
 )
 def test_output_by_its_former_name(fields: dict[str, Any], field: str) -> None:
-    assert generation(STRICT, **fields).sampling.structured_output == StructuredOutput(
-        json_schema='{"type":"object","properties":{"a":{}}}', field=field
-    )
+    made = call(STRICT, **fields)
+    guide = made.generations[0].sampling.structured_output
+    assert guide == StructuredOutput(json_schema='{"type":"object","properties":{"a":{}}}')
+    assert made.fields.name("sampling.structured_output") == field
 
 
 def test_an_answer_that_goes_on() -> None:

@@ -44,7 +44,7 @@ def changed(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def beams(width: int, **more: Any) -> Beams:
-    return Beams(width=width, field="parameters.num_beams", **more)
+    return Beams(width=width, **more)
 
 
 def refused(parameters: dict[str, Any]) -> LmiError:

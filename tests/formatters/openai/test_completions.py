@@ -31,9 +31,10 @@ from ...kit.api.types import JSON, Delta, Failed, Request, Started
     ],
 )
 def test_prompts(prompt: Any, prompts: list[Any], names: list[str]) -> None:
-    made = call(prompt=prompt).generations
+    asked = call(prompt=prompt)
+    made = asked.generations
     assert [one.prompt for one in made] == prompts
-    assert [one.prompt_field for one in made] == names
+    assert [asked.fields.name("prompt", number) for number in range(len(made))] == names
     assert {(one.sampling.max_tokens, one.overflow, one.request_id, one.tokens) for one in made} == {
         (16, "refuse", "7", False)
     }

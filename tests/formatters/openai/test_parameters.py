@@ -43,11 +43,8 @@ def test_defaults() -> None:
         prompt=Conversation(messages=(USER,)),
         sampling=Sampling(),
         overflow="refuse",
-        prompt_field="messages",
     )
-    assert text == Generation(
-        request_id="7", prompt="hi", sampling=Sampling(max_tokens=16), overflow="refuse", prompt_field="prompt"
-    )
+    assert text == Generation(request_id="7", prompt="hi", sampling=Sampling(max_tokens=16), overflow="refuse")
 
 
 @pytest.mark.parametrize(("base", "table"), [(CHAT, CHAT_TABLE), (TEXT, TEXT_TABLE)])
@@ -91,72 +88,68 @@ EFFECTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"response_format": {"type": "text"}}, {}),
     (
         {"response_format": {"type": "json_object"}},
-        {"structured_output": StructuredOutput(json_object=True, field="response_format")},
+        {"structured_output": StructuredOutput(json_object=True)},
     ),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}},
-        {
-            "structured_output": StructuredOutput(
-                json_schema='{"type":"object"}', field="response_format.json_schema.schema"
-            )
-        },
+        {"structured_output": StructuredOutput(json_schema='{"type":"object"}')},
     ),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}, "strict": True}}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.json_schema.schema")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     # llama.cpp's and TGI's ways to say it.
     (
         {"response_format": {"type": "json_object", "schema": {"a": 1}}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.schema")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     (
         {"response_format": {"type": "json_object", "value": {"a": 1}, "schema": None}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.value")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     # The same by two names, as guidance sends it.
     (
         {"guided_grammar": "root ::= x", "structured_outputs": {"grammar": "root ::= x"}},
-        {"structured_output": StructuredOutput(grammar="root ::= x", field="structured_outputs.grammar")},
+        {"structured_output": StructuredOutput(grammar="root ::= x")},
     ),
     (
         {"guided_json": '{"a": 1}', "response_format": {"type": "json_object", "value": {"a": 1}, "schema": {"a": 1}}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="response_format.schema")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     (
         {"structured_outputs": {"json": {"a": 1}}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="structured_outputs.json")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     (
         {"structured_outputs": {"json": '{"a": 1}', "regex": None}},
-        {"structured_output": StructuredOutput(json_schema='{"a":1}', field="structured_outputs.json")},
+        {"structured_output": StructuredOutput(json_schema='{"a":1}')},
     ),
     (
         {"structured_outputs": {"regex": "a+"}},
-        {"structured_output": StructuredOutput(regex="a+", field="structured_outputs.regex")},
+        {"structured_output": StructuredOutput(regex="a+")},
     ),
     (
         {"structured_outputs": {"choice": ["a", "b"]}},
-        {"structured_output": StructuredOutput(choice=("a", "b"), field="structured_outputs.choice")},
+        {"structured_output": StructuredOutput(choice=("a", "b"))},
     ),
     (
         {"structured_outputs": {"grammar": "root ::= x"}},
-        {"structured_output": StructuredOutput(grammar="root ::= x", field="structured_outputs.grammar")},
+        {"structured_output": StructuredOutput(grammar="root ::= x")},
     ),
     (
         {"structured_outputs": {"json_object": True, "disable_any_whitespace": False}},
-        {"structured_output": StructuredOutput(json_object=True, field="structured_outputs.json_object")},
+        {"structured_output": StructuredOutput(json_object=True)},
     ),
-    ({"guided_json": {"a": 1}}, {"structured_output": StructuredOutput(json_schema='{"a":1}', field="guided_json")}),
+    ({"guided_json": {"a": 1}}, {"structured_output": StructuredOutput(json_schema='{"a":1}')}),
     (
         {"guided_json_object": True},
-        {"structured_output": StructuredOutput(json_object=True, field="guided_json_object")},
+        {"structured_output": StructuredOutput(json_object=True)},
     ),
-    ({"guided_regex": "a+"}, {"structured_output": StructuredOutput(regex="a+", field="guided_regex")}),
-    ({"guided_choice": ["a"]}, {"structured_output": StructuredOutput(choice=("a",), field="guided_choice")}),
+    ({"guided_regex": "a+"}, {"structured_output": StructuredOutput(regex="a+")}),
+    ({"guided_choice": ["a"]}, {"structured_output": StructuredOutput(choice=("a",))}),
     (
         {"guided_grammar": "root ::= x", "response_format": {"type": "text"}},
-        {"structured_output": StructuredOutput(grammar="root ::= x", field="guided_grammar")},
+        {"structured_output": StructuredOutput(grammar="root ::= x")},
     ),
 ]
 

@@ -79,11 +79,9 @@ def failed(asked: ParsedRequest, error: LmiError) -> tuple[int, Any]:
 def test_documents_are_ranked(path: str) -> None:
     asked = call({"query": QUERY, "documents": DOCUMENTS, "model": "any", "return_documents": True}, path=path)
     assert [one.prompt for one in asked.generations] == [QUERY] * 3
-    assert [one.scoring for one in asked.generations] == [
-        Scoring(document=text, document_field=f"documents[{index}]")
-        for index, text in enumerate(["hi", "a bear", "a car"])
-    ]
-    assert asked.generations[0].prompt_field == "query"
+    assert [one.scoring for one in asked.generations] == [Scoring(document=text) for text in ["hi", "a bear", "a car"]]
+    named = [asked.fields.name(path, 2) for path in ("prompt", "scoring.document")]
+    assert named == ["query", "documents[2]"]
     told = answer(asked, events(0.25), events(0.75), events(0.25))
     assert told.pop("id").startswith("rerank-")
     versions = {"/v1/rerank": "1", "/v2/rerank": "2"}
@@ -126,11 +124,11 @@ def test_what_the_plain_fields_say() -> None:
     }  # fmt: skip
     (one,) = call({"query": QUERY, "documents": "d", **fields}).generations
     assert one.scoring == Scoring(
-        document="d", document_field="documents", activation=False, truncate=9, cut="left", query_tokens=4,
+        document="d", activation=False, truncate=9, cut="left", query_tokens=4,
         document_tokens=5, template_arguments={"a": 1, "instruction": "i"},
     )  # fmt: skip
     (one,) = call({"query": QUERY, "documents": "d", "truncate_prompt_tokens": -1, "max_tokens_per_doc": 0}).generations
-    assert one.scoring == Scoring(document="d", document_field="documents", truncate=True)
+    assert one.scoring == Scoring(document="d", truncate=True)
 
 
 def test_a_model_that_embeds_ranks_by_the_cosine() -> None:
@@ -197,9 +195,10 @@ def test_texts_are_classified(path: str, given: Any) -> None:
 
 
 def test_a_conversation_is_classified() -> None:
-    (one,) = call({"messages": [{"role": "user", "content": "Hi"}]}, CLASSIFIES, "/classify").generations
+    asked = call({"messages": [{"role": "user", "content": "Hi"}]}, CLASSIFIES, "/classify")
+    (one,) = asked.generations
     assert one.prompt == Conversation(messages=({"role": "user", "content": "Hi"},), add_generation_prompt=False)
-    assert one.prompt_field == "messages"
+    assert asked.fields.name("prompt") == "messages"
 
 
 @pytest.mark.parametrize("path", ["/invocations", "/rerank"])
@@ -211,9 +210,7 @@ def test_teis_ranks(path: str) -> None:
         {"index": 0, "score": pytest.approx(1 / (1 + math.exp(1)))},
     ]
     asked = call({"query": QUERY, "texts": ["a", "b"], "raw_scores": True, "return_text": True, "truncate": True})
-    assert asked.generations[0].scoring == Scoring(
-        document="a", document_field="texts[0]", activation=False, truncate=True
-    )
+    assert asked.generations[0].scoring == Scoring(document="a", activation=False, truncate=True)
     assert answer(asked, events(-1.0), events(2.0)) == [
         {"index": 1, "score": 2, "text": "b"},
         {"index": 0, "score": -1, "text": "a"},
@@ -243,7 +240,7 @@ def test_teis_predictions(path: str, inputs: Any, pairs: list[Any], single: bool
 
 def test_teis_fields_may_be_parameters() -> None:
     (one,) = call({"inputs": "a", "parameters": {"raw_scores": True, "truncate": 5}}, CLASSIFIES).generations
-    assert one.scoring == Scoring(classes=True, activation=False, truncate=5, document_field="inputs")
+    assert one.scoring == Scoring(classes=True, activation=False, truncate=5)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from ...kit.answers.responses import asked, conversation
 from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.engine import image_parts
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.types import Conversation
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": '{"a": 1}', "id": "fc_1"}
@@ -47,13 +48,11 @@ def test_messages(role: str, full: bool) -> None:
 
 
 def test_an_image() -> None:
-    """Errors about it name the client's own field."""
     part = {"type": "input_image", "image_url": PIXEL, "detail": "low", "file_id": None}
     (message,) = messages({"role": "user", "content": [{"type": "input_text", "text": "a"}, part]})
     assert message["content"][1] == {
         "type": "image_url",
         "image_url": {"url": PIXEL, "detail": "low"},
-        "field": "input[0].content[1].image_url",
     }
 
 
@@ -154,5 +153,9 @@ def test_faults_are_named_by_their_place(given: Any, kind: type[RequestError], p
 def test_a_refused_image_is_named_by_the_clients_place() -> None:
     """Its message is another one of the template's: instructions come before it."""
     parts = [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": PIXEL}]
-    (part,) = image_parts(conversation([{"role": "user", "content": parts}], instructions="Be brief."))
-    assert (part.place, part.field) == ("input[0].content[1]", "input[0].content[1].image_url")
+    made = asked([{"role": "user", "content": parts}], instructions="Be brief.")
+    prompt = made.generations[0].prompt
+    assert isinstance(prompt, Conversation)
+    (part,) = image_parts(prompt)
+    named = [made.fields.name(path) for path in (part.place, part.field)]
+    assert named == ["input[0].content[1]", "input[0].content[1].image_url"]

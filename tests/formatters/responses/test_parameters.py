@@ -32,14 +32,14 @@ LOGPROBS = "message.output_text.logprobs"
         ({"text": {"format": {"type": "text"}}}, {"structured_output": None}),
         (
             {"text": {"format": {"type": "json_object"}}},
-            {"structured_output": StructuredOutput(json_object=True, field="text.format")},
+            {"structured_output": StructuredOutput(json_object=True)},
         ),
     ],
 )
 def test_what_is_sampled(fields: dict[str, Any], sampling: dict[str, Any]) -> None:
     (generation,) = asked(**fields).generations
     assert {name: getattr(generation.sampling, name) for name in sampling} == sampling
-    assert (generation.overflow, generation.prompt_field, generation.stream) == ("refuse", "input", False)
+    assert (generation.overflow, generation.stream) == ("refuse", False)
 
 
 def test_a_schema() -> None:
@@ -48,7 +48,6 @@ def test_a_schema() -> None:
     guide = generation.sampling.structured_output
     assert guide is not None
     assert guide.json_schema is not None
-    assert guide.field == "text.format.schema"
 
 
 def test_the_efforts_are_the_templates() -> None:

@@ -105,7 +105,7 @@ def test_defaults(parameters: dict[str, Any] | None) -> None:
     assert (sampling.max_tokens, sampling.stop, sampling.truncate, sampling.structured_output) == (None, (), None, None)
     assert sampling.include_stop
     assert (made.stream, made.tokens, sampling.logprobs, sampling.prompt_logprobs) == (False, False, None, None)
-    assert (made.prompt, made.prompt_field, made.overflow) == (PROMPT, "inputs", "refuse")
+    assert (made.prompt, made.overflow) == (PROMPT, "refuse")
 
 
 def test_what_the_old_client_sends() -> None:
@@ -183,7 +183,6 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_grammar(grammar: dict[str, Any], guide: dict[str, Any]) -> None:
     made = generation({"grammar": grammar}).sampling.structured_output
     assert isinstance(made, StructuredOutput)
-    assert made.field == "parameters.grammar"
     shown = {"json_schema": made.json_schema and json.loads(made.json_schema), "regex": made.regex}
     assert shown == {"json_schema": None, "regex": None} | guide
 

@@ -58,14 +58,12 @@ def test_a_conversation_is_a_chats(body: dict[str, Any]) -> None:
     made = generation("/tokenize", body)
     (chat,) = parse("openai", body, STRICT).generations
     assert isinstance(made.prompt, Conversation)
-    assert made == Generation(
-        request_id="7", prompt=chat.prompt, tokenize=True, tokens=True, overflow="refuse", prompt_field="messages"
-    )
+    assert made == Generation(request_id="7", prompt=chat.prompt, tokenize=True, tokens=True, overflow="refuse")
 
 
 def test_tokens() -> None:
     made = generation("/detokenize", {"model": "any", "tokens": [1, 2, 3.0]})
-    assert made == Generation(request_id="7", prompt=(1, 2, 3), tokenize=True, echo=True, prompt_field="tokens")
+    assert made == Generation(request_id="7", prompt=(1, 2, 3), tokenize=True, echo=True)
     assert generation("/detokenize", {"tokens": []}).prompt == ()
 
 

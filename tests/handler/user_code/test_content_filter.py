@@ -169,9 +169,10 @@ def test_a_flagged_prompt_is_refused_with_the_prompts_field(name: str) -> None:
         call, encoder = FILTER.around(parsed(name, body))
         (generation,) = call.generations
         assert generation.held
-        error = encoder.judge_prompt("<user>bad</user>", 0)
-        assert error is not None
-        sent = feed(call, Failed.of(error))
+        flagged = encoder.judge_prompt("<user>bad</user>", 0)
+        assert flagged is not None
+        failed = call.fields.failed(Failed.of(flagged))
+        error, sent = failed.error, feed(call, failed)
         status = call.reply.status
         assert not encoder.to_release
     assert isinstance(error, ContentFilterError)
@@ -254,8 +255,9 @@ def test_what_is_no_text_is_judged_as_the_engine_renders_it(body: dict[str, Any]
     assert encoder.judge_prompt("good", 0) is None
     assert encoder.to_release == [0]
     _, encoder = FILTER.around(given)
-    error = encoder.judge_prompt("it is bad", 0)
-    assert error is not None
+    flagged = encoder.judge_prompt("it is bad", 0)
+    assert flagged is not None
+    error = call.fields.failed(Failed.of(flagged))
     assert error.message == f"{field}: flagged by the content filter: bad word"
     assert not encoder.to_release
 

@@ -70,6 +70,10 @@ def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None
 def test_what_the_engine_refuses(http: TestClient) -> None:
     answer = http.post("/v1/completions", json={"prompt": "a" * 101})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "prompt: too long to be said again")
+    # What it calls the prompt, each dialect calls as its clients do.
+    long = {"messages": [{"role": "user", "content": "a" * 101}], "max_tokens": 5}
+    answer = http.post("/v1/messages", json=long)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "messages: too long to be said again")
     answer = http.post("/tokenize", json={"prompt": "a"})
     message = "the engine echo does not tell how a prompt is tokenized"
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, message)
@@ -84,7 +88,7 @@ def test_the_dialect_refuses_in_its_own_form(http: TestClient) -> None:
     refused = http.post("/shout", json={"shout": 5})
     assert (refused.status_code, refused.json()) == (400, {"hushed": "shout: expected a string, got 5"})
     failed = http.post("/shout", json={"shout": "a" * 101})
-    assert "too long to be said again" in failed.json()["hushed"]
+    assert failed.json() == {"hushed": "shout: too long to be said again"}
 
 
 def test_the_dialect_is_documented(http: TestClient) -> None:

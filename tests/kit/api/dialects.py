@@ -23,6 +23,7 @@ from lmi.formatters import (
 )
 from lmi.formatters.azure.request import ACCEPTED_FIELDS as AZURE_TAKEN
 from lmi.formatters.base import ParsedRequest, Request
+from lmi.formatters.client_fields import ClientFields
 from lmi.formatters.common import body_size, fields, json_body
 from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
 from lmi.formatters.common.images import read_image_part
@@ -50,12 +51,49 @@ from lmi.formatters.responses.parameters import ROWS as RESPONSE_ROWS
 from lmi.model.options import Settings
 
 __all__ = [
-    "AZURE_TAKEN", "CHAT_FORMS", "CHAT_ROWS", "CHAT_TABLE", "DIALECTS", "GENERATING", "GUIDE_FORMS", "LARGE",
-    "LMI_ALIASES", "LMI_ROWS", "LMI_TABLE", "MAX_DOCUMENTS", "MAX_LOGGED_NAMES", "MAX_MESSAGES", "MAX_TEXTS",
-    "MAX_TOOLS", "RERANK_NAMES", "RESPONSE_FORMS", "RESPONSE_ROWS", "TEXT_FORMS", "TEXT_ROWS", "TEXT_TABLE",
-    "WITHOUT_TEXT", "Integer", "Parameter", "anthropic", "azure", "decode_nothing", "forget_logged_names", "lmi",
-    "look_through_in_pieces", "minimal", "openai", "parse", "read_image_part", "read_json", "receive", "refusal",
-    "responses", "route_of", "routed", "tgi",
+    "AZURE_TAKEN",
+    "CHAT_FORMS",
+    "CHAT_ROWS",
+    "CHAT_TABLE",
+    "DIALECTS",
+    "GENERATING",
+    "GUIDE_FORMS",
+    "LARGE",
+    "LMI_ALIASES",
+    "LMI_ROWS",
+    "LMI_TABLE",
+    "MAX_DOCUMENTS",
+    "MAX_LOGGED_NAMES",
+    "MAX_MESSAGES",
+    "MAX_TEXTS",
+    "MAX_TOOLS",
+    "RERANK_NAMES",
+    "RESPONSE_FORMS",
+    "RESPONSE_ROWS",
+    "TEXT_FORMS",
+    "TEXT_ROWS",
+    "TEXT_TABLE",
+    "WITHOUT_TEXT",
+    "ClientFields",
+    "Integer",
+    "Parameter",
+    "anthropic",
+    "azure",
+    "decode_nothing",
+    "forget_logged_names",
+    "lmi",
+    "look_through_in_pieces",
+    "minimal",
+    "openai",
+    "parse",
+    "read_image_part",
+    "read_json",
+    "receive",
+    "refusal",
+    "responses",
+    "route_of",
+    "routed",
+    "tgi",
 ]  # fmt: skip
 
 RERANK_NAMES = tuple(dict.fromkeys(row.name for row in (*RERANK_TABLE, *CLASSIFY_TABLE, *TEI_TABLE)))

@@ -66,16 +66,16 @@ class ParrotEngine:
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Running:
         """Looks the answer up."""
         del images
-        prompt, field = generation.prompt, generation.prompt_field
+        prompt = generation.prompt
         if isinstance(prompt, Conversation):
             asked = str(prompt.messages[-1].get("content"))
         elif isinstance(prompt, str):
             asked = prompt
         else:
-            check_prompt(field, len(prompt), CONTEXT, CONTEXT)
+            check_prompt(len(prompt), CONTEXT, CONTEXT)
             asked = self._tokenizer.decode(list(prompt))
         # As transformers calls it; `encode` would keep the steps waiting.
-        check_text(field, asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids), CONTEXT)
+        check_text("prompt", asked, CONTEXT, lambda text: len(self._tokenizer.encode_batch([text])[0].ids), CONTEXT)
         question = self._answers.get(asked)
         ids = self._tokenizer.encode(question.answer if question else FALLBACK, add_special_tokens=False).ids
         if (question and question.endless) or generation.sampling.ignore_eos:

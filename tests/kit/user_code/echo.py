@@ -40,7 +40,7 @@ class Echo:
         prompt = generation.prompt
         text = str(prompt.messages[-1]["content"] if isinstance(prompt, Conversation) else prompt)
         if len(text) > self.info.context:
-            raise ParameterError(f"{generation.prompt_field}: too long to be said again", generation.prompt_field)
+            raise ParameterError("prompt: too long to be said again", "prompt")
         return number, generation, text
 
     def tokens(self, prepared: Prepared) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from lmi.handler.api import (
     JSON,
+    ClientFields,
     Delta,
     Event,
     Failed,
@@ -74,7 +75,11 @@ class Shout:
         text = payload.get("shout")
         if not isinstance(text, str):
             raise PayloadError.of("shout", text, "a string")
-        return ParsedRequest((Generation(request_id=request.request_id, prompt=text),), ShoutEncoder())
+        return ParsedRequest(
+            (Generation(request_id=request.request_id, prompt=text),),
+            ShoutEncoder(),
+            fields=ClientFields({"prompt": "shout"}),
+        )
 
     def refuse(self, error: LmiError, payload: dict[str, Any] | None, request: Request, settings: Any) -> Response:
         return Response(encode(Hushed(error.message)), error.status, failure=error)

@@ -19,7 +19,7 @@ from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Gener
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
 
 PICTURE = png()
-FIELD = "messages[0].content[1].image_url.url"
+FIELD = "prompt.messages[0].content[1].url"
 
 
 def part(url: str, **more: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_images_are_found_in_their_order() -> None:
             {"role": "system", "content": "s"},
             {
                 "role": "user",
-                "content": [part("a"), {"type": "text", "text": "t"}, part("b", field="input[0].content[2].image_url")],
+                "content": [part("a"), {"type": "text", "text": "t"}, part("b")],
             },
             {"role": "assistant", "tool_calls": []},
             {"role": "user", "content": [part("c")]},
@@ -103,9 +103,9 @@ def test_images_are_found_in_their_order() -> None:
     )
     found = [(one.url, one.place, one.field) for one in image_parts(made)]
     assert found == [
-        ("a", "messages[1].content[0]", "messages[1].content[0].image_url.url"),
-        ("b", "input[0].content[2]", "input[0].content[2].image_url"),
-        ("c", "messages[3].content[0]", "messages[3].content[0].image_url.url"),
+        ("a", "prompt.messages[1].content[0]", "prompt.messages[1].content[0].url"),
+        ("b", "prompt.messages[1].content[2]", "prompt.messages[1].content[2].url"),
+        ("c", "prompt.messages[3].content[0]", "prompt.messages[3].content[0].url"),
     ]
 
 
@@ -365,16 +365,18 @@ def test_one_image_that_fails_ends_the_request_at_once(served: tuple[Site, str])
     error = Desk(timeout=60.0).refusal(part(f"{url}/hold/a.png"), part(f"{url}/status/404"))
     assert isinstance(error, ParameterError)
     assert error.message == (
-        "messages[0].content[2].image_url.url: it could not be fetched: its server responded with status 404"
+        "prompt.messages[0].content[2].url: it could not be fetched: its server responded with status 404"
     )
-    assert error.param == "messages[0].content[2].image_url.url"
+    assert error.param == "prompt.messages[0].content[2].url"
 
 
 def test_a_model_without_images() -> None:
     error = Desk(images=0).refusal(part("http://127.0.0.1:9/never-asked"))
     assert isinstance(error, UnsupportedError)
     assert error.status == 400
-    assert error.message == ("messages[0].content[1].type: expected 'text' (the model takes no images), got an image")
+    assert error.message == (
+        "prompt.messages[0].content[1].type: expected 'text' (the model takes no images), got an image"
+    )
 
 
 def test_the_number_of_images_is_limited() -> None:
@@ -384,7 +386,7 @@ def test_the_number_of_images_is_limited() -> None:
     assert sorted(desk.wait(2)) == [(1, "prepared 1"), (2, "prepared 2")]
     error = Desk(images=2).refusal(*[part(data_url(PICTURE))] * 3)
     assert isinstance(error, ParameterError)
-    assert error.param == "messages[0].content[3]"
+    assert error.param == "prompt.messages[0].content[3]"
     assert "expected at most 2 images in a prompt (option.limit_mm_per_prompt" in error.message
 
 
@@ -398,7 +400,7 @@ def test_images_share_what_a_prompt_may_have(served: tuple[Site, str]) -> None:
     assert "at most 149 bytes together (option.max_image_bytes)" in Desk(max_bytes=2 * size - 1).refusal(*both).message
     error = Desk(max_pixels=2 * 64 - 1).refusal(*both)
     assert error.message == (
-        "messages[0].content[2].image_url.url: expected images of at most 127 pixels together "
+        "prompt.messages[0].content[2].url: expected images of at most 127 pixels together "
         "(option.max_image_pixels), got 128 or more"
     )
 

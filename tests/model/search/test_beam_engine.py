@@ -206,11 +206,11 @@ def test_abort_leaves_no_request_in_vllm(vllm: Any) -> None:
 
 
 def test_streaming_is_refused(backend: Any) -> None:
-    ask = generation(beams=Beams(width=2, field="parameters.num_beams"))
+    ask = generation(beams=Beams(width=2))
     with pytest.raises(UnsupportedError) as caught:
         backend.prepare(1, msgspec.structs.replace(ask, stream=True))
-    assert caught.value.message == "parameters.num_beams: beam search is not supported with streaming"
-    assert caught.value.param == "parameters.num_beams"
+    assert caught.value.message == "sampling.beams: beam search is not supported with streaming"
+    assert caught.value.param == "sampling.beams"
 
 
 def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,11 +236,11 @@ def test_a_beam_that_fails_fails_its_request_alone(vllm: Any, monkeypatch: pytes
 def test_too_many_beams_for_the_engine(vllm: Any) -> None:
     """vLLM tells at most max_logprobs log-probabilities, 20 unless an option says otherwise."""
     with pytest.raises(UnsupportedError) as caught:
-        vllm.prepare(1, generation(beams=Beams(width=11, field="parameters.num_beams")))
+        vllm.prepare(1, generation(beams=Beams(width=11)))
     assert caught.value.message == (
-        "parameters.num_beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
+        "sampling.beams: expected at most 10 beams (option.max_logprobs is 20, and each beam takes two), got 11"
     )
-    assert caught.value.param == "parameters.num_beams"
+    assert caught.value.param == "sampling.beams"
 
 
 def test_without_prefix_caching_it_is_refused(model_dir: Path) -> None:
@@ -249,12 +249,12 @@ def test_without_prefix_caching_it_is_refused(model_dir: Path) -> None:
     events: queue.Queue[EngineEvent] = queue.Queue()
     try:
         engine.start()
-        engine.submit(generation(beams=Beams(width=2, field="parameters.num_beams")), events.put)
+        engine.submit(generation(beams=Beams(width=2)), events.put)
         failed = events.get(timeout=60)
         assert isinstance(failed, Failed)
-        assert (failed.kind, failed.param) == ("UnsupportedError", "parameters.num_beams")
+        assert (failed.kind, failed.param) == ("UnsupportedError", "sampling.beams")
         assert failed.message == (
-            "parameters.num_beams: beam search needs prefix caching, which this engine runs without "
+            "sampling.beams: beam search needs prefix caching, which this engine runs without "
             "(option.enable_prefix_caching)"
         )
         engine.submit(generation(max_tokens=1), events.put)

@@ -127,9 +127,7 @@ def test_a_truncation_to_what_fits(truncate: int, max_tokens: int | None, limit:
 
 
 def asked(max_tokens: int | None = None) -> Generation:
-    return Generation(
-        request_id="r", prompt="", prompt_field="messages", sampling=Sampling(max_tokens=max_tokens), overflow="refuse"
-    )
+    return Generation(request_id="r", prompt="", sampling=Sampling(max_tokens=max_tokens), overflow="refuse")
 
 
 WITHIN = "this model's maximum context length is 100 tokens"
@@ -137,27 +135,27 @@ BY_OPTION = f"option.max_prompt_tokens; {WITHIN}"
 TOO_LONG: dict[str, tuple[Callable[[], object], str]] = {
     "context": (
         lambda: max_new_tokens_for(asked(), 100, 100),
-        f"messages: prompt is too long: 100 tokens > 99 maximum ({WITHIN})",
+        f"prompt: prompt is too long: 100 tokens > 99 maximum ({WITHIN})",
     ),
     "option": (
         lambda: max_new_tokens_for(asked(), 11, 100, 10),
-        f"messages: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
+        f"prompt: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
     ),
     "option, by itself": (
-        lambda: check_prompt("prompt[1]", 11, 10, 100),
-        f"prompt[1]: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
+        lambda: check_prompt(11, 10, 100),
+        f"prompt: prompt is too long: 11 tokens > 10 maximum ({BY_OPTION})",
     ),
     "with max_tokens": (
         lambda: max_new_tokens_for(asked(60), 50, 100),
-        f"messages: prompt is too long: 50 tokens > 40 maximum (before 60 tokens to generate; {WITHIN})",
+        f"prompt: prompt is too long: 50 tokens > 40 maximum (before 60 tokens to generate; {WITHIN})",
     ),
     "far too long": (
-        lambda: check_text("messages", "a " * PIECE, 99, Counted(), 100),
-        f"messages: prompt is too long: more than {PIECE // 2} tokens > 99 maximum ({WITHIN})",
+        lambda: check_text("prompt", "a " * PIECE, 99, Counted(), 100),
+        f"prompt: prompt is too long: more than {PIECE // 2} tokens > 99 maximum ({WITHIN})",
     ),
     "far too long, by the option": (
-        lambda: check_text("messages", "a " * PIECE, 10, Counted(), 100),
-        f"messages: prompt is too long: more than {PIECE // 2} tokens > 10 maximum ({BY_OPTION})",
+        lambda: check_text("prompt", "a " * PIECE, 10, Counted(), 100),
+        f"prompt: prompt is too long: more than {PIECE // 2} tokens > 10 maximum ({BY_OPTION})",
     ),
 }
 
@@ -190,9 +188,11 @@ def test_agents_know_a_prompt_that_is_too_long(case: str) -> None:
 
 def test_no_shorter_prompt_would_help() -> None:
     """An agent that shortened its conversation would do so again and again."""
-    with pytest.raises(ParameterError, match=r"^messages: expected a prompt of at least 1 token, got 0") as caught:
+    with pytest.raises(ParameterError, match=r"^prompt: expected a prompt of at least 1 token, got 0") as caught:
         max_new_tokens_for(asked(), 0, 100)
     assert not isinstance(caught.value, ContextError)
-    with pytest.raises(ParameterError, match=r"^max_tokens: expected at most 99 tokens to generate ") as caught:
+    with pytest.raises(
+        ParameterError, match=r"^sampling.max_tokens: expected at most 99 tokens to generate "
+    ) as caught:
         max_new_tokens_for(asked(100), 5, 100)
     assert not isinstance(caught.value, ContextError)

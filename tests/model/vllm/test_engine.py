@@ -245,8 +245,8 @@ def test_an_adapter_is_refused_by_name(backend: Any) -> None:
 
 
 def test_a_prompt_beyond_the_context_names_the_field(backend: Any) -> None:
-    long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY), prompt_field="inputs")
-    with pytest.raises(ContextError, match=r"^inputs: prompt is too long: \d{5} tokens > 2047 maximum"):
+    long = Generation(request_id="x", prompt="word " * 8000, sampling=Sampling(**GREEDY))
+    with pytest.raises(ContextError, match=r"^prompt: prompt is too long: \d{5} tokens > 2047 maximum"):
         backend.prepare(1, long)
     refused = Generation(
         request_id="x", prompt="word " * 9, sampling=Sampling(max_tokens=2047, **GREEDY), overflow="refuse"
@@ -298,7 +298,7 @@ class Watched:
 
 def conversation(content: str) -> Generation:
     talk = Conversation(messages=({"role": "user", "content": content},))
-    return Generation(request_id="test", prompt=talk, prompt_field="messages", sampling=Sampling(**GREEDY))
+    return Generation(request_id="test", prompt=talk, sampling=Sampling(**GREEDY))
 
 
 @pytest.mark.parametrize("made", [generation, conversation], ids=["text", "messages"])
@@ -506,7 +506,7 @@ UNSENDABLE: dict[str, tuple[Callable[[Generation], Generation], Callable[[Any], 
     "a guide's": (
         lambda one: msgspec.structs.replace(
             one,
-            sampling=msgspec.structs.replace(one.sampling, structured_output=StructuredOutput(regex="a+", field="r")),
+            sampling=msgspec.structs.replace(one.sampling, structured_output=StructuredOutput(regex="a+")),
         ),
         lambda prepared: prepared.requests[0],
     ),

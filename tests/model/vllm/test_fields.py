@@ -186,15 +186,16 @@ def test_a_connector_is_told_and_tells(model_dir: Path, monkeypatch: pytest.Monk
         assert PREFILLED in finish.kv_transfer_params["before"]
 
 
-# --- Guided decoding: the client's name for what is wrong ---
+# --- Guided decoding: what is wrong ---
 
 LARK = 'start: "one" | "two"'
+GUIDE = "sampling.structured_output"
 BROKEN = [
-    StructuredOutput(json_schema='{"type": "nonsense"}', field="response_format.json_schema.schema"),
-    StructuredOutput(json_schema='{"type": "array", "uniqueItems": true}', field="guided_json"),
-    StructuredOutput(regex="(", field="structured_outputs.regex"),
-    StructuredOutput(grammar="root ::= (", field="guided_grammar"),
-    StructuredOutput(grammar="", field="guided_grammar"),
+    StructuredOutput(json_schema='{"type": "nonsense"}'),
+    StructuredOutput(json_schema='{"type": "array", "uniqueItems": true}'),
+    StructuredOutput(regex="("),
+    StructuredOutput(grammar="root ::= ("),
+    StructuredOutput(grammar=""),
 ]
 
 
@@ -203,24 +204,24 @@ def test_other_backends_are_left_to_vllm_but_for_what_is_empty(guide: Structured
     from ...kit.api.engine import structured_outputs
 
     if guide.grammar == "":
-        with pytest.raises(ParameterError, match=r"^guided_grammar: it cannot be compiled: it is empty"):
+        with pytest.raises(ParameterError, match=rf"^{GUIDE}: it cannot be compiled: it is empty"):
             structured_outputs(guide, None, None, "guidance")
     else:
-        made, field = structured_outputs(guide, None, None, "guidance")
+        made, path = structured_outputs(guide, None, None, "guidance")
         assert made is not None
-        assert field == guide.field
+        assert path == GUIDE
 
 
 @pytest.mark.parametrize("guide", BROKEN, ids=str)
-def test_a_broken_guide_is_named_as_the_client_does(backend: Any, guide: StructuredOutput) -> None:
-    with pytest.raises(ParameterError, match=f"^{guide.field}: it cannot be compiled: .") as caught:
+def test_a_broken_guide_is_named(backend: Any, guide: StructuredOutput) -> None:
+    with pytest.raises(ParameterError, match=f"^{GUIDE}: it cannot be compiled: .") as caught:
         backend.prepare(1, generation("Hello", sampling={"structured_output": guide}))
-    assert caught.value.param == guide.field
+    assert caught.value.param == GUIDE
     assert "\n" not in caught.value.message
 
 
 def test_a_grammar_in_larks_form(backend: Any) -> None:
-    guide = StructuredOutput(grammar=LARK, field="guided_grammar")
+    guide = StructuredOutput(grammar=LARK)
     (delta,) = deltas(run(backend, generation("Hello", sampling={"structured_output": guide})))
     assert delta.text in {"one", "two"}
 
@@ -229,21 +230,16 @@ def _tool(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
-@pytest.mark.parametrize(
-    ("field", "named"), [("tools", "tools[1].function.parameters"), ("functions", "functions[1].parameters")]
-)
-def test_a_tool_with_a_broken_schema_is_named(backend: Any, field: Any, named: str) -> None:
+def test_a_tool_with_a_broken_schema_is_named(backend: Any) -> None:
     conversation = Conversation(
         messages=({"role": "user", "content": "Hello"},),
         tools=(_tool("good", {"type": "object"}), _tool("bad", {"type": "nonsense"})),
         tool_choice="required",
-        tools_field=field,
-        schema_field=named.partition(".")[2],
     )
     with pytest.raises(ParameterError) as caught:
         backend.prepare(1, generation(conversation))
-    assert caught.value.message.startswith(f"{named}: it cannot be compiled: ")
-    assert caught.value.param == named
+    assert caught.value.message.startswith("prompt.tools[1].parameters: it cannot be compiled: ")
+    assert caught.value.param == "prompt.tools[1].parameters"
 
 
 # --- Names ---

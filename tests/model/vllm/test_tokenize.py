@@ -44,8 +44,7 @@ def engine(
 
 
 def told(backend: Any, prompt: Prompt, **fields: Any) -> Started:
-    field = "messages" if isinstance(prompt, Conversation) else "prompt"
-    started = backend.tokenize(Generation(request_id="t", prompt=prompt, tokenize=True, prompt_field=field, **fields))
+    started = backend.tokenize(Generation(request_id="t", prompt=prompt, tokenize=True, **fields))
     assert isinstance(started, Started)
     return started
 

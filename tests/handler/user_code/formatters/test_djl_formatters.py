@@ -461,7 +461,7 @@ def test_the_payload_decides_the_dialect() -> None:
 
     call = read(mine, b'{"ask": "Hi"}')
     assert isinstance(call, ParsedRequest)
-    assert call.generations[0].prompt_field == "messages"
+    assert call.fields.name("prompt") == "messages"
 
 
 def test_a_formatter_of_payloads_sees_headers_and_attributes() -> None:

@@ -174,9 +174,9 @@ def test_a_text_that_is_too_long_is_refused_by_its_field(model: Model) -> None:
     longest = Generation(request_id="", prompt=tuple([7] * context), embedding=embedding)
     backend.add(backend.prepare(1, longest))
     with pytest.raises(ContextError) as caught:
-        backend.prepare(2, Generation(request_id="", prompt=LONG, embedding=embedding, prompt_field="inputs[3]"))
-    assert caught.value.param == "inputs[3]"
-    assert re.match(rf"inputs\[3\]: prompt is too long: \d+ tokens > {context} maximum", caught.value.message)
+        backend.prepare(2, Generation(request_id="", prompt=LONG, embedding=embedding))
+    assert caught.value.param == "prompt"
+    assert re.match(rf"prompt: prompt is too long: \d+ tokens > {context} maximum", caught.value.message)
     while backend.busy:
         assert [number for number, _ in backend.step()] in ([], [1, 1])
 
@@ -184,10 +184,8 @@ def test_a_text_that_is_too_long_is_refused_by_its_field(model: Model) -> None:
 def test_a_token_that_the_model_does_not_have(model: Model) -> None:
     size = model.reference.vocabulary
     for token in (size, 10**6):
-        with pytest.raises(RequestError, match=rf"input\[1\]: expected tokens that the model has, below {size}"):
-            model.backend.prepare(
-                1, Generation(request_id="", prompt=(5, token), embedding=Embedding(), prompt_field="input[1]")
-            )
+        with pytest.raises(RequestError, match=rf"prompt: expected tokens that the model has, below {size}"):
+            model.backend.prepare(1, Generation(request_id="", prompt=(5, token), embedding=Embedding()))
     model.backend.prepare(1, Generation(request_id="", prompt=(5, size - 1), embedding=Embedding()))
 
 
@@ -195,10 +193,8 @@ def test_a_text_with_a_token_that_only_the_tokenizer_has(model: Model) -> None:
     """vLLM adds special tokens in lower case to the tokenizer of such a model: one in a text would end its engine."""
     if not model.matryoshka:
         pytest.skip("a matter of sentence-transformers' files")
-    with pytest.raises(RequestError, match="inputs: expected tokens that the model has"):
-        model.backend.prepare(
-            1, Generation(request_id="", prompt="a [mask] b", embedding=Embedding(), prompt_field="inputs")
-        )
+    with pytest.raises(RequestError, match="prompt: expected tokens that the model has"):
+        model.backend.prepare(1, Generation(request_id="", prompt="a [mask] b", embedding=Embedding()))
 
 
 def test_dimensions(model: Model) -> None:

@@ -150,12 +150,12 @@ def test_a_document_of_so_many_tokens(ranker: Model) -> None:
 
 
 def test_what_is_too_long_is_refused_by_its_field(ranker: Model) -> None:
-    long = Generation(request_id="", prompt=QUERY, prompt_field="query", scoring=Scoring(document=LONG))
-    with pytest.raises(ContextError, match=rf"^query: prompt is too long: \d+ tokens > {CONTEXT} maximum") as caught:
+    long = Generation(request_id="", prompt=QUERY, scoring=Scoring(document=LONG))
+    with pytest.raises(ContextError, match=rf"^prompt: prompt is too long: \d+ tokens > {CONTEXT} maximum") as caught:
         ranker.backend.prepare(1, long)
-    assert caught.value.param == "query"
-    with pytest.raises(ContextError, match=r"^documents\[7\]: prompt is too long: more than "):
-        ranker.backend.prepare(1, asked(QUERY, "a b " * 10**6, document_field="documents[7]"))
+    assert caught.value.param == "prompt"
+    with pytest.raises(ContextError, match=r"^scoring\.document: prompt is too long: more than "):
+        ranker.backend.prepare(1, asked(QUERY, "a b " * 10**6))
 
 
 def test_classes_are_those_of_transformers(classifier: Model) -> None:
@@ -196,7 +196,6 @@ def test_a_conversation_without_a_template(classifier: Model) -> None:
             Generation(
                 request_id="",
                 prompt=Conversation(messages=({"role": "user", "content": "Hi"},)),
-                prompt_field="messages",
                 scoring=Scoring(classes=True),
             ),
         )

@@ -21,7 +21,7 @@ from lmi.model.vllm.request.bounds import RunnerBounds
 from ....kit.api.dialects import receive
 from ....kit.api.errors import ParameterError
 from ....kit.api.options import make_settings, typed_settings
-from ....kit.api.types import Conversation, Generation, ParsedRequest, Request, Sampling
+from ....kit.api.types import Conversation, Failed, Generation, ParsedRequest, Request, Sampling
 from ....kit.engines.start import preparer
 from ....kit.hosts.host import model_directory
 
@@ -156,14 +156,11 @@ def refused_by_vllms_front(requests: Any, arguments: dict[str, Any]) -> str:
     return ""
 
 
-ASKED = Generation(request_id="test", prompt=(5,), fields={"bad_words": "parameters.bad_sequences"})
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_at_a_bound_is_taken(requests: Any, take: Callable[[Any], None], case: str) -> None:
     params = completed(requests, CASES[case][1])
     take(params)
-    RunnerBounds(VOCABULARY).check(params, ASKED)
+    RunnerBounds(VOCABULARY).check(params)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -176,16 +173,16 @@ def test_what_is_beyond_it_is_refused_before_v2_raises(requests: Any, take: Call
     params = completed(requests, beyond)
     with pytest.raises(ValueError, match=r"^Too many "):
         take(params)
-    named = ASKED.field(field)
+    named = f"sampling.{field}"
     with pytest.raises(ParameterError, match=rf"^{named}: expected at most \d+ .+, got \d+$") as caught:
-        RunnerBounds(VOCABULARY).check(params, ASKED)
+        RunnerBounds(VOCABULARY).check(params)
     assert caught.value.param == named
 
 
 def test_stop_ids_without_min_tokens_have_no_bound(requests: Any, take: Callable[[Any], None]) -> None:
     params = completed(requests, {"stop_token_ids": ids(1024)})
     take(params)
-    RunnerBounds(VOCABULARY).check(params, ASKED)
+    RunnerBounds(VOCABULARY).check(params)
 
 
 def generation(**fields: Any) -> Generation:
@@ -195,25 +192,25 @@ def generation(**fields: Any) -> Generation:
 
 
 REFUSED: dict[str, tuple[Generation, str]] = {
-    "stop ids": (generation(stop_token_ids=tuple(ids(126)), min_tokens=1), "stop_token_ids"),
-    "bad words": (generation(bad_words=tuple(words(129))), "bad_words"),
-    "tokens of bad words": (generation(bad_words=(LONG, "%%")), "bad_words"),
-    "biases": (generation(logit_bias=dict.fromkeys(ids(1025), 1.0)), "logit_bias"),
+    "stop ids": (generation(stop_token_ids=tuple(ids(126)), min_tokens=1), "sampling.stop_token_ids"),
+    "bad words": (generation(bad_words=tuple(words(129))), "sampling.bad_words"),
+    "tokens of bad words": (generation(bad_words=(LONG, "%%")), "sampling.bad_words"),
+    "biases": (generation(logit_bias=dict.fromkeys(ids(1025), 1.0)), "sampling.logit_bias"),
     # option.max_logprobs is beyond the vocabulary here: torch.topk raises.
-    "log-probabilities": (generation(logprobs=VOCABULARY + 1), "logprobs"),
-    "log-probabilities of the prompt": (generation(prompt_logprobs=VOCABULARY + 1), "prompt_logprobs"),
+    "log-probabilities": (generation(logprobs=VOCABULARY + 1), "sampling.logprobs"),
+    "log-probabilities of the prompt": (generation(prompt_logprobs=VOCABULARY + 1), "sampling.prompt_logprobs"),
     "a token id": (generation(prompt=(5, VOCABULARY)), "prompt"),
-    "a blank bad word": (generation(bad_words=("a", " ")), "bad_words"),
+    "a blank bad word": (generation(bad_words=("a", " ")), "sampling.bad_words"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_ends_a_core_is_not_sent(requests: Any, case: str) -> None:
-    asked, field = REFUSED[case]
+    asked, path = REFUSED[case]
     # From a later version on vLLM counts bad words itself.
-    with pytest.raises(ParameterError, match=rf"^{field}: (expected|Too many bad words) ") as caught:
+    with pytest.raises(ParameterError, match=rf"^{path}: (expected|Too many bad words) ") as caught:
         requests.prepare(1, asked)
-    assert caught.value.param == field
+    assert caught.value.param == path
     assert "\n" not in caught.value.message
 
 
@@ -239,14 +236,14 @@ def tokenizer_with_more(demo_model: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 FOREIGN: dict[str, tuple[Generation, str]] = {
-    "a bad word": (generation(bad_words=(BEYOND,)), "bad_words"),
-    "a text": (generation(prompt=f"a{BEYOND}", prompt_field="inputs"), "inputs"),
+    "a bad word": (generation(bad_words=(BEYOND,)), "sampling.bad_words"),
+    "a text": (generation(prompt=f"a{BEYOND}"), "prompt"),
     "token ids": (generation(prompt=(5, TOKENS)), "prompt"),
     "a conversation": (
-        generation(prompt=Conversation(messages=({"role": "user", "content": BEYOND},)), prompt_field="messages"),
-        "messages",
+        generation(prompt=Conversation(messages=({"role": "user", "content": BEYOND},))),
+        "prompt",
     ),
-    "an end": (generation(min_tokens=1), "min_tokens"),
+    "an end": (generation(min_tokens=1), "sampling.min_tokens"),
 }
 
 
@@ -292,5 +289,6 @@ def test_the_error_has_the_clients_name_of_the_field(requests: Any, name: str) -
     assert isinstance(call, ParsedRequest), call
     with pytest.raises(ParameterError) as caught:
         requests.prepare(1, call.generations[0])
-    assert caught.value.param == field
-    assert caught.value.message.startswith(f"{field}: expected at most 1024 tokens")
+    told = call.fields.failed(Failed.of(caught.value))
+    assert told.param == field
+    assert told.message.startswith(f"{field}: expected at most 1024 tokens")

@@ -48,7 +48,7 @@ def asking(asked: Question, **fields: Any) -> Conversation:
 
 def generation(conversation: Conversation, *, stream: bool, **sampling: Any) -> Generation:
     greedy = Sampling(**{"temperature": 0.0, **sampling})
-    return Generation(request_id="test", prompt=conversation, sampling=greedy, stream=stream, prompt_field="messages")
+    return Generation(request_id="test", prompt=conversation, sampling=greedy, stream=stream)
 
 
 def run(backend: Any, one: Generation) -> list[Delta]:
@@ -166,7 +166,7 @@ def test_guides_are_followed(backend: Any) -> None:
 def test_a_guide_of_a_plain_prompt_is_followed_where_there_is_a_reasoning_parser(backend: Any, prompt: str) -> None:
     """No reasoning comes that vLLM would have to wait for."""
     sampling = Sampling(temperature=0.0, max_tokens=10, structured_output=StructuredOutput(regex="(yes|no)"))
-    one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False, prompt_field="prompt")
+    one = Generation(request_id="test", prompt=prompt, sampling=sampling, stream=False)
     assert joined(run(backend, one))[0] in {"yes", "no"}
 
 

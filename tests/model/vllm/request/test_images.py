@@ -47,7 +47,6 @@ def generation(*content: str, **sampling: Any) -> Generation:
         prompt=Conversation(messages=({"role": "user", "content": parts},)),
         sampling=Sampling(**{"temperature": 0.0, "max_tokens": 8, **sampling}),
         overflow="refuse",
-        prompt_field="messages",
     )
 
 
@@ -126,8 +125,8 @@ def test_a_prompt_with_images_is_not_cut(backend: Any) -> None:
         with pytest.raises(UnsupportedError) as caught:
             backend.prepare(1, generation("", "?", truncate=few), picture)
         expected = f"a prompt with images is not cut, expected at least its {tokens} tokens, got {few}"
-        assert caught.value.message == f"truncate_prompt_tokens: {expected}"
-        assert caught.value.param == "truncate_prompt_tokens"
+        assert caught.value.message == f"sampling.truncate: {expected}"
+        assert caught.value.param == "sampling.truncate"
     # Without an image the same model's prompts are.
     whole = backend.prepare(1, generation("a word or two")).prompt_ids
     assert backend.prepare(1, generation("a word or two", truncate=4)).prompt_ids == whole[-4:]
