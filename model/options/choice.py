@@ -106,6 +106,8 @@ def task_of(given: IndirectOptions, settings: Settings, reader: OptionReader) ->
         reader.fault("task", f"expected {TASK_NAMES[task]} with {pooled}, got {given.task!r}")
     if asked and converted and (asked == "embed") != (converted == "embed"):
         reader.fault("convert", f"expected {'embed' if asked == 'embed' else 'classify'} with {named}")
+    if task != "rank" and settings.reranker is not None:
+        reader.notes.append("option.reranker has no effect without option.task=text-ranking")
     if task != "embed" and settings.normalize is False:
         reader.notes.append("option.normalize=false has no effect without option.task=text-embedding")
     if pooled:

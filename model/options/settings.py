@@ -101,6 +101,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )] = None
     """None: as the model's pooler is configured."""
 
+    reranker: Annotated[Literal["qwen3", "mxbai-v2", "bge-gemma"] | None, Option(
+        "Which reranker a causal model with `task=text-ranking` is: Qwen3-Reranker, mxbai-rerank-v2 or "
+        "bge-reranker-v2-gemma, each with its tokens and its prompt.", default="none",
+    )] = None
+
     # Batching and devices.
     rolling_batch: str = "vllm"
     """Resolved: never auto, and disable in async mode and for dynamic batches."""

@@ -73,6 +73,7 @@ PARTS = (
     "vllm.plugins:load_general_plugins",
     # Prompts and conversations.
     "vllm.renderers.inputs.preprocess:parse_model_prompt",
+    "vllm.transformers_utils.repo_utils:get_hf_file_to_dict",
     "vllm.renderers.params:TokenizeParams.apply_pre_tokenization",
     "vllm.renderers.params:TokenizeParams(max_total_tokens)",
     "vllm.renderers.params:TokenizeParams(truncate_prompt_tokens)",

@@ -20,8 +20,8 @@ from ...text.prompt_limits import check_text, first, last
 
 __all__ = ["ARGUMENTS", "PairTokenizer", "Render", "Tokens", "shares"]
 
-Render = Callable[[list[dict[str, str]], Mapping[str, Any]], str]
-"""Makes the text of a prompt, of messages and further variables; raises RequestError."""
+Render = Callable[[str, str, Mapping[str, Any]], str]
+"""Makes the text of a prompt, of a query, a document and a template's variables; raises RequestError."""
 
 ARGUMENTS = "scoring.template_arguments"
 """The path of a template's variables."""
@@ -123,8 +123,7 @@ class PairTokenizer:
         longest = self._longest(scoring)
         ids: list[int] = []
         for _ in range(TRIES):
-            messages = [{"role": "query", "content": query}, {"role": "document", "content": document}]
-            ids = [*self._tokenizer.encode(render(messages, scoring.template_arguments)).ids]
+            ids = [*self._tokenizer.encode(render(query, document, scoring.template_arguments)).ids]
             over = 0 if longest is None else len(ids) - longest
             if over <= 0:
                 return Tokens(ids)

@@ -1,58 +1,59 @@
 """Models that rank texts: which of them vLLM runs, what it must be told, and how a prompt is made of a pair.
 
 Rerankers made from causal models score a pair by the logits of one or two tokens. vLLM makes a classification head of
-these tokens' rows where `hf_overrides` names them, and takes whatever prompt it is given: with other tokens, or without
-the prompt that the model was trained with, scores are wrong and nothing says so. So only families that are known are
-told this, and what is not known is refused. Sources: the model cards, and vLLM's examples/pooling/score.
+these tokens' rows where the configuration names them (classifier_from_token), and takes whatever prompt it is given:
+with other tokens, or without the prompt that the model was trained with, scores are wrong and nothing says so. Their
+configuration is often that of the model that they were made from, so that only these say it:
+
+    option.reranker      a family of FAMILIES, with its tokens and its prompt
+    config.json          classifier_from_token and method; option.hf_overrides goes before it
+    modules.json         sentence-transformers' LogitScore, with the tokens' ids
+    the tokenizer        a template with the roles query and document
+
+Sources: the model cards, vLLM's examples/pooling/score, sentence-transformers 6.2 (cross_encoder/modules).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ...errors import OptionError
 from ...options import Settings
+from ..internals import part
 from .activation import leaving_logits
 
-__all__ = ["FAMILIES", "Family", "family_of", "overrides", "template_of"]
+__all__ = ["FAMILIES", "Family", "PairTemplate", "overrides", "template_of"]
 
-HEAD = "ForSequenceClassification"
-"""How architectures end that have a head for classes."""
+HEAD, CAUSAL = "ForSequenceClassification", "ForCausalLM"
+"""How architectures end that have a head for classes, and that generate text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """Rerankers that are used alike."""
 
-    name: str
+    title: str
+    """What their makers call them."""
     architecture: str
     """Without what it ends with."""
-    named: str
-    """A pattern of their names, in lower case."""
     template: str
     """Of a prompt, in Jinja, which drops a last line break: `messages` of the roles query and document, as vLLM's
     templates of scores have them."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """vLLM's hf_overrides for the original form, a causal model; none: there is no such form."""
-
-    def fits(self, architecture: str, names: Iterable[str]) -> bool:
-        """Whether a model is one of them."""
-        if architecture not in (self.architecture + HEAD, self.architecture + "ForCausalLM"):
-            return False
-        return any(re.search(self.named, name.lower()) for name in names)
+    """vLLM's hf_overrides for the original form, a causal model."""
 
 
 _QUERY = '{{ (messages | selectattr("role", "eq", "query") | first).content }}'
 _DOCUMENT = '{{ (messages | selectattr("role", "eq", "document") | first).content }}'
 
-FAMILIES = (
-    Family(
-        "Qwen3-Reranker", "Qwen3", r"qwen3-reranker",
+FAMILIES: Mapping[str, Family] = {
+    "qwen3": Family(
+        "Qwen3-Reranker",
+        "Qwen3",
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
         'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
         '<Instruct>: {{ instruction | default("Given a web search query, retrieve relevant passages that answer the '
@@ -60,8 +61,9 @@ FAMILIES = (
         "<|im_start|>assistant\n<think>\n\n</think>\n\n\n",
         {"classifier_from_token": ["no", "yes"], "is_original_qwen3_reranker": True},
     ),
-    Family(
-        "mxbai-rerank-v2", "Qwen2", r"mxbai-rerank-\w+-v2",
+    "mxbai-v2": Family(
+        "mxbai-rerank-v2",
+        "Qwen2",
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
         "<|im_start|>user\n{% if instruction %}instruction: {{ instruction }}\n{% endif %}"
         f"query: {_QUERY}\ndocument: {_DOCUMENT}\nYou are a search relevance expert who evaluates how well documents "
@@ -70,17 +72,19 @@ FAMILIES = (
         "<|im_start|>assistant\n\n",
         {"classifier_from_token": ["0", "1"], "method": "from_2_way_softmax"},
     ),
-    Family(
-        "bge-reranker-v2-gemma", "Gemma", r"bge-reranker-v2-gemma",
+    "bge-gemma": Family(
+        "bge-reranker-v2-gemma",
+        "Gemma",
         f"A: {_QUERY}\nB: {_DOCUMENT}\nGiven a query A and a passage B, determine whether the passage contains an "
         "answer to the query by providing a prediction of either 'Yes' or 'No'.",
         {"classifier_from_token": ["Yes"], "method": "no_post_processing"},
     ),
-    Family(
-        "llama-nemotron-rerank", "LlamaBidirectional", r"",
-        f"question:{_QUERY} \n \n passage:{_DOCUMENT}",
-    ),
-)  # fmt: skip
+}
+"""By their names as option.reranker has them."""
+
+NEMOTRON = "LlamaBidirectional" + HEAD
+NEMOTRON_TEMPLATE = f"question:{_QUERY} \n \n passage:{_DOCUMENT}"
+"""llama-nemotron-rerank has an architecture of its own, a head, and needs its prompt."""
 
 REFUSED = (
     (r"JinaForRanking", "it ranks all documents in one prompt (jina-reranker-v3)"),
@@ -92,10 +96,6 @@ REFUSED = (
 HEADLESS = re.compile(r"\w+(?:Model|ForCausalLM|ForConditionalGeneration|ForMaskedLM|LMHeadModel)")
 """Architectures without a head for classes."""
 
-_HEADING = re.compile(r"^#+ .*$", re.MULTILINE)
-MAX_README = 1 << 20
-"""Bytes that are read of it."""
-
 
 def overrides(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     """vLLM's hf_overrides for a model that scores, on top of those `given`; raises OptionError for one that cannot."""
@@ -104,21 +104,13 @@ def overrides(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     why = next((why for pattern, why in REFUSED if re.fullmatch(pattern, architecture)), None)
     if why is not None:
         raise OptionError(f"option.task: {architecture} is not served as a reranker: {why}", "task")
+    family = _family(settings, architecture)
     if "architectures" in given or not HEADLESS.fullmatch(architecture):
-        return leaving_logits(config, given)
-    family = family_of(architecture, names_of(settings, config))
-    if family is not None:
-        return leaving_logits(config, {"architectures": [family.architecture + HEAD], **family.overrides, **given})
-    known = ", ".join(family.name for family in FAMILIES if family.overrides)
-    if architecture.endswith("ForCausalLM"):
-        raise OptionError(
-            f"option.task: {architecture} generates text, and which of its tokens are its verdict is not known: "
-            f"expected a model with a head for classes, or one of {known} (told by option.model_id, "
-            "option.served_model_name, _name_or_path in config.json or a heading of README.md); of another one "
-            'option.hf_overrides={"architectures": ["..."], "classifier_from_token": ["no", "yes"], "method": '
-            '"from_2_way_softmax"} says it, and option.chat_template its prompt',
-            "task",
-        )
+        made = family.overrides if family is not None and _architecture(config).endswith(CAUSAL) else {}
+        return leaving_logits(config, {**made, **given})
+    if architecture.endswith(CAUSAL):
+        made = _tokens(settings, {**config, **given}, family)
+        return leaving_logits(config, {"architectures": [architecture.removesuffix(CAUSAL) + HEAD], **made, **given})
     raise OptionError(
         f"option.task: {architecture} has no head for classes; with option.task=text-embedding texts are scored by the "
         "cosine of their vectors",
@@ -126,41 +118,134 @@ def overrides(settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def template_of(settings: Settings, config: Mapping[str, Any], own: str | None) -> str | None:
+def _family(settings: Settings, architecture: str) -> Family | None:
+    """The one that option.reranker names; raises OptionError where the model cannot be of it."""
+    if settings.reranker is None:
+        return None
+    family = FAMILIES[settings.reranker]
+    known = (family.architecture + CAUSAL, family.architecture + HEAD)
+    if architecture not in known:
+        expected = f"{settings.reranker!r} is for {known[0]} or {known[1]}, the model is {architecture}"
+        raise OptionError(f"option.reranker: {expected}", "reranker")
+    return family
+
+
+def _tokens(settings: Settings, config: Mapping[str, Any], family: Family | None) -> Mapping[str, Any]:
+    """What of hf_overrides says which tokens a causal model scores by; raises OptionError where nothing says it."""
+    if family is not None:
+        return family.overrides
+    if config.get("classifier_from_token") and (config.get("method") or config.get("is_original_qwen3_reranker")):
+        # vLLM reads it there.
+        return {}
+    if (found := _of_sentence_transformers(settings)) is not None:
+        return found
+    architecture = _architecture(config)
+    like = {name: one.title for name, one in FAMILIES.items() if one.architecture + CAUSAL == architecture}
+    named = "".join(f"option.reranker={name} if it is a {title}, else " for name, title in like.items())
+    option = "reranker" if like else "hf_overrides"
+    raise OptionError(
+        f"option.{option}: {architecture} generates text, and nothing in its files says by which of its tokens it "
+        f'scores: set {named}option.hf_overrides={{"classifier_from_token": ["no", "yes"], "method": '
+        '"from_2_way_softmax"} with its own tokens, and option.chat_template to its prompt',
+        option,
+    )
+
+
+SCORE = "LogitScore"
+"""The module of sentence-transformers that scores by tokens."""
+
+
+def _of_sentence_transformers(settings: Settings) -> dict[str, Any] | None:
+    """The same as modules.json has it; None where it has no such module."""
+    modules: Any = _file(settings, "modules.json")
+    found = [one for one in modules or () if str(one.get("type", "")).rpartition(".")[2] == SCORE]
+    if not found:
+        return None
+    scores = _file(settings, f"{found[0]['path']}/config.json") or {}
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(
+        settings.model_id, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+    )
+    ids = [scores[name] for name in ("false_token_id", "true_token_id") if scores.get(name) is not None]
+    method = "from_2_way_softmax" if len(ids) > 1 else "no_post_processing"
+    made: dict[str, Any] = {"classifier_from_token": tokenizer.convert_ids_to_tokens(ids), "method": method}
+    if name := (_file(settings, SENTENCE_TRANSFORMERS) or {}).get("activation_fn"):
+        made["sentence_transformers"] = {"activation_fn": name}
+    return made
+
+
+SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PairTemplate:
+    """Makes a prompt of a pair."""
+
+    source: str
+    """In Jinja."""
+    in_parts: bool = False
+    """Whether a message's content is a list with a part of text, as sentence-transformers' templates may have it."""
+    system: str | None = None
+    """What a system message says in front: the prompt that sentence-transformers has by default."""
+
+    def messages(self, query: str, document: str) -> list[dict[str, Any]]:
+        """What it is rendered with."""
+        said = {"system": self.system, "query": query, "document": document}
+        return [
+            {"role": role, "content": [{"type": "text", "text": text}] if self.in_parts else text}
+            for role, text in said.items()
+            if text is not None
+        ]
+
+
+def template_of(settings: Settings, config: Mapping[str, Any], own: str | None) -> PairTemplate | None:
     """The template of a prompt for a pair: the family's, or the tokenizer's `own` where it is for pairs; None: none.
 
     `config` is the one that vLLM has, with its overrides.
     """
     architecture = _architecture(config)
-    names = names_of(settings, config)
+    if settings.reranker is not None:
+        return PairTemplate(FAMILIES[settings.reranker].template)
     if config.get("is_original_qwen3_reranker"):
-        names = (*names, "qwen3-reranker")
-    if (family := family_of(architecture, names)) is not None:
-        return family.template
+        # vLLM's own word for these.
+        return PairTemplate(FAMILIES["qwen3"].template)
+    if architecture == NEMOTRON:
+        return PairTemplate(NEMOTRON_TEMPLATE)
     roles = (rf"[\"']{role}[\"']" for role in ("query", "document"))
-    return own if own is not None and all(re.search(role, own) for role in roles) else None
+    return _own(settings, own) if own is not None and all(re.search(role, own) for role in roles) else None
 
 
-def family_of(architecture: str, names: Iterable[str]) -> Family | None:
-    """Which family a model is of."""
-    names = tuple(names)
-    return next((family for family in FAMILIES if family.fits(architecture, names)), None)
+def _own(settings: Settings, source: str) -> PairTemplate:
+    """The tokenizer's, with contents in the form that brings them into the prompt; raises OptionError if none does."""
+    from transformers.utils.chat_template_utils import render_jinja_template
 
-
-def names_of(settings: Settings, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the model is called: by the options, by its configuration, and by the headings of its model card."""
-    named = (settings.model_id, settings.model_name, str(config.get("_name_or_path") or ""))
-    card = Path(settings.model_id, "README.md")
-    try:
-        with card.open("rb") as file:
-            text = file.read(MAX_README).decode("utf-8", "replace")
-    except OSError:
-        return named
-    return (*named, *_HEADING.findall(text))
+    given = _file(settings, SENTENCE_TRANSFORMERS) or {}
+    system = (given.get("prompts") or {}).get(given.get("default_prompt_name") or "")
+    reason = "neither text comes out of it"
+    for in_parts in (False, True):
+        made = PairTemplate(source, in_parts, system or None)
+        try:
+            (text,), _ = render_jinja_template([made.messages("a-query", "a-document")], chat_template=source)
+        except Exception as error:  # noqa: BLE001 - a template is a program
+            reason = str(error)
+            continue
+        if "a-query" in text and "a-document" in text:
+            return made
+    raise OptionError(
+        f"option.chat_template: the tokenizer's template names the roles query and document, but cannot be used: "
+        f"{reason}; expected one that can",
+        "chat_template",
+    )
 
 
 def _architecture(config: Mapping[str, Any]) -> str:
     return str((config.get("architectures") or [""])[0])
+
+
+def _file(settings: Settings, name: str) -> Any:
+    """A JSON file of the model's; None: it has none."""
+    return part("vllm.transformers_utils.repo_utils:get_hf_file_to_dict")(name, settings.model_id, settings.revision)
 
 
 def _config(settings: Settings) -> dict[str, Any]:

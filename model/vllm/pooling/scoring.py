@@ -22,7 +22,7 @@ from ..request.structured import template_errors
 from .activation import activation_of
 from .backend import PoolingBackend, Prepared
 from .pairs import ARGUMENTS, PairTokenizer, Tokens
-from .rerankers import template_of
+from .rerankers import PairTemplate, template_of
 
 __all__ = ["VllmScoring"]
 
@@ -46,14 +46,17 @@ class VllmScoring(PoolingBackend):
         self._activated: bool = getattr(self._model_config.pooler_config, "use_activation", None) is not False
         self._chat = ChatRenderer(self._core, settings)
         own = getattr(tokenizer, "chat_template", None)
-        self._template = chat_template(settings) or template_of(
-            settings, config.to_dict(), own if isinstance(own, str) else None
+        given = chat_template(settings)
+        self._template = (
+            template_of(settings, config.to_dict(), own if isinstance(own, str) else None)
+            if given is None
+            else PairTemplate(given)
         )
         self._texts = PairTokenizer(
             tokenizer,
             self._info.context,
             None if self._template is None else self._rendered,
-            variables=self._template or "",
+            variables="" if self._template is None else self._template.source,
             separates=self._model_config.use_sep_token,
             lower_case=self._lower_case,
         )
@@ -120,14 +123,16 @@ class VllmScoring(PoolingBackend):
                 raise
             raise ParameterError(f"prompt: the chat template refuses it: {error}", "prompt") from error
 
-    def _rendered(self, messages: list[dict[str, str]], variables: Mapping[str, Any]) -> str:
+    def _rendered(self, query: str, document: str, variables: Mapping[str, Any]) -> str:
         """The prompt of a pair."""
+        assert self._template is not None
         from transformers.utils.chat_template_utils import render_jinja_template
 
         if taken := variables.keys() & inspect.signature(render_jinja_template).parameters.keys():
             raise ParameterError(f"{ARGUMENTS}: expected none that is named {min(taken)}", ARGUMENTS)
         try:
-            texts, _ = render_jinja_template([messages], chat_template=self._template, **variables)
+            messages = self._template.messages(query, document)
+            texts, _ = render_jinja_template([messages], chat_template=self._template.source, **variables)
         except template_errors() as error:
             if raised_by_us(error):
                 raise

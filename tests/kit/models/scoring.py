@@ -10,7 +10,14 @@ from typing import Any
 
 from .embedding import build_bert
 
-__all__ = ["CAUSAL_CONTEXT", "CausalReference", "ScoreReference", "build_causal", "build_cross_encoder"]
+__all__ = [
+    "CAUSAL_CONTEXT",
+    "CausalReference",
+    "ScoreReference",
+    "add_sentence_transformers",
+    "build_causal",
+    "build_cross_encoder",
+]
 
 CAUSAL_CONTEXT = 1024
 
@@ -47,7 +54,8 @@ def build_cross_encoder(target: Path, labels: Sequence[str] = ("LABEL_0",), **co
 class Causal:
     """A family of causal rerankers, as its model card has it."""
 
-    name: str
+    option: str
+    """What option.reranker calls it."""
     kind: str
     """Of transformers' classes, what they begin with."""
     words: tuple[str, ...]
@@ -76,21 +84,14 @@ _GEMMA = (
 _USUAL = "Given a web search query, retrieve relevant passages that answer the query"
 
 CAUSAL = {
-    "qwen3": Causal(
-        "Qwen3-Reranker-tiny", "Qwen3", ("no", "yes"), _QWEN3.format(_USUAL), _QWEN3.format("{instruction}")
-    ),
-    "mxbai": Causal(
-        "mxbai-rerank-tiny-v2", "Qwen2", ("0", "1"), _MXBAI.format(""), _MXBAI.format("instruction: {instruction}\n")
-    ),
-    "gemma": Causal("bge-reranker-v2-gemma", "Gemma", ("Yes",), _GEMMA),
+    "qwen3": Causal("qwen3", "Qwen3", ("no", "yes"), _QWEN3.format(_USUAL), _QWEN3.format("{instruction}")),
+    "mxbai": Causal("mxbai-v2", "Qwen2", ("0", "1"), _MXBAI.format(""), _MXBAI.format("instruction: {instruction}\n")),
+    "gemma": Causal("bge-gemma", "Gemma", ("Yes",), _GEMMA),
 }
 
 
-def build_causal(target: Path, family: str = "qwen3", *, card: bool = True) -> Path:
-    """One of CAUSAL, whose tokenizer knows bytes, a conversation's marks and the family's words.
-
-    With a `card`, its name is in README.md.
-    """
+def build_causal(target: Path, family: str = "qwen3") -> Path:
+    """One of CAUSAL, whose tokenizer knows bytes, a conversation's marks and the family's words."""
     import torch
     import transformers
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -120,9 +121,32 @@ def build_causal(target: Path, family: str = "qwen3", *, card: bool = True) -> P
                 parameter.mul_(5)
         model.model.embed_tokens.weight.mul_(10 if chosen.kind != "Gemma" else 2)
     model.save_pretrained(target)
-    if card:
-        (target / "README.md").write_text(f"---\nlicense: x\n---\n# {chosen.name}\n")
     return target
+
+
+def add_sentence_transformers(model: Path, family: str, template: str, prompt: str = "") -> None:
+    """Gives one of `build_causal` the files of a CrossEncoder (sentence-transformers 6.2, cross_encoder/modules)."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(model)
+    *no, yes = tokenizer.convert_tokens_to_ids([*CAUSAL[family].words])
+    score = {"true_token_id": yes, "false_token_id": no[0] if no else None, "module_input_name": "causal_logits"}
+    kinds = ("sentence_transformers.base.modules.transformer.Transformer",
+             "sentence_transformers.cross_encoder.modules.logit_score.LogitScore")  # fmt: skip
+    modules = [
+        {"idx": index, "name": str(index), "path": "1_LogitScore" if index else "", "type": kind}
+        for index, kind in enumerate(kinds)
+    ]
+    settings = {"prompts": {"query": prompt}, "default_prompt_name": "query" if prompt else None}
+    (model / "1_LogitScore").mkdir()
+    for name, content in {
+        "modules.json": modules,
+        "1_LogitScore/config.json": score,
+        "config_sentence_transformers.json": settings,
+    }.items():
+        (model / name).write_text(json.dumps(content))
 
 
 class ScoreReference:

@@ -94,7 +94,8 @@ def fronts(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "classifies": (build_cross_encoder(folder / "classes", ("bad", "good")), "text-classification"),
     }
     for name, (source, task) in kinds.items():
-        made_settings = settings(name, source, task=task, max_model_len="")
+        more = {"reranker": "qwen3"} if name == "ranks by a prompt" else {}
+        made_settings = settings(name, source, task=task, max_model_len="", **more)
         started.append(in_process(made_settings))
         made[name] = Service(made_settings, PreparingEngine(started[-1]))
     for service in made.values():

@@ -18,7 +18,14 @@ from ....kit.engines.backends import NUMBERS
 from ....kit.engines.start import in_process
 from ....kit.hosts.host import model_directory
 from ....kit.models.embedding import CONTEXT, build_bert
-from ....kit.models.scoring import CausalReference, ScoreReference, build_causal, build_cross_encoder
+from ....kit.models.scoring import (
+    CAUSAL,
+    CausalReference,
+    ScoreReference,
+    add_sentence_transformers,
+    build_causal,
+    build_cross_encoder,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -64,7 +71,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
 def causal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     folder = tmp_path_factory.mktemp("causal")
     source = build_causal(folder / "source", request.param)
-    backend = started(source, folder / "model", task="text-ranking")
+    backend = started(source, folder / "model", task="text-ranking", reranker=CAUSAL[request.param].option)
     yield Model(backend, CausalReference(source, request.param))
     backend.close()
 
@@ -233,11 +240,15 @@ def test_of_its_prompt_the_document_is_cut(causal: Model) -> None:
 
 
 def test_a_causal_model_that_the_options_make_a_reranker(tmp_path: Path) -> None:
-    """What no family's name tells."""
-    source = build_causal(tmp_path / "source", card=False)
-    heads = {"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": ["no", "yes"]}
+    """As no family is."""
+    source = build_causal(tmp_path / "source")
+    # Names and prose say nothing.
+    (source / "README.md").write_text("# Qwen3-Reranker-0.6B")
+    heads = {"classifier_from_token": ["no", "yes"]}
     template = "{% for message in messages %}{{ message.role }}: {{ message.content }}, {% endfor %}yes?"
-    with pytest.raises(OptionError, match="Qwen3ForCausalLM generates text, and which of its tokens are its verdict"):
+    with pytest.raises(
+        OptionError, match=r"^option.reranker: Qwen3ForCausalLM generates text, and nothing in its files says"
+    ):
         started(source, tmp_path / "refused", task="text-ranking")
     backend = started(
         source,
@@ -253,6 +264,24 @@ def test_a_causal_model_that_the_options_make_a_reranker(tmp_path: Path) -> None
     reference = CausalReference(source)
     prompt = f"query: {QUERY}, document: hi, yes?"
     assert found == near(reference.score_of(prompt))
+
+
+PARTS_OF = '(messages | selectattr("role", "eq", "{}") | first).content[0].text'
+TEXT_OF = '(messages | selectattr("role", "eq", "{}") | first).content'
+
+
+@pytest.mark.parametrize(("form", "prompt"), [(TEXT_OF, ""), (PARTS_OF, "Which is it?")], ids=["text", "parts"])
+def test_a_causal_model_that_its_own_files_make_a_reranker(tmp_path: Path, form: str, prompt: str) -> None:
+    """Those of sentence-transformers: the tokens, the template, the prompt in front."""
+    source = build_causal(tmp_path / "source")
+    system, query, document = (f"{{{{ {form.format(role)} }}}}" for role in ("system", "query", "document"))
+    add_sentence_transformers(source, "qwen3", f"{system if prompt else ''}q: {query}, d: {document}, yes?", prompt)
+    backend = started(source, tmp_path / "model", task="text-ranking")
+    try:
+        (found,) = scores(backend, QUERY, ["hi"])
+    finally:
+        backend.close()
+    assert found == near(CausalReference(source).score_of(f"{prompt}q: {QUERY}, d: hi, yes?"))
 
 
 def test_an_instruction_that_a_model_cannot_take(ranker: Model) -> None:
