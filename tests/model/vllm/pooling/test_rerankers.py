@@ -35,7 +35,7 @@ def test_a_head_needs_nothing(tmp_path: Path) -> None:
     assert overrides(settings, {"a": 1}) == {"a": 1, "problem_type": "regression", "lmi_problem_type": "regression"}
 
 
-TOKENS = {
+TOKENS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("Qwen3", {"classifier_from_token": ["no", "yes"], "is_original_qwen3_reranker": True}),
     "mxbai-v2": ("Qwen2", {"classifier_from_token": ["0", "1"], "method": "from_2_way_softmax"}),
     "bge-gemma": ("Gemma", {"classifier_from_token": ["Yes"], "method": "no_post_processing"}),
