@@ -353,27 +353,22 @@ def image(url: str, **more: Any) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, **more}}
 
 
-def content_image(url: str, **more: Any) -> dict[str, Any]:
-    """With the name of the field that the client sent, for what is found wrong with the image later."""
-    return {**image(url, **more), "field": "messages[0].content[0].content"}
-
-
 @pytest.mark.parametrize(
     ("part", "read"),
     [
         (TEXT_PART, TEXT_PART),
         ({"type": "text", "content": "What is this?"}, TEXT_PART),
         ({"type": "text", "content": "What is this?", "text": None, "detail": "auto"}, TEXT_PART),
-        ({"type": "image_url", "content": URL}, content_image(URL)),
-        ({"type": "image", "content": URL, "detail": "low"}, content_image(URL, detail="low")),
-        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, content_image(f"data:image/png;base64,{PNG}")),
+        ({"type": "image_url", "content": URL}, image(URL)),
+        ({"type": "image", "content": URL, "detail": "low"}, image(URL, detail="low")),
+        ({"type": "image", "content": f"data:image/png;base64,{PNG}"}, image(f"data:image/png;base64,{PNG}")),
         (
             {"type": "image_url", "content": PNG, "detail": "high"},
-            content_image(f"data:image/png;base64,{PNG}", detail="high"),
+            image(f"data:image/png;base64,{PNG}", detail="high"),
         ),
-        ({"type": "image", "content": JPEG}, content_image(f"data:image/jpeg;base64,{JPEG}")),
-        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, content_image(f"data:image/gif;base64,{GIF}")),
-        ({"type": "image", "content": WEBP}, content_image(f"data:image/webp;base64,{WEBP}")),
+        ({"type": "image", "content": JPEG}, image(f"data:image/jpeg;base64,{JPEG}")),
+        ({"type": "image", "content": GIF[:8] + "\n" + GIF[8:]}, image(f"data:image/gif;base64,{GIF}")),
+        ({"type": "image", "content": WEBP}, image(f"data:image/webp;base64,{WEBP}")),
         ({"type": "image_url", "image_url": {"url": URL, "detail": "auto"}}, image(URL, detail="auto")),
         ({"type": "image", "image_url": {"url": URL}}, image(URL)),
     ],

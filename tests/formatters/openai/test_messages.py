@@ -83,7 +83,6 @@ REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
             "content": [
                 {
                     "type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"},
-                    "field": "messages[0].content[0].image_url",
                 },
             ],
         },

@@ -266,5 +266,7 @@ def test_without_prefix_caching_it_is_refused(model_dir: Path) -> None:
 def test_more_likely_tokens_than_the_engine_tells(vllm: Any) -> None:
     beams = Beams(width=2)
     vllm.prepare(1, generation(beams=beams, logprobs=20))
-    with pytest.raises(ParameterError, match=r"^logprobs: expected at most 20 \(option\.max_logprobs\), got 21$"):
+    with pytest.raises(
+        ParameterError, match=r"^sampling.logprobs: expected at most 20 \(option\.max_logprobs\), got 21$"
+    ):
         vllm.prepare(1, generation(beams=beams, logprobs=21))

@@ -240,7 +240,7 @@ def test_the_prompt_of_several_sequences_is_told_once(
 
 def test_an_adapter_is_refused_by_name(backend: Any) -> None:
     one = msgspec.structs.replace(generation("Hi"), adapter="poet")
-    with pytest.raises(UnsupportedError, match=r"^adapters: this engine has none \(option\.enable_lora\)$"):
+    with pytest.raises(UnsupportedError, match=r"^adapter: this engine has none \(option\.enable_lora\)$"):
         backend.prepare(1, one)
 
 

@@ -62,7 +62,7 @@ def test_it_counts_what_a_generation_counts(engine: tuple[str, Any], kind: str) 
     name, backend = engine
     prompt = PROMPTS[kind]
     if isinstance(prompt, Conversation) and name == "embedding":
-        with pytest.raises(UnsupportedError, match="messages: this model makes emb"):
+        with pytest.raises(UnsupportedError, match="prompt: this model makes emb"):
             told(backend, prompt)
         return
     started = told(backend, prompt)

@@ -174,8 +174,8 @@ def test_where_it_is_not_it_is_refused_by_name(wanted: str, vllm: dict[str, Any]
     assert made.model_config.logits_processors is None
     with pytest.raises(UnsupportedError) as caught:
         typical.arguments(Sampling(typical_p=0.5))
-    assert caught.value.message.startswith(f"typical_p: not supported here ({reason}")
-    assert caught.value.param == "typical_p"
+    assert caught.value.message.startswith(f"sampling.typical_p: not supported here ({reason}")
+    assert caught.value.param == "sampling.typical_p"
     assert typical.arguments(Sampling(typical_p=1.0)) == typical.arguments(Sampling()) == {}
 
 

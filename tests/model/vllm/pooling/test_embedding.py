@@ -202,7 +202,7 @@ def test_dimensions(model: Model) -> None:
     assert vectors(backend, "a", dimensions=size)[0] == near(model.reference.vector("a"))
     if not model.matryoshka:
         with pytest.raises(
-            UnsupportedError, match=rf"dimensions: expected {size}: the model is not trained for others"
+            UnsupportedError, match=rf"embedding.dimensions: expected {size}: the model is not trained for others"
         ):
             run(backend, "a", dimensions=8)
         return
@@ -210,7 +210,9 @@ def test_dimensions(model: Model) -> None:
     (vector,) = vectors(backend, TEXTS[0], dimensions=8)
     assert len(vector) == 8
     assert vector == near(model.reference.vector(TEXTS[0], dimensions=8))
-    with pytest.raises(ParameterError, match=f"dimensions: expected an integer from 1 to {size}, got {size + 1}"):
+    with pytest.raises(
+        ParameterError, match=f"embedding.dimensions: expected an integer from 1 to {size}, got {size + 1}"
+    ):
         run(backend, "a", dimensions=size + 1)
 
 
@@ -284,5 +286,5 @@ def test_a_request_that_cannot_be_sent_fails_at_once_and_alone(model: Model) -> 
 
 def test_an_adapter_is_refused_by_name(model: Model) -> None:
     asked = Generation(request_id="r", prompt="Hi", embedding=Embedding(), adapter="poet")
-    with pytest.raises(UnsupportedError, match=r"^adapters: this engine has none \(option\.enable_lora\)$"):
+    with pytest.raises(UnsupportedError, match=r"^adapter: this engine has none \(option\.enable_lora\)$"):
         model.backend.prepare(1, asked)

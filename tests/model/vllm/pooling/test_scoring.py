@@ -197,7 +197,7 @@ def test_a_classifier_ranks_nothing(classifier: Model) -> None:
 
 
 def test_a_conversation_without_a_template(classifier: Model) -> None:
-    with pytest.raises(ParameterError, match=r"^messages: .*chat template"):
+    with pytest.raises(ParameterError, match=r"^prompt: .*chat template"):
         classifier.backend.prepare(
             1,
             Generation(
@@ -222,12 +222,14 @@ def test_a_causal_reranker_scores_as_its_card_says(causal: Model) -> None:
 def test_its_instruction(causal: Model) -> None:
     asks = {"template_arguments": {"instruction": "Find bears"}}
     if not causal.reference.instructed:
-        with pytest.raises(UnsupportedError, match=r"^instruction: this model's template has none"):
+        with pytest.raises(
+            UnsupportedError, match=r"^scoring.template_arguments.instruction: this model's template has none"
+        ):
             causal.backend.prepare(1, asked(QUERY, "hi", **asks))
     else:
         (score,) = scores(causal.backend, QUERY, ["hi"], **asks)
         assert score == near(causal.reference.score(QUERY, "hi", "Find bears"))
-    with pytest.raises(ParameterError, match="chat_template_kwargs: expected none that is named chat_template"):
+    with pytest.raises(ParameterError, match="scoring.template_arguments: expected none that is named chat_template"):
         causal.backend.prepare(1, asked(QUERY, "hi", template_arguments={"chat_template": "x"}))
 
 
@@ -285,7 +287,10 @@ def test_a_causal_model_that_its_own_files_make_a_reranker(tmp_path: Path, form:
 
 
 def test_an_instruction_that_a_model_cannot_take(ranker: Model) -> None:
-    with pytest.raises(UnsupportedError, match=r"^instruction: this model makes its prompts without a template"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"^scoring.template_arguments.instruction: this model makes its prompts without a template",
+    ):
         ranker.backend.prepare(1, asked(QUERY, "hi", template_arguments={"instruction": "x"}))
 
 

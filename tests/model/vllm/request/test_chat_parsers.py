@@ -110,7 +110,7 @@ def test_texts_alone_are_as_if_validated(tokenizer: Any, model_config: Any, role
 
 @pytest.mark.parametrize("message", [{"role": 5, "content": "Hi"}, {"role": "user", "content": 5}, {"content": "Hi"}])
 def test_what_is_no_text_is_validated(tokenizer: Any, model_config: Any, message: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=r"^messages"):
+    with pytest.raises(ParameterError, match=r"^prompt\.messages\[0\]: "):
         side(tokenizer, model_config).request(Conversation(messages=(message,)))
 
 
