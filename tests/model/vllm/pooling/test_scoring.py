@@ -229,7 +229,9 @@ def test_its_instruction(causal: Model) -> None:
     else:
         (score,) = scores(causal.backend, QUERY, ["hi"], **asks)
         assert score == near(causal.reference.score(QUERY, "hi", "Find bears"))
-    with pytest.raises(ParameterError, match="scoring.template_arguments: expected none that is named chat_template"):
+    with pytest.raises(
+        ParameterError, match=r"^scoring\.template_arguments: expected none that is named chat_template"
+    ):
         causal.backend.prepare(1, asked(QUERY, "hi", template_arguments={"chat_template": "x"}))
 
 

@@ -171,7 +171,7 @@ def test_what_the_models_processor_refuses(backend: Any, monkeypatch: pytest.Mon
         raise ValueError("absolute aspect ratio must be\nsmaller than 200")
 
     monkeypatch.setattr(type(processor), "__call__", refuse)
-    for count, field in ((1, "image 0"), (2, "messages")):
+    for count, field in ((1, "image 0"), (2, "prompt")):
         picture = png(color=(77, 77, count))
         with pytest.raises(ParameterError) as caught:
             backend.prepare(1, generation(*[""] * count, "secret"), images(*[picture] * count))
