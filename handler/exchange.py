@@ -5,7 +5,7 @@
 The way of a token (what each hop costs: docs/performance.md, The profile):
 
     vLLM's core             a step's EngineCoreOutputs, msgpack over ZeroMQ
-    the engine's process    Core.receive -> VllmEngine.receive -> Answer.grow (-> OutputReader.read) -> Detokenizer
+    the engine's process    Core.receive -> VllmEngine.receive -> OutputSequence.grow -> Detokenizer
                             -> Delta;  EngineLoop._read -> one Step message a step, over a socket pair
     the host, a thread      Dispatcher.step -> Exchange._feed -> ResponseEncoder.feed -> records;  one wake-up a step
     the host                RollingBatch.step, AsyncBatcher._collect or Stream.wake -> Java's socket or the client's

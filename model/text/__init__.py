@@ -2,7 +2,6 @@
 
 tokenizer.py          a tokenizer, asked for pieces of text
 detokenizer.py        ids to text as they come, stop strings held back
-outputs.py            what an engine gives for a sequence, read into events; sequences.py: of all n of a request
 parsers.py            an answer split into reasoning, tool calls and content; forced_calls.py: calls that are JSON
 answer_ids.py         the ids of an answer, as those parsers take them
 response_limit.py     how long an answer may be

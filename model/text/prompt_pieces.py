@@ -1,6 +1,6 @@
 """A prompt's tokens in pieces, so that neither making nor sending those of a long prompt holds up other requests.
 
-OutputReader.started --Prefill, Prefill, ..., Started with the last piece--> whole --Started with all of them--> sink
+the backend --Prefill, Prefill, ..., Started with the last piece--> whole --Started with all of them--> sink
 """
 
 from __future__ import annotations

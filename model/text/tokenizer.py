@@ -61,6 +61,11 @@ class Tokenizer:
         """What these tokens stand for, special ones included; parts of characters become U+FFFD."""
         return str(self._tokenizer.decode([*ids]))
 
+    def joined(self, ids: Sequence[int]) -> str:
+        """The texts of these tokens one after the other, special ones included: of a prompt those of its Tokens."""
+        decode = self.stream([], False, True)
+        return "".join(decode(token_id) for token_id in ids)
+
     def raw(self, token_id: int) -> bytes:
         """A token's bytes, exact for parts of characters where the vocabulary is byte-level or has byte tokens."""
         if token_id not in self._raw:

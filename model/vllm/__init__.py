@@ -1,7 +1,7 @@
 """The backend on vLLM. Only this folder imports what is vLLM's, and only inside functions; but for text/tokenizer.py
 (slow tokenizers, by vLLM's detokenizer) and process/ending/crash_report.py (whose import sets a handler of its own).
 
-engine.py, answer.py       generation: an AsyncBackend (model/backend.py), and one sequence of it
+engine.py, sequence.py     generation: an AsyncBackend (model/backend.py), and one sequence of it, from outputs to text
 pooling/                   models that embed
 aside.py                   what takes too long for the event loop
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
@@ -13,7 +13,7 @@ setup/                     parsers of the user's, LMCache; how much the KV cache
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   some tokens at start, which show that this vLLM's API is the one that we know
-beam.py                    steps the beam search of model/search
+beam.py                    runs the beam search of model/search
 parts.py, internals.py     vLLM's private parts, all of them: each is checked when the engine starts; their use
 version.py                 which versions of vLLM are supported
 """

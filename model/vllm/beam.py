@@ -1,6 +1,7 @@
 """Beam search on vLLM, which has none in its core: each step of each live prefix is a vLLM request of one token.
 
-    BeamRun.search.live --start--> requests --outputs of vLLM's steps--> read --all there--> search.advance, and so on
+    BeamSearch.live --start--> requests --outputs of vLLM's steps--> read --all there--> advance, and so on
+    BeamSearch.complete --OutputSequence.whole--> Delta, Delta, ...
 
 The prefix cache makes such a request cheap: of its prompt only the last block is computed again. Without it searches
 are refused. Searches and ordinary requests share vLLM's steps, and none waits for another.
@@ -14,29 +15,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import GenerationError, ParameterError, UnsupportedError
-from ..events import EngineEvent, Failed
-from ..generation import Beams, Generation, Sampling
-from ..search.beam import Step
-from ..search.beam_run import PATH, BeamRun, BeamTexts
-from ..text.outputs import Prompt
+from ..errors import GenerationError
+from ..events import Delta, EngineEvent, Failed
+from ..generation import Beams
+from ..search.beam import BeamSearch, Hypothesis, Step, candidates_needed
+from ..search.beam_stops import Stops
 from ..text.parsers import Splitter
 from .aside import Aside
 from .core import Core
-from .core_outputs import entries, told
+from .core_outputs import Prompt, entries, prompt_of
+from .request.beams import BeamLimits
+from .request.requests import Prepared
+from .sequence import OutputSequence, SequenceGroup
 
-__all__ = ["BeamRuns", "VllmRun"]
+__all__ = ["BeamRuns"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class VllmRun:
+class BeamRun:
     """The search of one generation, and its vLLM requests."""
 
-    beam: BeamRun
+    group: SequenceGroup
+    splitters: Sequence[Splitter | None]
     first: Any
     """An EngineCoreRequest of the prompt, which others are copies of."""
+    search: BeamSearch
+    candidates: int
+    """How many of the likeliest tokens the search gets for each prefix."""
     requests: int = 0
     """How many there have been."""
     waiting: dict[str, int] = field(default_factory=dict[str, int])
@@ -51,63 +58,29 @@ class VllmRun:
 class BeamRuns:
     """The searches that run on one engine."""
 
-    def __init__(self, core: Core, texts: BeamTexts, aside: Aside) -> None:
+    def __init__(self, core: Core, limits: BeamLimits, aside: Aside) -> None:
         self._core = core
+        self._limits = limits
         self._aside = aside
-        self._texts = texts
-        self._vocabulary: int = core.model_config.get_vocab_size()
-        most = core.model_config.max_logprobs
-        self._most: int = self._vocabulary if most < 0 else most
-        self._prefixes_cached: bool = core.vllm_config.cache_config.enable_prefix_caching
-        self._runs: dict[int, VllmRun] = {}
-        self._owners: dict[str, VllmRun] = {}
+        self._runs: dict[int, BeamRun] = {}
+        self._owners: dict[str, BeamRun] = {}
 
     @property
     def busy(self) -> bool:
         """Whether a search runs."""
         return bool(self._owners)
 
-    def prepare(
-        self,
-        number: int,
-        generation: Generation,
-        sampling: Sampling,
-        beams: Beams,
-        first: Any,
-        prompt_ids: list[int],
-        max_tokens: int,
-        splitters: Sequence[Splitter | None],
-    ) -> VllmRun:
-        """A search that is ready to start."""
-        run = self._texts.begin(number, generation, sampling, beams, prompt_ids, max_tokens, splitters)
-        run.candidates = min(run.candidates, self._most, self._vocabulary)
-        return VllmRun(run, first)
-
-    def check(self, generation: Generation, beams: Beams) -> None:
-        """Raises UnsupportedError where vLLM may not tell enough log-probabilities, or would compute the whole prompt
-        again for each token of each beam.
-        """
-        if not self._prefixes_cached:
-            raise UnsupportedError(
-                f"{PATH}: beam search needs prefix caching, which this engine runs without "
-                "(option.enable_prefix_caching)",
-                PATH,
-            )
-        if 2 * beams.width > self._most:
-            raise UnsupportedError(
-                f"{PATH}: expected at most {self._most // 2} beams (option.max_logprobs is {self._most}, and "
-                f"each beam takes two), got {beams.width}",
-                PATH,
-            )
-        # Of other requests vLLM checks it itself; a search asks it for as many as it may.
-        if (likely := generation.sampling.logprobs or 0) > self._most:
-            expected = f"at most {self._most} (option.max_logprobs)"
-            raise ParameterError.of("sampling.logprobs", likely, expected)
-
-    def add(self, run: VllmRun) -> None:
+    def add(self, group: SequenceGroup, beams: Beams, prepared: Prepared) -> None:
         """Starts a search; raises what vLLM raises, having started nothing."""
+        sampling, most = group.sampling, prepared.max_tokens
+        ends = frozenset(sampling.stop_token_ids) | (frozenset() if sampling.ignore_eos else group.ends)
+        stops = Stops(group.tokenizer, group.prompt_ids, sampling)
+        search = BeamSearch(beams, most, min(sampling.min_tokens, most), ends, stops.follow)
+        wanted = max(candidates_needed(beams, len(ends)), sampling.logprobs or 0)
+        candidates = min(wanted, self._limits.most, self._limits.vocabulary)
+        run = BeamRun(group, prepared.splitters, prepared.requests[0], search, candidates)
         self._start(run)
-        self._runs[run.beam.number] = run
+        self._runs[group.number] = run
 
     def abort(self, numbers: Sequence[int]) -> None:
         """Ends searches; others are ignored."""
@@ -120,15 +93,16 @@ class BeamRuns:
         run = self._owners.pop(output.request_id, None)
         if run is None:
             return []
+        number = run.group.number
         try:
-            return [(run.beam.number, event) for event in self._advance(run, output)]
+            return [(number, event) for event in self._advance(run, output)]
         except Exception as error:
-            log.exception("request %s: its beam search failed", run.beam.generation.request_id)
-            self.abort([run.beam.number])
+            log.exception("request %s: its beam search failed", run.group.generation.request_id)
+            self.abort([number])
             failure = error if isinstance(error, GenerationError) else GenerationError(f"beam search failed: {error}")
-            return [(run.beam.number, Failed.of(failure))]
+            return [(number, Failed.of(failure))]
 
-    def _start(self, run: VllmRun) -> None:
+    def _start(self, run: BeamRun) -> None:
         """One request for each live prefix."""
         from vllm import SamplingParams
 
@@ -136,53 +110,74 @@ class BeamRuns:
             temperature=0.0,
             max_tokens=1,
             ignore_eos=True,
-            logprobs=run.beam.candidates,
-            prompt_logprobs=run.beam.sampling.prompt_logprobs if run.requests == 0 else None,
+            logprobs=run.candidates,
+            prompt_logprobs=run.group.sampling.prompt_logprobs if run.requests == 0 else None,
             detokenize=False,
         )
         run.steps.clear()
-        for place, prefix in enumerate(run.beam.search.live):
+        for place, prefix in enumerate(run.search.live):
             request = copy.copy(run.first)
-            request.request_id = self._core.name(run.beam.number, f"beam{run.requests}")
+            request.request_id = self._core.name(run.group.number, f"beam{run.requests}")
             request.sampling_params = params.clone()
             request.data_parallel_rank = run.copy
-            request.prompt_token_ids = [*run.beam.prompt_ids, *prefix.tokens]
+            request.prompt_token_ids = [*run.group.prompt_ids, *prefix.tokens]
             run.requests += 1
             self._core.add(request)
             run.waiting[request.request_id] = place
             self._owners[request.request_id] = run
 
-    def _advance(self, run: VllmRun, output: Any) -> list[EngineEvent]:
+    def _advance(self, run: BeamRun, output: Any) -> list[EngineEvent]:
         """Takes in one prefix's step, and with the last of them goes on."""
         place = run.waiting.pop(output.request_id)
         if str(output.finish_reason) not in {"length", "stop"} or output.new_logprobs is None:
             raise GenerationError(self._core.failure(output.request_id) or "the engine failed while generating")
-        (entry,) = entries(output.new_logprobs, run.beam.candidates)
+        (entry,) = entries(output.new_logprobs, run.candidates)
         run.steps[place] = Step({token: known.logprob for token, known in entry.items()}, entry)
-        search = run.beam.search
+        search, group = run.search, run.group
         if place == 0 and not search.live[0].tokens:
-            run.prompt = told(output, run.beam.sampling.prompt_logprobs, len(run.beam.prompt_ids))
+            run.prompt = prompt_of(output, group.sampling.prompt_logprobs, len(group.prompt_ids))
             run.copy = self._core.copy
         if run.waiting:
             return []
         events: list[EngineEvent] = []
         if not search.live[0].tokens:
-            started, generation = self._texts.started(run.beam, run.prompt), run.beam.generation
-            if generation.echo or run.beam.sampling.prompt_logprobs is not None:
-                self._aside.start(run.beam.number, started, generation.request_id)
+            begun = group.begin(run.prompt)
+            if group.shows_prompt:
+                self._aside.start(group.number, begun, group.generation.request_id)
             else:
-                events += started
+                events += begun
         search.advance([run.steps[place] for place in range(len(search.live))])
         if not search.finished:
             self._start(run)
             return events
-        del self._runs[run.beam.number]
-        return [*events, *self._texts.answer(run.beam)]
+        del self._runs[group.number]
+        return [*events, *_answer(run)]
 
-    def _drop(self, run: VllmRun) -> None:
+    def _drop(self, run: BeamRun) -> None:
         names = list(run.waiting)
         run.waiting.clear()
         for name in names:
             self._owners.pop(name, None)
         if names:
             self._core.abort(names)
+
+
+def _answer(run: BeamRun) -> list[Delta]:
+    """The n best of a search that has finished."""
+    n = run.group.sampling.n
+    chosen, others = run.search.complete[:n], run.search.complete[n:]
+    discarded = sum(len(other.prefix.tokens) for other in others)
+    last = len(chosen) - 1
+    return [
+        _sequence(run, index, hypothesis, last=index == last, discarded_tokens=discarded if index == last else 0)
+        for index, hypothesis in enumerate(chosen)
+    ]
+
+
+def _sequence(run: BeamRun, index: int, hypothesis: Hypothesis, **finish: Any) -> Delta:
+    sequence = OutputSequence("", index, run.group, run.splitters[index], interval=1)
+    reason = "stop" if hypothesis.ending == "end" else "length"
+    # A stop string that the text as a whole has not, though its end seemed to, is a stop all the same.
+    ended = "repetition" if hypothesis.ending == "stop" else reason
+    prefix = hypothesis.prefix
+    return sequence.whole([*prefix.tokens], [step.note for step in prefix.steps], reason, ended, **finish)

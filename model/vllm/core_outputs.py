@@ -1,4 +1,4 @@
-"""What the core sends, as text/outputs.py reads it: bytes -> EngineCoreOutput -> token ids, log-probabilities, ending.
+"""What the core sends, as sequence.py reads it: bytes -> EngineCoreOutput -> token ids, log-probabilities, ending.
 
     bytes --vLLM's decoder, `leave_rows`--> EngineCoreOutput with Rows --chosen, entries--> numbers
 
@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import one_line
-from ..text.outputs import Prompt
 from .internals import part
 
-__all__ = ["Known", "Rows", "chosen", "entries", "leave_rows", "told"]
+__all__ = ["Known", "Prompt", "Rows", "chosen", "entries", "leave_rows", "prompt_of"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +50,15 @@ class Known(NamedTuple):
 
     logprob: float
     rank: int
+
+
+class Prompt(NamedTuple):
+    """What the core tells of a request's prompt."""
+
+    logprobs: Iterable[Mapping[int, Known] | None] = ()
+    """Of each token what is known of it and of the likeliest, by token id; None for the first one. May be made as it is
+    read, once; an empty tuple where it is not wanted."""
+    cached_tokens: int = 0
 
 
 def leave_rows(decoder: Any) -> None:
@@ -147,7 +155,7 @@ def entries(rows: Any, wanted: int) -> list[Mapping[int, Known]]:
     return _entries(_array(rows.ids), _array(rows.logprobs), _array(rows.ranks), wanted)
 
 
-def told(output: Any, wanted: int | None, tokens: int) -> Prompt:
+def prompt_of(output: Any, wanted: int | None, tokens: int) -> Prompt:
     """What the first EngineCoreOutput of a request says of its prompt of so many tokens, with the `wanted` likeliest at
     each position; None: no log-probabilities are wanted.
     """

@@ -1,10 +1,9 @@
 """vLLM as a backend: runs in the engine's process, of every version that version.py names.
 
     Generation --prepare--> EngineCoreRequest for each sequence --add--> vLLM's core
-    EngineCoreOutput --receive--> answer.py --> Started, Delta
+    EngineCoreOutput --receive--> sequence.py --> Started, Delta
 
-vLLM is asked for token ids only: text, stop strings and each token's exact piece are made by Detokenizer, once. n
-sequences are n requests with seeds of their own, which is what vLLM makes of them too; so a stop string ends one of
+n sequences are n requests with seeds of their own, which is what vLLM makes of them too; so a stop string ends one of
 them without touching the others.
 """
 
@@ -15,29 +14,25 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import msgspec
-
 from ..engine import EngineInfo, EngineStats
 from ..errors import GenerationError, LmiError, RequestError
 from ..events import EngineEvent, Event, Failed, Started
 from ..generation import Generation
 from ..media.images import Image
 from ..options import Settings
-from ..search.beam_run import BeamTexts
-from ..text.outputs import OutputReader
 from ..text.prompt_tokens import told_tokens
-from ..text.sequences import Group
 from ..text.tokenizer import Tokenizer
 from .adapters import VllmAdapters, no_adapter
-from .answer import Answer, GuidedAnswer
 from .aside import Aside
 from .beam import BeamRuns
-from .core_outputs import told
+from .core_outputs import prompt_of
 from .internals import rejected_transfer
+from .request.beams import BeamLimits
 from .request.chat import ChatRenderer
 from .request.guide_faults import fault
 from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
+from .sequence import GuidedSequence, OutputSequence, SequenceGroup
 from .setup.cache_room import tell_room
 from .start import eos_ids, make_core, start
 from .stats.tracing import tracing
@@ -69,16 +64,15 @@ class VllmEngine:
         model_config, tokenizer = core.model_config, core.get_tokenizer()
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._interval: int = core.vllm_config.scheduler_config.stream_interval
-        self._tokenizer, ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
-        self._ends = ends
-        self._reader = OutputReader(self._tokenizer, ends)
+        self._tokenizer, self._ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
         self._aside = Aside(core.wake, self.abort)
-        self._beams = BeamRuns(core, BeamTexts(self._reader, self._tokenizer, ends), self._aside)
+        beams = BeamLimits(core)
+        self._beams = BeamRuns(core, beams, self._aside)
         self.adapters = VllmAdapters(core) if settings.adapters.enable_lora else None
         adapter = no_adapter if self.adapters is None else self.adapters.request
-        self._requests = Requests(core, settings, self._chat, self._beams, typical, adapter)
-        self._answers: dict[str, Answer] = {}
-        self._groups: dict[int, Group] = {}
+        self._requests = Requests(core, settings, self._chat, beams, typical, adapter)
+        self._sequences: dict[str, OutputSequence] = {}
+        self._groups: dict[int, SequenceGroup] = {}
         context, images = model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
 
@@ -95,7 +89,7 @@ class VllmEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs."""
-        return bool(self._answers) or self._beams.busy or self._aside.busy
+        return bool(self._sequences) or self._beams.busy or self._aside.busy
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         """Tokenizes and checks; raises RequestError."""
@@ -120,7 +114,7 @@ class VllmEngine:
 
     def prompt_text(self, prepared: Prepared) -> str:
         """What was tokenized, special tokens included; where that were token ids, what they stand for."""
-        return prepared.prompt.get("prompt") or self._reader.prompt_text(prepared.prompt_ids)
+        return prepared.prompt.get("prompt") or self._tokenizer.joined(prepared.prompt_ids)
 
     def add(self, number: int, prepared: Prepared) -> None:
         """Starts the sequences."""
@@ -128,25 +122,23 @@ class VllmEngine:
         if self._core.lacks_images(prepared.requests[0]):
             self._make_again(number, prepared)
             return
-        if prepared.beams is not None:
-            self._beams.add(prepared.beams)
+        group = SequenceGroup(
+            number, generation, prepared.sampling, prepared.prompt_ids, self._tokenizer, self._ends, self._longest,
+            prepared.guide,
+        )  # fmt: skip
+        if (beams := generation.sampling.beams) is not None:
+            self._beams.add(group, beams, prepared)
             return
-        group = self._groups[number] = Group.of(number, prepared.prompt_ids, generation, self._longest)
-        sampling = msgspec.structs.replace(generation.sampling, skip_special_tokens=prepared.skip_special_tokens)
+        self._groups[number] = group
+        kind = OutputSequence if prepared.guide is None else GuidedSequence
         try:
             for index, (request, splitter) in enumerate(zip(prepared.requests, prepared.splitters, strict=True)):
-                name = self._core.name(number, index)
-                keep_tokens = generation.tokens or (generation.stream and splitter is not None)
-                text = self._reader.text(sampling, prepared.prompt_ids, keep_tokens, generation.token_bytes)
-                request.request_id = name
+                name = request.request_id = self._core.name(number, index)
                 self._core.add(request)
                 if self._tracing is not None:
                     self._tracing.begin(name, generation, len(prepared.prompt_ids), request.arrival_time)
                 group.running.add(name)
-                kind = Answer if prepared.guide is None else GuidedAnswer
-                self._answers[name] = kind(
-                    name, index, group, self._reader, text, splitter, prepared.guide, self._interval
-                )
+                self._sequences[name] = kind(name, index, group, splitter, self._interval)
         except BaseException:
             self.abort([number])
             raise
@@ -174,18 +166,18 @@ class VllmEngine:
         events: list[tuple[int, EngineEvent]] = []
         stopped: list[str] = []
         for output in await self._core.receive():
-            answer = self._answers.get(output.request_id)
-            if answer is None:
+            sequence = self._sequences.get(output.request_id)
+            if sequence is None:
                 events += self._beams.read(output)
                 continue
-            group = answer.group
+            group = sequence.group
             try:
-                if output.finish_reason is None and group.started and not answer.searched:
+                if output.finish_reason is None and group.started and not sequence.searched:
                     # Most outputs: nothing begins or ends here.
-                    if (delta := answer.grow(output)) is not None:
+                    if (delta := sequence.grow(output)) is not None:
                         events.append((group.number, delta))
                     continue
-                new = self._advance(answer, output, stopped)
+                new = self._advance(sequence, output, stopped)
                 if group.started:
                     events += [(group.number, event) for event in new]
                 else:
@@ -194,12 +186,12 @@ class VllmEngine:
                 raise
             except BaseException as error:  # libraries in Rust panic with one
                 if not isinstance(error, RequestError):
-                    log.exception("request %s: generation %d failed", group.request_id, group.number)
+                    log.exception("request %s: generation %d failed", group.generation.request_id, group.number)
                 if not isinstance(error, LmiError):
                     error = GenerationError(f"the response could not be decoded: {error}")
                 self.abort([group.number])
                 if self._tracing is not None:
-                    self._tracing.drop(answer.name)
+                    self._tracing.drop(sequence.name)
                 events.append((group.number, Failed.of(error)))
         if stopped:
             self._core.abort(stopped)
@@ -220,72 +212,71 @@ class VllmEngine:
         if self._tracing is not None:
             self._tracing.close()
 
-    def _advance(self, answer: Answer, output: Any, stopped: list[str]) -> list[EngineEvent]:
+    def _advance(self, sequence: OutputSequence, output: Any, stopped: list[str]) -> list[EngineEvent]:
         """What an output brings with which something may begin or end.
 
         Adds the sequence to `stopped` where it has ended and vLLM does not know yet.
         """
-        group = answer.group
+        group = sequence.group
         events: list[EngineEvent] = []
         if str(output.finish_reason) == "error":
-            return self._fail(answer, output)
-        if not group.started and answer.index == 0:
+            return self._fail(sequence, output)
+        if not group.started and sequence.index == 0:
             group.started = True
-            first = told(output, group.prompt_logprobs, len(group.prompt_ids))
-            started = self._reader.started(group.prompt_ids, first, group.echo, group.prompt_logprobs or 0)
-            if group.echo or group.prompt_logprobs is not None:
-                self._aside.start(group.number, started, group.request_id)
+            begun = group.begin(prompt_of(output, group.sampling.prompt_logprobs, len(group.prompt_ids)))
+            if group.shows_prompt:
+                self._aside.start(group.number, begun, group.generation.request_id)
             else:
-                events += started
+                events += begun
             events += group.held
         reason = None if output.finish_reason is None else str(output.finish_reason)
         if reason is None:
-            if (delta := answer.grow(output)) is not None:
+            if (delta := sequence.grow(output)) is not None:
                 events.append(delta)
-            if not answer.stopped:
+            if not sequence.stopped:
                 return events
-            stopped.append(answer.name)
-        self._forget(answer)
-        last = answer.end(output, reason)
+            stopped.append(sequence.name)
+        self._forget(sequence)
+        last = sequence.end(output, reason)
         if self._tracing is not None and last.finish is not None:
-            self._tracing.end(answer.name, last.finish.generated_tokens)
+            self._tracing.end(sequence.name, last.finish.generated_tokens)
         events.append(last)
         return events
 
-    def _fail(self, answer: Answer, output: Any) -> list[EngineEvent]:
+    def _fail(self, sequence: OutputSequence, output: Any) -> list[EngineEvent]:
         """Ends the generation of a sequence that the core has given up, or never had; raises why, if that is known
         already.
         """
-        if unsent := self._core.failure(answer.name):
+        if unsent := self._core.failure(sequence.name):
             raise GenerationError(unsent)
         if not output.new_token_ids:
             self._core.distrust_images()
-        if not isinstance(answer, GuidedAnswer) or (guide := answer.guide) is None:
+        guide = sequence.group.guide
+        if guide is None or not isinstance(sequence, GuidedSequence):
             raise GenerationError("the engine failed while generating")
-        number = answer.group.number
+        number, taken = sequence.group.number, sequence.taken
         self.abort([number])
-        taken, raw = answer.taken, self._tokenizer.raw
 
         def failed() -> Iterator[Event]:
-            yield Failed.of(fault(guide, output, taken, raw, self._ends))
+            yield Failed.of(fault(guide, output, taken, self._tokenizer.raw, self._ends))
 
-        self._aside.start(number, failed(), answer.group.request_id)
+        self._aside.start(number, failed(), sequence.group.generation.request_id)
         return []
 
-    def _forget(self, answer: Answer) -> None:
+    def _forget(self, sequence: OutputSequence) -> None:
         """Removes a sequence that has ended, and its generation with the last one."""
-        del self._answers[answer.name]
-        group = answer.group
-        group.running.discard(answer.name)
+        del self._sequences[sequence.name]
+        group = sequence.group
+        group.running.discard(sequence.name)
         if not group.running:
             self._groups.pop(group.number, None)
 
-    def _drop(self, group: Group) -> None:
+    def _drop(self, group: SequenceGroup) -> None:
         """Ends what still runs of a generation."""
         names = list(group.running)
         group.running.clear()
         for name in names:
-            del self._answers[name]
+            del self._sequences[name]
             if self._tracing is not None:
                 self._tracing.drop(name)
         if names:

@@ -21,7 +21,7 @@ from ...text.prompt_limits import check_ids, check_prompt, check_text, max_promp
 from ...text.prompt_tokens import told_tokens
 from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
-from ..core_outputs import told
+from ..core_outputs import prompt_of
 from ..internals import part, tokenize_params
 from ..start import client_errors, make_core, start
 from ..trial import try_out
@@ -144,7 +144,7 @@ class PoolingBackend:
                 if unsent := self._core.failure(name):
                     raise GenerationError(unsent)
                 vector = vector_of(output.pooling_output, self.makes, prepared.activation)
-                started = Started(prepared.tokens, told(output, None, prepared.tokens).cached_tokens)
+                started = Started(prepared.tokens, prompt_of(output, None, prepared.tokens).cached_tokens)
             except SystemExit:
                 raise
             except BaseException as error:  # libraries in Rust panic with one

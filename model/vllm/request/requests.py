@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...errors import ParameterError, RequestError, raised_by_us
-from ...generation import Conversation, Generation
+from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...options import Settings
 from ...text.parsers import Splitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
-from ..beam import BeamRuns, VllmRun
 from ..core import Core
 from ..start import client_errors
 from ..typical import Typical
+from .beams import BeamLimits
 from .bounds import RunnerBounds
 from .chat import ChatRenderer
 from .guide_faults import Guide
@@ -42,16 +42,19 @@ class Prepared:
 
     number: int
     generation: Generation
+    sampling: Sampling
+    """The generation's, with what its chat template asks for."""
     prompt: Any
     prompt_ids: list[int]
+    max_tokens: int
+    """How many an answer may have."""
     tokens: int
+    """How many all answers may have, with the prompt, and the entries of its log-probabilities."""
     images: Sequence[Image]
     requests: list[Any]
     """EngineCoreRequests, without their names; without images that the core has."""
     splitters: list[Splitter | None]
-    skip_special_tokens: bool
     guide: Guide | None
-    beams: VllmRun | None = None
 
 
 class Requests:
@@ -62,7 +65,7 @@ class Requests:
         core: Core,
         settings: Settings,
         chat: ChatRenderer,
-        beams: BeamRuns,
+        beams: BeamLimits,
         typical: Typical,
         adapter: Callable[[str], Any],
     ) -> None:
@@ -135,18 +138,17 @@ class Requests:
             begins_after = None if first.reasoning_ended else self._chat.reasoning_end
             guide = Guide(path, first.sampling_params, begins_after, self._compact, fails_first)
         splitters = [self._chat.splitter(conversation, request, ids) if conversation else None for _ in params]
-        # Some parsers need the special tokens in the text that they take apart.
-        skip = sampling.skip_special_tokens and (request is None or request.skip_special_tokens)
-        beams = None
-        if sampling.beams is not None:
-            shown = msgspec.structs.replace(sampling, skip_special_tokens=skip)
-            beams = self._beams.prepare(number, generation, shown, sampling.beams, first, ids, max_tokens, splitters)
+        if request is not None and not request.skip_special_tokens:
+            # Some parsers need the special tokens in the text that they take apart.
+            sampling = msgspec.structs.replace(sampling, skip_special_tokens=False)
         width = sampling.beams.width if sampling.beams is not None else len(params)
         # Of a prompt that is shown, each token and each likely one beside it takes about what a token takes.
         entries = 0 if sampling.prompt_logprobs is None else len(ids) * (1 + sampling.prompt_logprobs)
         tokens = (len(ids) + max_tokens) * width + entries
         requests = [first, *(_again(first, other) for other in params[1:])]
-        return Prepared(number, generation, prompt, ids, tokens, images, requests, splitters, skip, guide, beams)
+        return Prepared(
+            number, generation, sampling, prompt, ids, max_tokens, tokens, images, requests, splitters, guide
+        )
 
     def prompt_ids(self, generation: Generation, images: Sequence[Image] = ()) -> list[int]:
         """The token ids that `prepare` would make of the prompt; raises RequestError."""

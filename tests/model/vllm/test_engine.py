@@ -384,7 +384,7 @@ def test_a_fault_of_a_splitter_ends_its_generation_alone(
     assert failures[0].error.message == "the response could not be decoded: 'a fault'"
     assert any(isinstance(event, Delta) for event in broken) is (stream and after > 0)
     assert re.search(r"request test: generation \d+ failed", caplog.text)
-    assert not backend._answers
+    assert not backend._sequences
     assert not backend._groups
     assert backend.core_ends()
     monkeypatch.undo()
@@ -396,43 +396,52 @@ class Panic(BaseException):
     """What a library in Rust raises where it panics (PyO3's PanicException)."""
 
 
-DETOKENIZER, OUTPUTS = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.text.outputs:OutputReader"
+DETOKENIZER, SEQUENCE = "lmi.model.text.detokenizer:Detokenizer", "lmi.model.vllm.sequence:OutputSequence"
+
+
+def sequence_of(made: Any, number: int) -> Any:
+    return made._sequences[made._core.name(number, 0)]
 
 
 def text_of(made: Any, number: int) -> Any:
-    return made._answers[made._core.name(number, 0)].text
+    return sequence_of(made, number).text
 
 
 IN_STEP: dict[str, tuple[str, str, Callable[[Any, int], object], dict[str, Any]]] = {
     "detokenizer": (
         DETOKENIZER,
         "push",
-        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
+        text_of,
         {},
     ),
     "detokenizer: a panic": (
         DETOKENIZER,
         "push",
-        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
+        text_of,
         {},
     ),
     "stop strings": (
         "lmi.model.text.detokenizer:StopFinder",
         "take",
-        lambda made, number: made._answers[made._core.name(number, 0)].text.stream,
+        text_of,
         {"stop": ("zq",)},
     ),
     "log-probabilities": (
-        OUTPUTS,
-        "read",
-        lambda made, number: made._answers[made._core.name(number, 0)].text,
+        SEQUENCE,
+        "_read",
+        sequence_of,
         {"logprobs": 2},
     ),
-    "the prompt": (OUTPUTS, "started", lambda made, number: made._groups[number].prompt_ids, {"prompt_logprobs": 2}),
+    "the prompt": (
+        "lmi.model.vllm.sequence:SequenceGroup",
+        "begin",
+        lambda made, number: made._groups[number],
+        {"prompt_logprobs": 2},
+    ),
     "beams": (
         "lmi.model.search.beam:BeamSearch",
         "advance",
-        lambda made, number: made._beams._runs[number].beam.search,
+        lambda made, number: made._beams._runs[number].search,
         {"beams": Beams(width=2)},
     ),
 }

@@ -101,7 +101,7 @@ def test_one_that_is_aborted_meanwhile_is_forgotten(backend: Any) -> None:
     number = next(NUMBERS)
     backend.add(backend.prepare(number, asked(guide)))
     seen: list[EngineEvent] = []
-    while backend._answers:
+    while backend._sequences:
         seen += [event for _, event in backend.step()]
     backend.abort([number])
     assert not backend.busy

@@ -1,0 +1,326 @@
+"""One sequence of a generation, which is one request to vLLM's core: from the core's outputs to events, top to bottom.
+
+    EngineCoreOutput --grow, end--> ids, log-probabilities --_read--> Detokenizer --> text, Tokens --split--> Delta
+    Prompt (core_outputs.py) --SequenceGroup.begin--> Prefill, Prefill, ..., Started
+
+vLLM is asked for token ids only: text, stop strings and each token's exact piece are made here, once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ..events import LOWEST_LOGPROB, Delta, EngineEvent, Finish, FinishReason, Prefill, Started, Token, TopToken
+from ..generation import Generation, Sampling
+from ..text.detokenizer import Detokenizer, StopFinder
+from ..text.parsers import Splitter, split, split_whole
+from ..text.prompt_pieces import PIECE
+from ..text.response_limit import too_long, weight
+from ..text.tokenizer import Tokenizer
+from .core_outputs import Prompt, chosen, entries
+from .request.guide_faults import Guide
+
+__all__ = ["GuidedSequence", "OutputSequence", "SequenceGroup"]
+
+WHOLE_INTERVAL = 256
+"""Tokens of which an answer that is not streamed makes its text at once: cheaper than one by one."""
+
+
+class SequenceGroup:
+    """What the sequences of one generation share, and which of them still run."""
+
+    __slots__ = (
+        "_longest",
+        "_size",
+        "_weight",
+        "ends",
+        "generation",
+        "guide",
+        "held",
+        "number",
+        "prompt_ids",
+        "running",
+        "sampling",
+        "started",
+        "tokenizer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        generation: Generation,
+        sampling: Sampling,
+        prompt_ids: list[int],
+        tokenizer: Tokenizer,
+        ends: frozenset[int],
+        longest: int,
+        guide: Guide | None = None,
+    ) -> None:
+        """`sampling` is the generation's, with what its chat template asks for; `ends` are the ids with which the model
+        ends; an answer that is not streamed may come to `longest` bytes (text/response_limit.py).
+        """
+        self.number = number
+        self.generation = generation
+        self.sampling = sampling
+        self.prompt_ids = prompt_ids
+        self.tokenizer = tokenizer
+        self.ends = ends
+        self.guide = guide
+        """What their texts must match."""
+        self.running: set[str] = set()
+        """By their vLLM requests' names."""
+        self.started = False
+        self.held: list[EngineEvent] = []
+        """What other sequences have brought before the first one, whose outputs alone tell of the prompt."""
+        self._longest = longest
+        self._weight = 0 if generation.stream else weight(generation)
+        self._size = 0
+
+    @property
+    def shows_prompt(self) -> bool:
+        """Whether text or tokens of the prompt are wanted, which takes long to make of a long one."""
+        return self.generation.echo or self.sampling.prompt_logprobs is not None
+
+    def begin(self, prompt: Prompt) -> Iterator[Prefill | Started]:
+        """The first events, made one by one: the prompt's tokens in pieces, each with its likeliest ones; the first
+        token has no log-probability.
+        """
+        ids, tokenizer = self.prompt_ids, self.tokenizer
+        text = tokenizer.joined(ids) if self.generation.echo else ""
+        wanted = self.sampling.prompt_logprobs or 0
+        decode = tokenizer.stream([], False, True)
+        tokens: list[Token] = []
+        ranks: list[int | None] = []
+        for token_id, entry in zip(ids if prompt.logprobs else (), prompt.logprobs, strict=True):
+            if len(tokens) * (1 + wanted) >= PIECE:
+                yield Prefill(tuple(tokens), tuple(ranks))
+                tokens, ranks = [], []
+            logprob = _finite(entry[token_id].logprob) if entry else None
+            likeliest = _likeliest(entry, wanted, tokenizer) if entry else ()
+            tokens.append(Token(token_id, decode(token_id), logprob, token_id in tokenizer.special_ids, likeliest))
+            ranks.append(entry[token_id].rank if entry else None)
+        yield Started(len(ids), prompt.cached_tokens, tuple(tokens), text, tuple(ranks))
+
+    def count(self, tokens: int) -> None:
+        """Counts new tokens of an answer that is not streamed; raises ParameterError where it becomes too long."""
+        self._size += self._weight * tokens
+        if self._size > self._longest:
+            raise too_long(self._size, self._longest)
+
+
+class OutputSequence:
+    """One sequence."""
+
+    __slots__ = (
+        "_all_ids",
+        "_cumulative",
+        "_due",
+        "_ids",
+        "_interval",
+        "_logprobs",
+        "_plain",
+        "_splitter",
+        "_stream",
+        "_wanted",
+        "group",
+        "index",
+        "name",
+        "searched",
+        "text",
+    )  # fmt: skip
+
+    def __init__(self, name: str, index: int, group: SequenceGroup, splitter: Splitter | None, interval: int) -> None:
+        """`name` is its vLLM request's. A stream is sent, and its text made, every `interval` tokens."""
+        generation, sampling = group.generation, group.sampling
+        self.name = name
+        self.index = index
+        self.group = group
+        decode = group.tokenizer.stream(
+            group.prompt_ids, sampling.skip_special_tokens, sampling.spaces_between_special_tokens
+        )
+        self._stream = stream = generation.stream
+        kept = generation.tokens or (stream and splitter is not None)
+        self.text = Detokenizer(decode, kept)
+        if stops := sampling.stop:
+            shown, least = sampling.include_stop, sampling.min_tokens
+            self.text = StopFinder(decode, kept, stops=stops, include_stop=shown, min_tokens=least)
+        self.searched = not self.text.endless
+        """Whether each token's text is made at once, as it may end the sequence."""
+        self._wanted = wanted = sampling.logprobs
+        self._cumulative = None if wanted is None else 0.0
+        """The sum of the tokens' log-probabilities."""
+        self._splitter = splitter
+        self._plain = stream and splitter is None and wanted is None and self.text.plain
+        """Whether it is a stream of text alone."""
+        self._interval = interval if stream else WHOLE_INTERVAL
+        self._due = 1 if stream else WHOLE_INTERVAL
+        """After how many tokens more text is made: of a stream the first token's at once."""
+        self._ids: list[int] = []
+        """Tokens of which no text has been made."""
+        self._logprobs: list[Any] = []
+        """Of each of them what is wanted: a number, or what is known of it and the likeliest by token id."""
+        self._all_ids: list[int] = []
+        """All tokens of an answer that is not streamed and is taken apart."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has ended it."""
+        return self.text.stop is not None
+
+    def grow(self, output: Any) -> Delta | None:
+        """Takes what an output brings of a sequence that goes on, and returns what is to be sent now.
+
+        Raises ParameterError where the answer becomes too long, and what parsers raise.
+        """
+        if self._plain:
+            # Most outputs of a stream.
+            ids = output.new_token_ids
+            self._ids = self._ids + ids if self._ids else ids
+            self._due -= len(ids)
+            if self._due > 0:
+                return None
+            text = self.text.text_of(self._ids)
+            self._due, self._ids = self._interval, []
+            return Delta(self.index, text) if text else None
+        self._take(output)
+        if self._due > 0 and not self.searched:
+            return None
+        self._read()
+        if self._due > 0 or self.stopped:
+            return None
+        self._due = self._interval
+        if not self._stream:
+            return None
+        delta = split(self._splitter, Delta(self.index, *self.text.take()), shown=self.group.generation.tokens)
+        return delta if delta.text or delta.tokens or delta.reasoning or delta.calls else None
+
+    def end(self, output: Any, reason: str | None) -> Delta:
+        """The last of it: by its last output, or None for `reason` where it is `stopped`. Raises as `grow`."""
+        if reason is not None:
+            self._take(output)
+            self._read(reason)
+        # vLLM's own form: lists, numbers, strings.
+        transfer = msgspec.to_builtins(output.kv_transfer_params, str_keys=True)
+        return self._last(reason, output.stop_reason, last=not self.group.running, kv_transfer_params=transfer)
+
+    def whole(self, ids: list[int], logprobs: list[Any], reason: str, ended: str, **finish: Any) -> Delta:
+        """An answer that is known as a whole: `logprobs` are of each token what is known of it and the likeliest.
+
+        `reason` is vLLM's word for how its last token ended it, `ended` for what is told where no stop string is found
+        in its text. `finish` goes into its Finish.
+        """
+        self._ids, self._all_ids, self._logprobs = ids, ids, logprobs
+        self._read(reason)
+        return self._last(ended, ids[-1], **finish)
+
+    def _take(self, output: Any) -> None:
+        ids = output.new_token_ids
+        if not self._stream:
+            self.group.count(len(ids))
+            if self._splitter is not None:
+                self._all_ids += ids
+        self._due -= len(ids)
+        self._ids += ids
+        wanted = self._wanted
+        if wanted is not None and (rows := output.new_logprobs) is not None:
+            self._logprobs += entries(rows, wanted) if wanted else chosen(rows)
+
+    def _read(self, reason: str | None = None) -> None:
+        """Makes text of the tokens that there are; `reason` is why the sequence ended, as vLLM names it: stop, length,
+        abort, error, repetition.
+        """
+        (ids, self._ids), (logprobs, self._logprobs) = (self._ids, []), (self._logprobs, [])
+        # The token that ends a sequence (end of sequence, a stop token id) has no text, unless stops are to be shown.
+        hidden_at = len(ids) if reason == "stop" and not self.group.sampling.include_stop else 0
+        text, wanted = self.text, self._wanted
+        if wanted is None and text.plain:
+            # Nothing is wanted but text: any number of tokens at once.
+            text.extend(ids[:-1] if hidden_at else ids)
+            if hidden_at:
+                text.push(ids[-1], hidden=True)
+            return
+        tokenizer, push = self.group.tokenizer, text.push
+        special_ids = tokenizer.special_ids
+        if self._cumulative is None or wanted is None:
+            for position, token_id in enumerate(ids, 1):
+                if push(token_id, special=token_id in special_ids, hidden=position == hidden_at):
+                    return
+            return
+        with_bytes = self.group.generation.token_bytes
+        for position, (token_id, entry) in enumerate(zip(ids, logprobs, strict=True), 1):
+            logprob = _finite(entry if type(entry) is float else entry[token_id].logprob)
+            self._cumulative += logprob
+            special = token_id in special_ids
+            if wanted == 0 and not with_bytes:
+                stopped = push(token_id, logprob, special, hidden=position == hidden_at)
+            else:
+                likeliest = _likeliest(entry, wanted, tokenizer, with_bytes)
+                raw = tokenizer.raw(token_id) if with_bytes else b""
+                stopped = push(token_id, logprob, special, likeliest, raw, hidden=position == hidden_at)
+            if stopped:
+                return
+
+    def _last(self, reason: str | None, stop: str | int | None, **finish: Any) -> Delta:
+        """What is left, with the ending: `reason` and `stop` are vLLM's, `finish` goes into the Finish."""
+        text, tokens = self.text.finish()
+        ended, stop = self._ending(reason, stop)
+        count = self.text.count
+        delta = Delta(self.index, text, tokens, Finish(ended, stop, count, self._cumulative, **finish))
+        if self._stream:
+            return split(self._splitter, delta, shown=self.group.generation.tokens)
+        return split_whole(self._splitter, delta, self._all_ids[:count])
+
+    def _ending(self, reason: str | None, stop: str | int | None) -> tuple[FinishReason, str | int | None]:
+        """Why it ended, and at what. A stop string takes precedence over what vLLM saw in the same step."""
+        if self.text.stop is not None:
+            return "stop", self.text.stop
+        if reason == "stop":
+            # A second end-of-sequence id of the model's generation_config is reported like a stop token id.
+            return ("eos", None) if stop is None or stop in self.group.ends else ("stop", stop)
+        if reason == "length":
+            return "length", None
+        # vLLM can be told to end a sequence that repeats itself.
+        return ("stop", None) if reason == "repetition" else ("abort", None)
+
+
+class GuidedSequence(OutputSequence):
+    """One that keeps its tokens, to find out why the core gives it up."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self, name: str, index: int, group: SequenceGroup, splitter: Splitter | None, interval: int) -> None:
+        """As an OutputSequence."""
+        super().__init__(name, index, group, splitter, interval)
+        self.taken: list[int] = []
+        """All tokens so far, which its guide has taken."""
+
+    def grow(self, output: Any) -> Delta | None:
+        """As an OutputSequence's."""
+        self.taken += output.new_token_ids
+        return OutputSequence.grow(self, output)
+
+
+def _likeliest(entry: Any, wanted: int, tokenizer: Tokenizer, with_bytes: bool = False) -> tuple[TopToken, ...]:
+    """The `wanted` most likely tokens of a position; `entry` has what is known of each, by its id."""
+    if not wanted:
+        return ()
+    best = sorted(entry.items(), key=lambda item: item[1].logprob, reverse=True)[:wanted]
+    return tuple(
+        TopToken(
+            token_id,
+            tokenizer.piece(token_id),
+            _finite(known.logprob),
+            tokenizer.raw(token_id) if with_bytes else b"",
+            token_id in tokenizer.special_ids,
+        )
+        for token_id, known in best
+    )
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity: LOWEST_LOGPROB stands for it."""
+    return logprob if math.isfinite(logprob) and logprob > LOWEST_LOGPROB else LOWEST_LOGPROB
