@@ -21,10 +21,10 @@ from pathlib import Path
 
 from ..model.errors import AdapterForbiddenError, OptionError
 from ..model.options import Settings, read_properties
-from ..model.options.choice import is_users
+from ..model.options.combined import is_users
 from ..model.options.environment.reading import naming
-from ..model.options.faults import refuse
 from ..model.options.properties import option_of_variable
+from ..model.options.refusal import refuse
 from ..model.options.table import option_named
 from .preflight import entry_point_of, has_own_code
 

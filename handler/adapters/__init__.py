@@ -7,5 +7,5 @@ loading.py      a registration on its way: files, code, engine
 sources.py      what a registration may be: names, paths; what those of A.4 of DJL's API say
 store.py        the file that keeps them for the next start
 
-What loads them in the engine is model/process/residents.py; which one a request names, formatters/adapters.py.
+What loads them in the engine is model/adapters/residents.py; which one a request names, formatters/adapters.py.
 """

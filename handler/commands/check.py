@@ -23,14 +23,14 @@ from ...model.adapters.folder import base_config
 from ...model.errors import OptionError
 from ...model.options import Settings, load_settings
 from ...model.options.advice.parsers import PARSERS, unknown_parsers
-from ...model.options.choice import is_users
+from ...model.options.combined import is_users
 from ...model.options.environment.reading import naming
-from ...model.options.faults import refuse
 from ...model.options.model_dir import check_model
 from ...model.options.properties import gather
+from ...model.options.refusal import refuse
 from ...model.text.chat_template import chat_template
+from ...model.vllm.library.version import VERSIONS, refusal, vllm_version, warning
 from ...model.vllm.pooling.activation import activation_of, leaving_logits
-from ...model.vllm.version import VERSIONS, refusal, vllm_version, warning
 from ..preflight import entry_point_of
 from ..secure_mode import SecureMode, secure_mode
 from ..user_code.extensions import load_extensions

@@ -15,7 +15,7 @@ from typing import Literal
 from ...model.options.advice.find import on_name, on_value
 from ...model.options.advice.meant import meant
 from ...model.options.advice.row import Fate
-from ...model.options.choice import is_users
+from ...model.options.combined import is_users
 from ...model.options.environment.vllm_image import PREFIX
 from ...model.options.table import option_named
 from .migrate_entry import Entry

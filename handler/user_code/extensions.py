@@ -38,7 +38,7 @@ from ...formatters import (
 from ...formatters.base import Payload
 from ...model.errors import AdapterError, OptionError, RequestError, UserCodeError
 from ...model.options import Settings
-from ...model.options.choice import TASK_NAMES
+from ...model.options.combined import TASK_NAMES
 from ..preflight import entry_point_of, has_own_code
 from .adapter_code import AdapterCode
 from .content_filter import ContentFilter, FilteredEncoder

@@ -12,16 +12,16 @@ From that come its reading, the messages, its line of the documentation (`option
 
 option.py          what can be declared of an option, and how its text is read
 settings.py        the options that are kept as given, and what is resolved from others: Settings, Limits
-indirect.py        the options that only decide fields of Settings: backend, task, rolling_batch ...
+deciding_options.py   those that only decide fields of Settings: backend, task, rolling_batch ...
 image_rules.py     the options of images; adapter_options.py: those of LoRA adapters; session_options.py: of
                    sessions and of responses that are kept
 table.py           all of them, and those that go to the engine, to DJL or to nobody; the documentation
-typed.py           texts to values, and faults
+option_reader.py   texts to values, and what is wrong with them
 parallel/          several devices and hosts: vLLM's sizes, of DJL's degrees
-choice.py          what several options choose together: engine, task, batching, draft model
+combined.py        what several options decide together: backend, task, batching, draft model
 lmcache.py         the options of LMCache
-resolve.py         settings_of, load_settings
-faults.py          one OptionError for all faults of a configuration
+load.py            settings_of, load_settings
+refusal.py         one OptionError for all faults of a configuration
 properties.py      serving.properties and the environment as DJL Serving reads them
 environment/       what other variables mean: a cluster's, Hugging Face's, TGI's, SM_VLLM_*
 advice/            names and values of other servers, with what to write instead; quotes and comments in a value
@@ -34,8 +34,8 @@ advice/ knows and no version of vLLM, is refused here.
 
 from __future__ import annotations
 
+from .load import load_settings, settings_of
 from .properties import read_properties
-from .resolve import load_settings, settings_of
 from .settings import Settings
 from .table import options_table
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .faults import shown
+from .option_reader import OptionReader
+from .refusal import shown
 from .settings import Settings
-from .typed import OptionReader
 
 __all__ = ["check_lmcache", "naming_lmcache"]
 

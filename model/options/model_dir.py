@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import OptionError
-from .choice import is_users
+from .combined import is_users
 from .settings import Settings
 
 __all__ = ["POINTER", "check_model", "tensor_shapes"]

@@ -1,6 +1,6 @@
 """What a model directory's configuration says, once it is read. Fields with an Option declare what is kept as given.
 
-A field without one is resolved from several options, or is what DJL Serving says (model/options/resolve.py).
+A field without one is resolved from several options, or is what DJL Serving says (model/options/load.py).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Any name that is not in the table is an argument of the engine.
 from __future__ import annotations
 
 from .adapter_options import AdapterOptions
+from .deciding_options import IndirectOptions
 from .image_rules import ImageRules
-from .indirect import IndirectOptions
 from .option import Kind, Option, declared
 from .parallel.options import ParallelOptions
 from .session_options import ResponseStoreOptions, SessionOptions

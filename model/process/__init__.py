@@ -11,7 +11,7 @@ engine_main.py       the engine's process, from its start to its end
 engine_loop.py       what runs in it: takes requests in, hands the backend's events out
 stepper.py           a user's own engine, which is driven step by step (a Backend), for that loop
 prepare.py           a request before the engine sees it: its images, its prompt
-residents.py         LoRA adapters in it: which are loaded, who waits for one; adapter_calls.py: what the host asks
+adapter_calls.py     what the host asks of it about LoRA adapters
 scrapes.py           its metrics, when somebody asks
 token_budget.py      how many tokens may be waiting
 ending/              how the process ends, and what it says then

@@ -1,6 +1,6 @@
 """The adapters of an engine, seen from the host's process: kept here, so that a rebuilt engine has them again.
 
-add --SetAdapter--> residents.py --AdapterOutcome--> the Future;   Start has all of them
+add --SetAdapter--> adapters/residents.py --AdapterOutcome--> the Future;   Start has all of them
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, cast
 
 from ..adapters.adapter import Adapter, AdapterLoader
+from ..adapters.residents import Residents
 from ..backend import AsyncBackend, Backend
 from ..engine import EngineStats
 from ..errors import AdapterError, GenerationError, LmiError, OverloadedError, RequestError
@@ -43,7 +44,6 @@ from .messages import (
     sendable,
 )
 from .prepare import RequestPreparer
-from .residents import Residents
 from .stepper import Stepper
 from .token_budget import TokenBudget
 

@@ -41,45 +41,45 @@ __all__ = [
 ]
 
 
-class Start(msgspec.Struct, array_like=True, frozen=True, tag="setup"):
+class Start(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The first message: what to start, and the adapters that are registered."""
 
     settings: Settings
     adapters: tuple[Adapter, ...] = ()
 
 
-class Add(msgspec.Struct, array_like=True, frozen=True, tag="add"):
+class Add(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Start a generation."""
 
     number: int
     generation: Generation
 
 
-class Release(msgspec.Struct, array_like=True, frozen=True, tag="release"):
+class Release(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Start generations that are held back."""
 
     numbers: tuple[int, ...]
 
 
-class Abort(msgspec.Struct, array_like=True, frozen=True, tag="abort"):
+class Abort(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """End generations."""
 
     numbers: tuple[int, ...]
 
 
-class SetAdapter(msgspec.Struct, array_like=True, frozen=True, tag="adapter"):
+class SetAdapter(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Register an adapter, or pin one that is registered. AdapterOutcome answers it."""
 
     adapter: Adapter
 
 
-class RemoveAdapter(msgspec.Struct, array_like=True, frozen=True, tag="unadapter"):
+class RemoveAdapter(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Unload an adapter once the generations that were sent before this have ended."""
 
     key: str
 
 
-class Scrape(msgspec.Struct, array_like=True, frozen=True, tag="scrape"):
+class Scrape(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Tell the engine's own metrics, as this content type. Scraped answers it."""
 
     content_type: str
@@ -119,7 +119,7 @@ class Fault(msgspec.Struct, array_like=True, frozen=True):
         return error_of_kind(self.kind, self.message, self.param)
 
 
-class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
+class Ready(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The engine is up."""
 
     info: EngineInfo
@@ -127,14 +127,14 @@ class Ready(msgspec.Struct, array_like=True, frozen=True, tag="ready"):
     """Of the adapters in Start those that could not be loaded, by key."""
 
 
-class AdapterOutcome(msgspec.Struct, array_like=True, frozen=True, tag="outcome"):
+class AdapterOutcome(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """What became of a SetAdapter, by key."""
 
     key: str
     fault: Fault | None = None
 
 
-class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
+class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The engine could not start, or can go on no longer. The last message."""
 
     kind: str
@@ -142,19 +142,19 @@ class EngineFailed(msgspec.Struct, array_like=True, frozen=True, tag="broken"):
     param: str | None = None
 
 
-class Step(msgspec.Struct, array_like=True, frozen=True, tag="step"):
+class Step(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """What a step brought, by generation."""
 
     events: Sequence[tuple[int, EngineEvent]]
 
 
-class Stats(msgspec.Struct, array_like=True, frozen=True, tag="stats"):
+class Stats(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """How busy the engine is: about once a second while it has something to do, and once when it has no more."""
 
     stats: EngineStats
 
 
-class Scraped(msgspec.Struct, array_like=True, frozen=True, tag="scraped"):
+class Scraped(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """The engine's own metrics; no text where it has none."""
 
     content_type: str
@@ -164,7 +164,7 @@ class Scraped(msgspec.Struct, array_like=True, frozen=True, tag="scraped"):
 FromEngine = Ready | EngineFailed | Step | Stats | AdapterOutcome | Scraped
 
 
-class _RawStep(msgspec.Struct, array_like=True, frozen=True, tag="step"):
+class _RawStep(msgspec.Struct, array_like=True, frozen=True, tag="Step"):
     """A Step whose events are not decoded yet."""
 
     events: list[tuple[int, msgspec.Raw]]

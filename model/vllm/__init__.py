@@ -5,15 +5,15 @@ engine.py, sequence.py     generation: an AsyncBackend (model/backend.py), and o
 pooling/                   models that embed
 aside.py                   what takes too long for the event loop
 core.py, core_outputs.py   vLLM's core, in processes of its own, and what its outputs hold
+watch.py                   the engine's process ends with any of those
 adapters.py                LoRA adapters in vLLM's core
-worker.py                  what is put right of them where the model runs
+lora_patches.py            what is put right of them where the model runs
 stats/                     vLLM's own lines and metrics of what it computes
 start.py, options.py       vLLM's arguments and its start
-setup/                     parsers of the user's, LMCache; how much the KV cache holds
+setup/                     what is checked and done before the core starts; how much its KV cache holds
 request/                   a generation, made into vLLM's own requests
 typical.py                 typical_p, which vLLM does not have: a logits processor
 trial.py                   some tokens at start, which show that this vLLM's API is the one that we know
 beam.py                    runs the beam search of model/search
-parts.py, internals.py     vLLM's private parts, all of them: each is checked when the engine starts; their use
-version.py                 which versions of vLLM are supported
+library/                   vLLM's versions, its private parts and their use
 """

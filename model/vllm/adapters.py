@@ -10,7 +10,8 @@ from ..adapters.adapter import Adapter, name_of_key
 from ..adapters.files import read_adapter
 from ..errors import AdapterError, UnsupportedError, one_line
 from .core import Core
-from .internals import part, scales_by_module
+from .library.internals import scales_by_module
+from .library.parts import part
 
 __all__ = ["VllmAdapters", "no_adapter"]
 

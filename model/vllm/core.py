@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 from ..engine import EngineStats
 from ..errors import one_line
 from .core_outputs import leave_rows
-from .internals import failed_output, make_client, no_outputs, part
-from .parts import check_attributes
+from .library.internals import failed_output, make_client, no_outputs
+from .library.parts import check_attributes, part
+from .lora_patches import EXTENSION, MEND
 from .request.image_cache import ImageCache, image_cache
 from .stats.metrics import VllmMetrics
 from .stats.stats_log import StatsLog
-from .worker import EXTENSION, MEND
 
 if TYPE_CHECKING:
     from vllm import PoolingParams, SamplingParams
@@ -84,6 +84,12 @@ class Core:
     def get_tokenizer(self) -> Any:
         """The model's; raises ValueError where it has none."""
         return self.renderer.get_tokenizer()
+
+    def end_ids(self) -> frozenset[int]:
+        """All token ids with which the model ends by itself."""
+        given = self.model_config.try_get_generation_config().get("eos_token_id")
+        ids = given if isinstance(given, list) else [given]
+        return frozenset(token_id for token_id in (*ids, self.get_tokenizer().eos_token_id) if token_id is not None)
 
     def request(
         self, prompt: Any, params: SamplingParams | PoolingParams, priority: int = 0, lora_request: Any = None

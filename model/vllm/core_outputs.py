@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import one_line
-from .internals import part
+from .library.parts import part
 
 __all__ = ["Known", "Prompt", "Rows", "chosen", "entries", "leave_rows", "prompt_of"]
 

@@ -26,7 +26,7 @@ from .adapters import VllmAdapters, no_adapter
 from .aside import Aside
 from .beam import BeamRuns
 from .core_outputs import prompt_of
-from .internals import rejected_transfer
+from .library.internals import rejected_transfer
 from .request.beams import BeamLimits
 from .request.chat import ChatRenderer
 from .request.guide_faults import fault
@@ -34,7 +34,7 @@ from .request.requests import Prepared, Requests
 from .request.sampling import LIMITS
 from .sequence import GuidedSequence, OutputSequence, SequenceGroup
 from .setup.cache_room import tell_room
-from .start import eos_ids, make_core, start
+from .start import make_core, start
 from .stats.tracing import tracing
 from .trial import try_out
 from .typical import Typical
@@ -61,10 +61,9 @@ class VllmEngine:
         tell_room(settings, core.vllm_config)
         import vllm
 
-        model_config, tokenizer = core.model_config, core.get_tokenizer()
         self._connected = core.vllm_config.kv_transfer_config is not None
         self._interval: int = core.vllm_config.scheduler_config.stream_interval
-        self._tokenizer, self._ends = Tokenizer(tokenizer), eos_ids(model_config, tokenizer)
+        self._tokenizer, self._ends = Tokenizer(core.get_tokenizer()), core.end_ids()
         self._aside = Aside(core.wake, self.abort)
         beams = BeamLimits(core)
         self._beams = BeamRuns(core, beams, self._aside)
@@ -73,7 +72,7 @@ class VllmEngine:
         self._requests = Requests(core, settings, self._chat, beams, typical, adapter)
         self._sequences: dict[str, OutputSequence] = {}
         self._groups: dict[int, SequenceGroup] = {}
-        context, images = model_config.max_model_len, self._chat.images.limit
+        context, images = core.model_config.max_model_len, self._chat.images.limit
         self._info = EngineInfo(engine="vllm", version=vllm.__version__, context=context, images=images)
 
     async def begin(self) -> None:

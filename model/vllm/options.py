@@ -22,15 +22,15 @@ from ..adapters.folder import chosen_memory, chosen_rank, found, read_all
 from ..errors import one_line
 from ..options import Settings
 from ..options.advice.find import closest, unknown
-from ..options.choice import IN_4_BITS
-from ..options.faults import refuse, shown
+from ..options.combined import IN_4_BITS
+from ..options.refusal import refuse, shown
 from ..options.table import name_of_argument
 from ..vllm_messages import NOISE
-from .internals import argument_actions, available_memory, part
-from .parts import SERVER
+from .library.internals import argument_actions, available_memory
+from .library.parts import SERVER, part
+from .library.version import vllm_version
+from .lora_patches import EXTENSION
 from .pooling.rerankers import overrides
-from .version import vllm_version
-from .worker import EXTENSION
 
 __all__ = ["engine_arguments", "local_processes"]
 

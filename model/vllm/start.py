@@ -16,21 +16,21 @@ from ..process.ending.crash_report import crash_at_once
 from ..process.ending.output_tail import OutputTail
 from ..vllm_messages import says_nothing
 from .core import Core
-from .internals import check_library, part, run_workers
+from .library.internals import run_workers
+from .library.parts import SERVER, check_attributes, check_library, part
+from .library.version import vllm_version
 from .options import engine_arguments, local_processes
-from .parts import SERVER, check_attributes
 from .setup.heads import check_heads
 from .setup.hosts import joined_by_others
 from .setup.lmcache import configure
 from .setup.plugins import import_plugins
-from .setup.watch import end_with, killed, started
 from .typical import Typical
-from .version import vllm_version
+from .watch import end_with, killed, started
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-__all__ = ["client_errors", "eos_ids", "make_core", "start", "start_headless"]
+__all__ = ["make_core", "start", "start_headless"]
 
 PROCESSES = "VLLM_WORKER_MULTIPROC_METHOD"
 """vLLM's variable for how its processes come to be: by `fork`, its default on a GPU, or by `spawn`."""
@@ -124,21 +124,3 @@ def _choose_sockets() -> None:
     scratch = os.environ.get(SCRATCH, "")
     if scratch and len(os.fsencode(scratch)) <= 107 - 1 - 36:
         os.environ.setdefault("VLLM_RPC_BASE_PATH", scratch)
-
-
-def client_errors() -> tuple[type[Exception], ...]:
-    """What vLLM raises for a bad request: from 0.32 on not a ValueError any more.
-
-    A TypeError is not among them: requests are typed when they come here, so it is a call that this vLLM does not take.
-    """
-    import vllm.exceptions
-
-    later = getattr(vllm.exceptions, "VLLMClientError", None)
-    return (ValueError,) if later is None else (ValueError, later)
-
-
-def eos_ids(config: Any, tokenizer: Any) -> frozenset[int]:
-    """All token ids with which the model ends by itself."""
-    given = config.try_get_generation_config().get("eos_token_id")
-    ids = given if isinstance(given, list) else [given]
-    return frozenset(token_id for token_id in (*ids, tokenizer.eos_token_id) if token_id is not None)

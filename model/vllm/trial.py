@@ -10,7 +10,7 @@ from ..backend import AsyncBackend
 from ..errors import RequestError, StartError
 from ..events import EngineEvent, Failed
 from ..generation import Conversation, Generation, Sampling, StructuredOutput
-from .version import VERSIONS
+from .library.version import VERSIONS
 
 __all__ = ["try_out"]
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OptionError, UnsupportedError
 from ..generation import Sampling
 from ..options import Settings
-from .internals import RUN_V2_PROCESSORS, part, v2_is_forced, v2_takes_processors
+from .library.internals import v2_is_forced, v2_takes_processors
+from .library.parts import RUN_V2_PROCESSORS, part
 
 if TYPE_CHECKING:
     import torch

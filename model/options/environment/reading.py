@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import OptionError
-from ..faults import shown
+from ..refusal import shown
 from ..table import option_named
 from .cluster import CLUSTER
 from .tgi import HUGGING_FACE, MODELS, TGI

@@ -6,8 +6,8 @@ own host out for a worker, whatever the worker makes of them (ModelInfo.getLoadO
 
 from __future__ import annotations
 
+from ..option_reader import OptionReader
 from ..settings import Settings
-from ..typed import OptionReader
 
 __all__ = ["check_parallel"]
 

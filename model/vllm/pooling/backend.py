@@ -22,8 +22,10 @@ from ...text.prompt_tokens import told_tokens
 from ...text.tokenizer import Tokenizer
 from ..adapters import VllmAdapters, no_adapter
 from ..core_outputs import prompt_of
-from ..internals import part, tokenize_params
-from ..start import client_errors, make_core, start
+from ..library.internals import tokenize_params
+from ..library.parts import part
+from ..request.prompt import client_errors
+from ..start import make_core, start
 from ..trial import try_out
 from .activation import Activation
 

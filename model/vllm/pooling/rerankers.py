@@ -23,7 +23,7 @@ from typing import Any
 
 from ...errors import OptionError
 from ...options import Settings
-from ..internals import part
+from ..library.parts import part
 from .activation import leaving_logits
 
 __all__ = ["FAMILIES", "Family", "PairTemplate", "overrides", "template_of"]

@@ -16,7 +16,7 @@ from ...generation import Conversation, Generation, Scoring
 from ...media.images import Image
 from ...options import Settings
 from ...text.chat_template import chat_template
-from ..parts import SECOND_TEXTS, check_second_texts
+from ..library.parts import SECOND_TEXTS, check_second_texts
 from ..request.chat import ChatRenderer
 from ..request.structured import template_errors
 from .activation import activation_of

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...errors import ParameterError, StartError
-from ..internals import part
+from ..library.parts import part
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

@@ -19,7 +19,8 @@ from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.parsers import Reasoning, Splitter, new_id
 from ..core import Core
-from ..internals import keep_linear, part, tokenize_params
+from ..library.internals import keep_linear, tokenize_params
+from ..library.parts import part
 from .images import ImageDecoder, numbered, processor_faults, with_pictures
 from .prompt import path_of
 

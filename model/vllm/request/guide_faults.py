@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import GenerationError, LmiError, ParameterError
-from ..internals import part
+from ..library.parts import part
 
 __all__ = ["Guide", "fault"]
 

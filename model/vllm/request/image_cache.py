@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from ..internals import part, read_images_by
+from ..library.internals import read_images_by
+from ..library.parts import part
 
 __all__ = ["ImageCache", "image_cache"]
 

@@ -16,7 +16,8 @@ from ...errors import ParameterError, one_line
 from ...media.images import Image
 from ...vllm_messages import PROCESSOR_FAILED
 from ..core import Core
-from ..internals import image_limit, part
+from ..library.internals import image_limit
+from ..library.parts import part
 
 __all__ = ["ImageDecoder", "numbered", "processor_faults", "with_pictures"]
 

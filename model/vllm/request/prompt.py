@@ -10,9 +10,10 @@ from ...generation import Conversation, Generation, Sampling
 from ...media.images import Image
 from ...text.prompt_limits import max_new_tokens_for, max_prompt_tokens, shortened
 from ..core import Core
-from ..internals import part, tokenize_params
+from ..library.internals import tokenize_params
+from ..library.parts import part
 
-__all__ = ["PromptRenderer", "path_of", "refused"]
+__all__ = ["PromptRenderer", "client_errors", "path_of", "refused"]
 
 
 class PromptRenderer:
@@ -73,3 +74,14 @@ def path_of(name: str) -> str | None:
     if name in Sampling.__struct_fields__:
         return f"sampling.{name}"
     return f"prompt.{name}" if name in Conversation.__struct_fields__ else None
+
+
+def client_errors() -> tuple[type[Exception], ...]:
+    """What vLLM raises for a bad request: from 0.32 on not a ValueError any more.
+
+    A TypeError is not among them: requests are typed when they come here, so it is a call that this vLLM does not take.
+    """
+    import vllm.exceptions
+
+    later = getattr(vllm.exceptions, "VLLMClientError", None)
+    return (ValueError,) if later is None else (ValueError, later)

@@ -20,13 +20,12 @@ from ...text.parsers import Splitter
 from ...text.prompt_limits import check_ids, max_new_tokens_for, with_truncation
 from ...text.response_limit import check_size
 from ..core import Core
-from ..start import client_errors
 from ..typical import Typical
 from .beams import BeamLimits
 from .bounds import RunnerBounds
 from .chat import ChatRenderer
 from .guide_faults import Guide
-from .prompt import PromptRenderer, refused
+from .prompt import PromptRenderer, client_errors, refused
 from .sampling import sampling_params
 from .structured import structured_outputs, template_errors
 

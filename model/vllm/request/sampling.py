@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ParameterError
 from ...generation import Generation, nth_seed
 from ...text.prompt_limits import check_ids
-from ..internals import unshared
+from ..library.internals import unshared
 
 if TYPE_CHECKING:
     from vllm import SamplingParams

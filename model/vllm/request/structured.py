@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ParameterError, one_line, raised_by_us
 from ...generation import Conversation, StructuredOutput
 from ...text.grammar_limits import check_grammar, check_regex, check_schema
-from ..internals import part
+from ..library.parts import part
 
 if TYPE_CHECKING:
     from vllm.sampling_params import StructuredOutputsParams

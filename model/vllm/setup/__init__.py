@@ -4,6 +4,5 @@ heads.py        whether the attention heads can be shared out to all devices
 hosts.py        other hosts that take part
 plugins.py      files of the user's that register parsers with vLLM
 lmcache.py      LMCache: whether it is there, and the sizes of its caches
-watch.py        this process ends with any of vLLM's
 cache_room.py   how many tokens the KV cache holds
 """

@@ -15,9 +15,9 @@ from pathlib import Path
 from ...errors import OptionError, one_line
 from ...options import Settings
 from ...options.advice.parsers import unknown_parsers
-from ...options.faults import refuse
-from ..internals import part
-from ..version import vllm_version
+from ...options.refusal import refuse
+from ..library.parts import part
+from ..library.version import vllm_version
 
 __all__ = ["import_plugins", "registered"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..internals import part
+from ..library.parts import part
 
 __all__ = ["iteration_stats"]
 

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..internals import part
+from ..library.parts import part
 from .iteration import iteration_stats
 
 if TYPE_CHECKING:

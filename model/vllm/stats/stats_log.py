@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..internals import part
+from ..library.parts import part
 from .iteration import iteration_stats
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...generation import Generation
-from ..internals import part
+from ..library.parts import part
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
+from lmi.model.options.deciding_options import IndirectOptions
 from lmi.model.options.image_rules import ImageRules
-from lmi.model.options.indirect import IndirectOptions
 from lmi.model.options.option import Option, declared
 from lmi.model.options.settings import Limits, Settings
 

@@ -10,11 +10,11 @@ import msgspec
 
 from .adapter_options import AdapterOptions
 from .advice.parsers import refused_parser
-from .faults import shown
-from .indirect import IndirectOptions
+from .deciding_options import IndirectOptions
 from .lmcache import naming_lmcache
+from .option_reader import OptionReader
+from .refusal import shown
 from .settings import Settings
-from .typed import OptionReader
 
 __all__ = [
     "IN_4_BITS",

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.parts import ATTRIBUTES, PARTS, check_attributes, check_second_texts
+from lmi.model.vllm.library.parts import ATTRIBUTES, PARTS, check_attributes, check_second_texts
 
-from ...kit.api.errors import StartError
-from ...kit.paths import ROOT
+from ....kit.api.errors import StartError
+from ....kit.paths import ROOT
 
 pytestmark = pytest.mark.engine
 
@@ -61,8 +61,8 @@ WITHOUT = {
         "no spans",
     ),
     # Of the processes that run the model on a CPU with adapters: looked for there, before the first request.
-    "_get_prompt_logprobs_dict": "the start ends (model/vllm/worker.py)",
-    "token_lora_indices": "the start ends (model/vllm/worker.py)",
+    "_get_prompt_logprobs_dict": "the start ends (model/vllm/lora_patches.py)",
+    "token_lora_indices": "the start ends (model/vllm/lora_patches.py)",
     # Of model runner V2's processors, which the trial of the start runs.
     "max_num_reqs": "the start ends",
     "idx_mapping_np": "the trial fails",
@@ -215,6 +215,6 @@ def test_an_object_without_its_attribute_ends_the_start() -> None:
 
 def test_a_vllm_that_reads_second_texts_by_another_name_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     check_second_texts()
-    monkeypatch.setattr("lmi.model.vllm.parts.SECOND_TEXTS", "another_name")
+    monkeypatch.setattr("lmi.model.vllm.library.parts.SECOND_TEXTS", "another_name")
     with pytest.raises(StartError, match=r"gpu_model_runner \(another_name\), which the handler needs"):
         check_second_texts()

@@ -9,8 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .internals import part
-from .parts import check_attributes
+from .library.parts import check_attributes, part
 
 __all__ = ["EXTENSION", "MEND", "AdapterWorker"]
 

@@ -10,8 +10,8 @@ import msgspec
 from ..errors import did_you_mean
 from .advice.find import closest, on_name, on_value
 from .advice.meant import meant
-from .faults import shown
 from .option import Option, declared
+from .refusal import shown
 from .table import WRITTEN_NAMES, name_of_argument, option_named
 
 __all__ = ["OptionReader"]

@@ -16,21 +16,17 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..errors import StartError
-from ..text.answer_ids import AnswerIds
-from .parts import PARTS, RUN_V2_PROCESSORS, check_library, part
+from ...errors import StartError
+from ...text.answer_ids import AnswerIds
+from .parts import RUN_V2_PROCESSORS, part
 
 __all__ = [
-    "PARTS",
-    "RUN_V2_PROCESSORS",
     "argument_actions",
     "available_memory",
-    "check_library",
     "failed_output",
     "image_limit",
     "keep_linear",
     "no_outputs",
-    "part",
     "read_images_by",
     "rejected_transfer",
     "run_workers",

@@ -4,7 +4,7 @@
 
 A version that is too old, or a part that is missing, ends the start with one StartError, which names the versions that
 are supported. Looked up in 0.26.0, 0.28.0 and 0.32.0. ATTRIBUTES are looked for once their objects have been made.
-tests/model/vllm/test_parts.py finds what is used and in no table.
+tests/model/vllm/library/test_parts.py finds what is used and in no table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ..errors import StartError
+from ...errors import StartError
 from .version import VERSIONS, refusal, vllm_version, warning
 
 __all__ = [

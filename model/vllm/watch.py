@@ -17,9 +17,9 @@ from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from ...process.ending.exit_report import describe_exit, end_at_once
-from ...process.ending.output_tail import OutputTail
-from ...process.group import members
+from ..process.ending.exit_report import describe_exit, end_at_once
+from ..process.ending.output_tail import OutputTail
+from ..process.group import members
 
 __all__ = ["end_with", "killed", "processes", "started"]
 

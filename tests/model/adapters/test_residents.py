@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmi.model.process.residents import Residents
+from lmi.model.adapters.residents import Residents
 
 from ...kit.api.engine import Adapter
 from ...kit.api.errors import AdapterError, GenerationError, LmiError, NoSlotError
@@ -481,7 +481,7 @@ async def test_what_ends_in_the_engine_is_ended(bench: Bench) -> None:
 
 async def test_one_gets_its_turn_however_busy_the_others_are(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of A and B overlap without end, so that neither is ever idle."""
-    monkeypatch.setattr("lmi.model.process.residents.PATIENCE_S", 0.05)
+    monkeypatch.setattr("lmi.model.adapters.residents.PATIENCE_S", 0.05)
     await bench.residents.start([A, B])
     bench.have(C)
     bench.ask(1, A)

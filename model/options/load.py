@@ -10,7 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from .adapter_options import AdapterOptions
-from .choice import (
+from .combined import (
     backend_of,
     batching_of,
     check_adapters,
@@ -24,18 +24,18 @@ from .choice import (
     speculative_config,
     task_of,
 )
+from .deciding_options import IndirectOptions
 from .environment.reading import Merged, merge, named, naming
-from .faults import refuse
 from .image_rules import ImageRules
-from .indirect import IndirectOptions
 from .lmcache import check_lmcache
+from .option_reader import OptionReader
 from .parallel.options import ParallelOptions
 from .parallel.rules import check_parallel
 from .properties import gather, sources_of, unprefixed_names
+from .refusal import refuse
 from .session_options import ResponseStoreOptions, SessionOptions
 from .settings import Limits, Settings
 from .table import option_named
-from .typed import OptionReader
 
 __all__ = ["load_settings", "settings_of"]
 

@@ -15,15 +15,15 @@ import time
 import psutil
 import pytest
 
-from lmi.model.vllm.setup.watch import killed, processes, started
+from lmi.model.vllm.watch import killed, processes, started
 
-from ....kit.paths import ROOT
+from ...kit.paths import ROOT
 
 PROCESSES = """
 import multiprocessing, os, subprocess, sys, threading, time
 from lmi.model.log_filters import configure
 from lmi.model.process.ending.output_tail import OutputTail
-from lmi.model.vllm.setup.watch import end_with, processes
+from lmi.model.vllm.watch import end_with, processes
 
 configure(own_process=True)
 fork = multiprocessing.get_context("fork")

@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
-from ..adapters.adapter import Adapter, AdapterLoader, name_of_key
 from ..engine import EngineStats
 from ..errors import AdapterError, LmiError, NoSlotError
 from ..events import Delta, EngineEvent, Failed
+from .adapter import Adapter, AdapterLoader, name_of_key
 
 __all__ = ["Residents"]
 

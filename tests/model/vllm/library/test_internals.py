@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm import internals
-from lmi.model.vllm.internals import PARTS, check_library, keep_linear, unshared
+from lmi.model.vllm.library import internals
+from lmi.model.vllm.library.internals import keep_linear, unshared
+from lmi.model.vllm.library.parts import PARTS, check_library
 
-from ...kit.api.errors import StartError
-from ...kit.paths import ROOT
+from ....kit.api.errors import StartError
+from ....kit.paths import ROOT
 
 
 class StandIn(SimpleNamespace):
@@ -186,7 +187,7 @@ def imports_of_vllm(path: Path) -> list[str]:
     return found
 
 
-ALLOWED = {ROOT / "model/vllm/internals.py", ROOT / "model/text/tokenizer.py"}
+ALLOWED = {ROOT / "model/vllm/library/internals.py", ROOT / "model/text/tokenizer.py"}
 """The second decodes by itself what vLLM is not there to decode."""
 
 

@@ -1,4 +1,4 @@
-"""The options that are not kept themselves: together they decide fields of Settings (model/options/resolve.py)."""
+"""The options that are not kept themselves: together they decide fields of Settings (model/options/load.py)."""
 
 from __future__ import annotations
 
