@@ -171,7 +171,8 @@ test-timing: $(MAIN) $(DEMO)/serving.properties
 
 # Of what is slow, that which kills, storms and soaks: in its short form.
 test-robust: $(MAIN) $(DEMO)/serving.properties
-	@$(PYTEST) $(PARALLEL) tests/robustness/test_engine_death.py tests/robustness/test_worker_death.py tests/robustness/test_failed_starts.py tests/chaos -m "slow and not timing" $(ARGS)
+	@$(PYTEST) $(PARALLEL) tests/robustness/test_engine_death.py tests/robustness/test_worker_death.py tests/robustness/test_failed_starts.py \
+		tests/robustness/test_start_causes.py tests/chaos -m "slow and not timing" $(ARGS)
 
 test-all: $(MAIN) $(CLIENTS) $(DEMO)/serving.properties
 	@echo "test-all: vLLM $(call VERSION,.venv)"
