@@ -137,7 +137,7 @@ def _bad(body: bytes, error: msgspec.DecodeError) -> BadMessage:
         tag, number, generation, *_ = msgspec.msgpack.decode(body)
     except (msgspec.DecodeError, TypeError, ValueError):
         return BadMessage(None, "", error, body)
-    if tag != "add" or not isinstance(number, int):
+    if tag != Add.__struct_config__.tag or not isinstance(number, int):
         return BadMessage(None, "", error, body)
     request_id = generation.get("request_id") if isinstance(generation, dict) else None
     return BadMessage(number, request_id if isinstance(request_id, str) else "", error, body)

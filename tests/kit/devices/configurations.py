@@ -182,7 +182,7 @@ def _of_server(arguments: Sequence[str]) -> dict[str, str]:
         from vllm.entrypoints.openai.cli_args import make_arg_parser
     except ImportError:
         from vllm.entrypoints.launchers.cli_args import make_arg_parser
-    parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(list(arguments))
+    parsed: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(list(arguments))
     parsed.model = parsed.model_tag
     try:
         engine_args = AsyncEngineArgs.from_cli_args(parsed)

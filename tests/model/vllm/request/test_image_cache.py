@@ -92,7 +92,8 @@ class Sent:
         from vllm.v1.serial_utils import MsgpackEncoder
 
         self.sizes: list[int] = []
-        encoder, add = MsgpackEncoder(), backend._core._client.add_request_async
+        encoder: Any = MsgpackEncoder()
+        add = backend._core._client.add_request_async
 
         async def watched(request: Any) -> None:
             self.sizes.append(sum(memoryview(part).nbytes for part in encoder.encode(request)))
