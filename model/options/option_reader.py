@@ -51,10 +51,6 @@ class OptionReader:
         options = declared(struct).items()
         return {field: self.values[option.name] for field, option in options if option.name in self.values}
 
-    def text_given(self, name: str) -> str:
-        """The text of the option `name`; empty where it was not given."""
-        return self._given.get(name, ("", ""))[1]
-
     def name_given(self, name: str) -> str | None:
         """The name, of those that the option `name` has, by which it was given; None: it was not."""
         given = self._given.get(name)
