@@ -1,6 +1,6 @@
 """What clients call what an engine finds wrong: each path of a Generation that an engine names, in each dialect.
 
-The errors themselves, as vLLM's front raises them, are in tests/model/vllm/test_named_errors.py.
+The errors themselves, as vLLM's front raises them, are in tests/model/vllm/request/test_named_errors.py.
 """
 
 from __future__ import annotations

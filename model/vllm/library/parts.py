@@ -92,7 +92,9 @@ PARTS = (
     "vllm.multimodal.processing.context:BaseProcessingInfo.allowed_mm_limits",
     "vllm.multimodal.cache:BaseMultiModalProcessorCache.get_and_update_item",
     "vllm.multimodal.cache:BaseMultiModalProcessorCache.touch_sender_cache_item",
-    "vllm.utils.cache:CacheInfo",
+    "vllm.utils.cache:CacheInfo(hits)",
+    "vllm.multimodal.inputs:MultiModalFeatureSpec(identifier)",
+    "vllm.renderers:BaseRenderer.mm_processor_cache",
     # Sampling, guided decoding.
     "vllm.v1.sample.logits_processor:LogitsProcessor",
     "vllm.v1.sample.logits_processor.builtin:process_dict_updates",

@@ -12,7 +12,9 @@ import builtins
 import dataclasses
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +22,11 @@ from typing import Any
 
 import pytest
 
-from lmi.model.vllm.library.parts import ATTRIBUTES, PARTS, check_attributes, check_second_texts
+from lmi.model.vllm.library.parts import ATTRIBUTES, PARTS, check_attributes, check_library, check_second_texts
 
 from ....kit.api.errors import StartError
+from ....kit.faults.vllm_parts import library
 from ....kit.paths import ROOT
-
-pytestmark = pytest.mark.engine
 
 MODEL = ROOT / "model"
 MEETING = [*(MODEL / "vllm").rglob("*.py"), MODEL / "text" / "tokenizer.py"]
@@ -42,6 +43,8 @@ WITHOUT = {
     "strict": "a tool is strict",
     "use_unified_vision_chunk": "images have a kind of their own",
     "chat_template": "the tokenizer has no template",
+    "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
+    "_readonly_mm_processor": "the start ends where the model takes images",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
     "_stream_state": "parsers take longer",
     **dict.fromkeys(("aux_buffers", "dec_hook", "ext_hook"), "vLLM's own decoder reads the core's outputs"),
@@ -74,9 +77,9 @@ LIBRARIES = (
     "argparse", "ast", "asyncio", "contextlib", "copy", "dataclasses", "functools", "hashlib", "huggingface_hub",
     "importlib", "importlib.machinery", "importlib.util", "inspect", "itertools", "json", "logging", "msgspec",
     "msgspec.json", "msgspec.msgpack", "msgspec.structs", "multiprocessing", "numpy", "os", "pathlib",
-    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "signal", "struct",
+    "prometheus_client", "prometheus_client.openmetrics.exposition", "psutil", "pydantic", "re", "secrets", "signal", "struct",
     "sys", "tempfile", "threading", "time", "tokenizers", "tokenizers.decoders", "torch", "torch.cuda", "traceback",
-    "transformers", "types", "typing", "uuid",
+    "transformers", "types", "typing", "uuid", "xgrammar",
 )  # fmt: skip
 CLASSES = (
     "argparse:Action", "argparse:ArgumentParser", "asyncio:AbstractEventLoop", "asyncio:Queue", "asyncio:Task",
@@ -89,6 +92,7 @@ CLASSES = (
     "pydantic:BaseModel", "pydantic:ValidationError", "re:Match", "re:Pattern", "struct:Struct", "threading:Event",
     "threading:Lock", "threading:Thread", "tokenizers:Encoding", "tokenizers:Tokenizer", "torch:Tensor",
     "transformers:PreTrainedTokenizerFast", "transformers:PretrainedConfig", "types:FrameType", "types:TracebackType",
+    "xgrammar:GrammarMatcher", "xgrammar:VocabType",
 )  # fmt: skip
 """What objects of other libraries are, where names of theirs are used."""
 
@@ -100,6 +104,7 @@ DOCUMENTED = (
 OTHERS = {
     "argparse": ("_actions", "const", "dest", "nargs"),
     "ast": ("lineno",),
+    "concurrent.futures": ("cancel_futures",),
     "dataclasses": ("frozen",),
     "huggingface_hub": ("files_metadata", "rfilename", "siblings"),
     "msgspec": ("bases", "str_keys"),
@@ -110,6 +115,7 @@ OTHERS = {
     "torch": ("keepdim",),
     "transformers": ("id2label", "num_labels"),
     "vLLM, documented": ("envs",),
+    "xgrammar": ("cache_enabled", "max_threads", "vocab_type"),
 }
 """Parameters of other libraries, and names of objects that have no class in the tables above."""
 
@@ -183,17 +189,20 @@ def in_tables() -> set[str]:
     return names | {name for attributes in ATTRIBUTES.values() for name in attributes}
 
 
+@pytest.mark.engine
 def test_what_is_used_of_vllm_is_documented_or_in_a_table() -> None:
     known = {*ours(), *libraries(), *documented(), *in_tables(), *WITHOUT, *chain(*OTHERS.values())}
     unknown = {name: path.name for path in MEETING for name in used(path) if name not in known}
     assert unknown == {}
 
 
+@pytest.mark.engine
 def test_the_tables_have_nothing_that_is_not_used() -> None:
     names = {name for path in MEETING for name in used(path)}
     assert {*WITHOUT, *chain(*OTHERS.values())} - names == set()
 
 
+@pytest.mark.engine
 def test_every_attribute_is_one_that_vllms_class_sets() -> None:
     for place, names in ATTRIBUTES.items():
         kinds = [kind for kind in _class(place).__mro__ if kind.__module__.startswith("vllm.")]
@@ -207,14 +216,74 @@ def test_a_name_that_is_in_no_table_is_found(tmp_path: Path) -> None:
     assert {*used(source)} == {"nowhere", "new_parameter", "found"}
 
 
+@pytest.mark.engine
 def test_an_object_without_its_attribute_ends_the_start() -> None:
     check_attributes("vllm.config:ModelConfig", SimpleNamespace(encoder_config=None))
     with pytest.raises(StartError, match=r"has no vllm\.config\.ModelConfig\.encoder_config, which the handler needs"):
         check_attributes("vllm.config:ModelConfig", SimpleNamespace())
 
 
+@pytest.mark.engine
 def test_a_vllm_that_reads_second_texts_by_another_name_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     check_second_texts()
     monkeypatch.setattr("lmi.model.vllm.library.parts.SECOND_TEXTS", "another_name")
     with pytest.raises(StartError, match=r"gpu_model_runner \(another_name\), which the handler needs"):
         check_second_texts()
+
+
+def told(error: StartError, name: str) -> bool:
+    return error.message == f"vLLM 0.28.0 has no {name}, which the handler needs: 0.26.0 to 0.32 is supported"
+
+
+TOO_OLD = "vLLM {} is too old: 0.26.0 to 0.32 is supported; lmi-handler 0.2.0 is the last release for older ones"
+UNTESTED = "vLLM {} was not tested: 0.26.0 to 0.32 is supported"
+
+
+def test_a_vllm_that_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch)
+    check_library()
+
+
+# Installed, the error that ends the start, the line in the log.
+INSTALLED = [
+    ("0.23.0", TOO_OLD, ""),
+    # As LMI's containers name theirs.
+    ("0.23.1.dev4+gcd87ce883", TOO_OLD, ""),
+    ("0.25.1", TOO_OLD, ""),
+    ("0.26.0", "", ""),
+    ("0.26.0rc2", "", ""),
+    ("0.28.1.dev3+cpu", "", ""),
+    ("0.32.9", "", ""),
+    ("0.33.0", "", UNTESTED),
+    ("1.0.0", "", UNTESTED),
+    ("dev", "", UNTESTED),
+]
+
+
+@pytest.mark.parametrize(("version", "fault", "line"), INSTALLED)
+def test_versions(
+    version: str, fault: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # One that is too old is told by its version, whatever else it lacks.
+    library(monkeypatch, () if fault else PARTS)
+    monkeypatch.setattr(sys.modules["vllm"], "__version__", version)
+    with pytest.raises(StartError) if fault else nullcontext() as caught:
+        check_library()
+    if caught is not None:
+        assert caught.value.message == fault.format(version)
+    assert [record.getMessage() for record in caplog.records] == ([line.format(version)] if line else [])
+
+
+@pytest.mark.parametrize("missing", PARTS)
+def test_a_part_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    function, _, parameter = missing.partition("(")
+    others = [place for place in PARTS if place != missing]
+    library(monkeypatch, [*others, function] if parameter else others)
+    with pytest.raises(StartError) as caught:
+        check_library()
+    assert told(caught.value, missing.replace(":", "."))
+
+
+@pytest.mark.engine
+def test_the_installed_vllm_has_all_of_them() -> None:
+    check_library()

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from ...kit.api.engine import RequestPreparer
-from ...kit.api.errors import LmiError
-from ...kit.api.handler import Service
-from ...kit.api.options import ImageRules, make_settings
-from ...kit.api.types import EngineInfo, Failed, Generation, Request, Response, Settings
-from ...kit.engines.start import in_process, preparer
-from ...kit.hosts.host import model_directory
-from ...kit.models import vision
-from ...kit.models.embedding import build_sentence_bert
-from ...kit.models.pictures import png
-from ...kit.models.scoring import build_causal, build_cross_encoder
-from ...kit.user_code.engine import ScriptedEngine
+from ....kit.api.engine import RequestPreparer
+from ....kit.api.errors import LmiError
+from ....kit.api.handler import Service
+from ....kit.api.options import ImageRules, make_settings
+from ....kit.api.types import EngineInfo, Failed, Generation, Request, Response, Settings
+from ....kit.engines.start import in_process, preparer
+from ....kit.hosts.host import model_directory
+from ....kit.models import vision
+from ....kit.models.embedding import build_sentence_bert
+from ....kit.models.pictures import png
+from ....kit.models.scoring import build_causal, build_cross_encoder
+from ....kit.user_code.engine import ScriptedEngine
 
 pytestmark = pytest.mark.engine
 
