@@ -72,6 +72,7 @@ def told(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "tests.kit.faults.start_faults",
         str(demo_model),
         str(tmp_path_factory.mktemp("faults")),
+        "FAULTS",
     ]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     done = subprocess.run(
