@@ -157,7 +157,7 @@ def backend(settings: Settings) -> tuple[VllmEngine, StandInCore]:
     core = StandInCore(tokens)
     clients: Any = core_client.EngineCoreClient
     real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda **_: core)
+    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: core)
 
     async def start() -> VllmEngine:
         made = VllmEngine(settings)

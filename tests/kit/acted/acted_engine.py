@@ -43,7 +43,7 @@ def acted_engine(settings: Settings) -> VllmEngine:
     from vllm.v1.engine import core_client
 
     clients: Any = core_client.EngineCoreClient
-    clients.make_async_mp_client = staticmethod(lambda **_: ActedClient())
+    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: ActedClient())
     return VllmEngine(settings)
 
 

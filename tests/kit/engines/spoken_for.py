@@ -56,7 +56,7 @@ def engine_spoken_for(settings: Settings) -> tuple[VllmEngine, Client]:
     client = Client()
     clients: Any = core_client.EngineCoreClient
     real = clients.make_async_mp_client
-    clients.make_async_mp_client = staticmethod(lambda **_: client)
+    clients.make_async_mp_client = staticmethod(lambda executor_class, **_: client)
     try:
         engine = VllmEngine(settings)
     finally:
