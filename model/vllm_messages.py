@@ -19,6 +19,7 @@ __all__ = [
     "START_FAILED",
     "START_MEMORY",
     "START_STEPS",
+    "own_words",
     "says_nothing",
 ]
 
@@ -32,6 +33,15 @@ PROCESSOR_FAILED = "Failed to apply "
 """The beginning of what is raised where a model's processor of images refuses one; the cause says why."""
 
 _NOTHING = re.compile(r"see (the )?(root cause|stack ?trace|error)|root cause above", re.IGNORECASE)
+
+
+_OF_WORKER = re.compile(r"^Worker failed with error '(?P<text>.+)', please check the stack trace above")
+
+
+def own_words(text: str) -> str:
+    """What a worker said, of what its core says that it said."""
+    found = _OF_WORKER.match(text)
+    return found["text"] if found else text
 
 
 def says_nothing(text: str) -> bool:

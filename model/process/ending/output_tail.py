@@ -19,7 +19,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ...vllm_messages import START_FAILED, says_nothing
+from ...vllm_messages import START_FAILED, own_words, says_nothing
 from .start_errors import without_text
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ def _last_error(lines: list[str]) -> str:
         if found is None or says_nothing(found["text"] or ""):
             continue
         if found["text"]:
-            return found["text"] if found["kind"] in {"ValueError", "RuntimeError", "Exception"} else found[0]
+            text = own_words(found["text"])
+            plain = found["kind"] in {"ValueError", "RuntimeError", "Exception"}
+            return text if plain or text != found["text"] else found[0]
         if place := _place_before(lines, index):
             return without_text(found["kind"], *place)
     return ""

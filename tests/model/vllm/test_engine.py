@@ -510,7 +510,7 @@ UNSENDABLE: dict[str, tuple[Callable[[Generation], Generation], Callable[[Any], 
         lambda one: msgspec.structs.replace(
             one, stream=False, sampling=msgspec.structs.replace(one.sampling, beams=Beams(width=2))
         ),
-        lambda prepared: prepared.beams.first,
+        lambda prepared: prepared.requests[0],
     ),
     "a guide's": (
         lambda one: msgspec.structs.replace(

@@ -30,12 +30,12 @@ def _render_text(self: Any, prompts: Any, tokenize_params: Any) -> Any:
     return self, prompts, tokenize_params.max_length
 
 
-def _render_conversation(self: Any, conversations: Any, *, params: Any) -> Any:
-    return self, conversations, params
+def _render_conversation(self: Any, conversations: Any, *, params: Any, skip_mm_cache: bool = False) -> Any:
+    return self, conversations, params, skip_mm_cache
 
 
-def _process(self: Any, request_id: str, prompt: Any, sampling_params: Any) -> Any:
-    return self, request_id, prompt, sampling_params
+def _process(self: Any, request_id: str, prompt: Any, sampling_params: Any, *, supported_tasks: Any) -> Any:
+    return self, request_id, prompt, sampling_params, supported_tasks
 
 
 def _validate() -> None:
@@ -77,7 +77,7 @@ CHANGED = """
 def engine(settings):
     from vllm.v1.engine.input_processor import InputProcessor
 
-    def process_inputs(self, request_id, prompt, sampling_params):
+    def process_inputs(self, request_id, prompt, sampling_params, *, supported_tasks):
         return request_id
 
     InputProcessor.process_inputs = process_inputs

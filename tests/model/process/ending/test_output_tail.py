@@ -51,6 +51,15 @@ SAID = "AssertionError: assert self.total_num_kv_heads % tp_size == 0 (llama.py,
             ],
             "KeyError: 'a'",
         ),
+        # What a worker of several said while all of them were asked for something.
+        (
+            [
+                f"{OF_CORE}{CORE_FAILED}",
+                f"{OF_CORE}RuntimeError: Worker failed with error 'CPU only', please check the stack trace above for "
+                "the root cause",
+            ],
+            "CPU only",
+        ),
         # A logged one that ended nothing.
         (
             [

@@ -59,11 +59,12 @@ def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def asked(guide: dict[str, Any], *, stream: bool = False, **sampling: Any) -> Generation:
     chosen = {"temperature": 0.0, "max_tokens": 20, **sampling}
-    wanted = StructuredOutput(field="the_field", **guide)
+    wanted = StructuredOutput(**guide)
     return Generation(request_id="r", prompt="Hi", sampling=Sampling(structured_output=wanted, **chosen), stream=stream)
 
 
-NO_TOKEN, NOT_COMPILED = "the_field: no token of the model matches it", "the_field: it cannot be compiled"
+FIELD = "sampling.structured_output"
+NO_TOKEN, NOT_COMPILED = f"{FIELD}: no token of the model matches it", f"{FIELD}: it cannot be compiled"
 SERVERS = "the engine failed while generating"
 
 FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -90,7 +91,7 @@ def test_whose_fault_it_is(backend: Any, case: str, stream: bool) -> None:
     failing, beside = run(backend, asked(guide, stream=stream, **sampling), neighbour)
     (failed,) = [event for event in failing if isinstance(event, Failed)]
     assert failed is failing[-1]
-    expected = ("GenerationError", None) if message == SERVERS else ("ParameterError", "the_field")
+    expected = ("GenerationError", None) if message == SERVERS else ("ParameterError", FIELD)
     assert (failed.message, failed.kind, failed.param) == (message, *expected)
     assert beside == alone
     assert backend.core_ends()
