@@ -55,8 +55,7 @@ SAID = "AssertionError: assert self.total_num_kv_heads % tp_size == 0 (llama.py,
         (
             [
                 f"{OF_CORE}{CORE_FAILED}",
-                f"{OF_CORE}RuntimeError: Worker failed with error 'CPU only', please check the stack trace above for "
-                "the root cause",
+                f"{OF_CORE}RuntimeError: Worker failed with error 'CPU only', please check the stack trace above for",
             ],
             "CPU only",
         ),
