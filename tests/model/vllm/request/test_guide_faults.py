@@ -31,10 +31,10 @@ def backend(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         XgrammarBackend.compile_grammar, XgrammarGrammar.accept_tokens, EngineCore.preprocess_add_request,
     )  # fmt: skip
 
-    def compiled(self: Any, kind: Any, source: str, *more: Any) -> Any:
+    def compiled(self: Any, kind: Any, source: str, *more: Any, **named: Any) -> Any:
         if source == UNCOMPILED:
             raise ValueError("a fault")
-        made: Any = compiling(self, kind, source, *more)
+        made: Any = compiling(self, kind, source, *more, **named)
         made.refusing = source == REFUSED
         return made
 
