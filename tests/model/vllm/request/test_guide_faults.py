@@ -89,7 +89,7 @@ def takes_more_than_its_text() -> bool:
     from vllm.v1.structured_output.backend_xgrammar import XgrammarGrammar
 
     ended: Any = SimpleNamespace(_is_terminated=True, refusing=False)
-    return XgrammarGrammar.accept_tokens(ended, "r", [1])
+    return bool(XgrammarGrammar.accept_tokens(ended, "r", [1]))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
