@@ -354,7 +354,7 @@ def test_a_function_that_is_not_there_is_refused(model_dir: Path) -> None:
 
 def test_what_needs_djl_python_is_a_note(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The container alone may have it."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
+    for name in [name for name in sys.modules.copy() if name.partition(".")[0] == "djl_python"]:
         # Another test's.
         monkeypatch.delitem(sys.modules, name)
     assert importlib.util.find_spec("djl_python") is None

@@ -97,7 +97,7 @@ def djl_python() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(path)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "djl_python"]:
+        for name in [name for name in sys.modules.copy() if name.partition(".")[0] == "djl_python"]:
             del sys.modules[name]
 
 

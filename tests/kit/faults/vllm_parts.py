@@ -40,7 +40,7 @@ def stand_in(places: Sequence[str]) -> Any:
 
 def library(monkeypatch: pytest.MonkeyPatch, places: Sequence[str] = PARTS) -> None:
     """Puts one in vLLM's place that has these parts and no other module."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+    for name in [name for name in sys.modules.copy() if name.partition(".")[0] == "vllm"]:
         monkeypatch.delitem(sys.modules, name)
     inside: dict[str, list[str]] = {"vllm": []}
     for place in places:

@@ -10,7 +10,7 @@ __all__ = ["forget", "modules_in"]
 
 def modules_in(folder: Path) -> set[str]:
     """The names of the modules whose files are under `folder`."""
-    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    files = {name: getattr(module, "__file__", None) for name, module in sys.modules.copy().items()}
     return {name for name, file in files.items() if file and folder in Path(file).parents}
 
 
