@@ -135,6 +135,9 @@ def harms_nobody(
     try:
         for name, ((path, body), field) in REFUSED.items():
             answer = post(path, json=body)
+            if answer.status_code == 200:
+                faults.append(f"{name}: 200 {answer.text[:300]}")
+                continue
             message, named = told(answer)
             if answer.status_code != 400 or not (named == field or field in message):
                 faults.append(f"{name}: {answer.status_code} {message}")

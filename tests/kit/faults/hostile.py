@@ -91,7 +91,6 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "left recursion": (text(guided_grammar='root ::= root "a"'), "guided_grammar"),
     "itself": (text(guided_grammar="root ::= root"), "guided_grammar"),
     "references in a loop": (text(guided_json=LOOP), "guided_json"),
-    "no character": (text(guided_regex="[^\\u0000-\\U0010ffff]"), "guided_regex"),
     "impossible range": (text(guided_json={"type": "integer", "minimum": 5, "maximum": 1}), "guided_json"),
     # Token ids.
     "stop id": (text(min_tokens=5, stop_token_ids=[LARGEST]), "stop_token_ids"),
@@ -111,7 +110,7 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "n": (text(n=10**9), "n"),
     "best_of": (text(best_of=10**9), "best_of"),
     "logprobs": (text(logprobs=10**9), "logprobs"),
-    "max_tokens": (chat(max_tokens=2**63 - 1), "messages"),
+    "max_tokens": (chat(max_tokens=2**63 - 1), "max_tokens"),
     "stop strings": (text(stop=["a"] * 100_000), "stop"),
     "long stop string": (text(stop=["a" * 100_000]), "stop"),
     "prompt": (text(prompt="a " * 50_000), "prompt"),
