@@ -1,4 +1,4 @@
-"""The contract tests of every mode, as pytest runs them, on engines with the check's options."""
+"""Tests of every mode, as pytest runs them, on engines with the check's options."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from ..kit.paths import ROOT
 from .engines import WHOLE, Engines, environment
 from .run import NotPossibleError
 
-__all__ = ["contract", "counted"]
+__all__ = ["contract", "counted", "hostile"]
 
 
 def contract(engines: Engines) -> str:
     """Runs tests/contract: the local server, rolling batch, async mode and dynamic batch behind the real DJL engine."""
+    return _tested(engines, "contract", "tests/contract")
+
+
+def hostile(engines: Engines) -> str:
+    """Runs the requests that try to end the engine: the bounds of model runner V2 hold for the runner itself."""
+    # The other tests of that file are about hosts and other people's clients.
+    return _tested(engines, "hostile", "tests/robustness/test_hostile.py", "-k", "harm_nobody")
+
+
+def _tested(engines: Engines, name: str, *selected: str) -> str:
     if missing := hosting.available():
         raise NotPossibleError(f"the modes of DJL need Java 17 and Maven: {missing}")
-    results, log = engines.folder / "contract.xml", engines.folder / "contract.log"
+    results, log = engines.folder / f"{name}.xml", engines.folder / f"{name}.log"
     # One process: at most three engines at a time share the device.
-    command = [sys.executable, "-m", "pytest", "tests/contract", "-p", "no:cacheprovider", f"--junitxml={results}"]
-    options = " ".join(f"{name}={value}" for name, value in WHOLE.items())
+    command = [sys.executable, "-m", "pytest", *selected, "-p", "no:cacheprovider", f"--junitxml={results}"]
+    options = " ".join(f"{option}={value}" for option, value in WHOLE.items())
     with log.open("w") as output:
         subprocess.run(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False,

@@ -1,6 +1,7 @@
 """What must be seen to work, in its order. Each function does one step, and returns what was seen.
 
-contract     tests/contract, in every mode, with the options of `whole` (engines.py)
+contract, hostile
+             tests/contract and the requests that try to end the engine, in every mode, with the options of `whole`
 device, graphs, runner, scheduling, prefixes, adapter, speculation, death
              on engines behind the local server; of what the engine chose, vLLM's configuration and its log are asked
 bench        `make bench`'s, against `vllm serve` (bench.py)
@@ -23,7 +24,7 @@ from ..kit.faults.kills import ENDLESS, alive, ask, end, engine_core, family, in
 from ..kit.hosts.host import Server, client, engine_process, eventually
 from ..kit.models.adapted import BASE
 from .bench import bench
-from .contract import contract
+from .contract import contract, hostile
 from .engines import Engines
 from .run import Step
 
@@ -47,6 +48,7 @@ def steps(engines: Engines) -> list[Step]:
     return [
         Step("device", partial(device, engines), "a CPU in the GPU's place" if cpu else "", gate=True),
         Step("contract tests, every mode", partial(contract, engines)),
+        Step("hostile requests", partial(hostile, engines)),
         Step("CUDA graphs", partial(graphs, engines), "no graphs, torch.compile alone" if cpu else ""),
         Step("model runner V2", partial(runner, engines), "model runner V1, as V2 needs Triton" if cpu else ""),
         Step(
