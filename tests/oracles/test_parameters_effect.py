@@ -239,6 +239,10 @@ class Endpoint:
         assert made.reply.failure is None
         return [msgspec.json.decode(record) for record in records]
 
+    def field(self, error: ParameterError) -> str:
+        """What the client calls what an engine refuses."""
+        return parse("lmi", {"inputs": "a"}, self._settings).fields.name(str(error.param))
+
     def text(self, inputs: str, **given: Any) -> str:
         return str(self.ask(inputs, **given)["generated_text"])
 
@@ -548,7 +552,7 @@ def logprobs(at: Endpoint) -> None:
     for given in ({}, {"num_beams": 2}):
         with pytest.raises(ParameterError, match="20") as caught:
             at.details(PLAIN.prompt, logprobs=21, **given)
-        assert caught.value.param == "parameters.logprobs"
+        assert at.field(caught.value) == "parameters.logprobs"
     best = at.details(UNKNOWN, num_beams=2, max_new_tokens=6, logprobs=5)
     for one in (best, *best["best_of_sequences"]):
         assert [len(top) for top in one["top_tokens"]] == [5] * len(one["tokens"])
@@ -576,7 +580,7 @@ def prompt_logprobs(at: Endpoint) -> None:
     assert "prompt_logprobs" not in str(at.ask(SAID, prompt_logprobs=2))
     with pytest.raises(ParameterError, match="20") as caught:
         at.details(SAID, prompt_logprobs=21)
-    assert caught.value.param == "parameters.prompt_logprobs"
+    assert at.field(caught.value) == "parameters.prompt_logprobs"
 
 
 class Slow:
@@ -599,10 +603,11 @@ def spaces_between_special_tokens(at: Endpoint) -> None:
     """The demo model's own tokenizer puts none. Those that are not fast do, and here it is one of them."""
     given: Given = {"skip_special_tokens": False, "ignore_eos_token": True, "max_new_tokens": 40}
     backend: Any = at.backend
+    engine = backend._backend
     own = at.text(PLAIN.prompt, **given)
     assert own == at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend._reader, "_tokenizer", Tokenizer(Slow(backend._reader._tokenizer._tokenizer)))
+        patch.setattr(engine, "_tokenizer", Tokenizer(Slow(engine._tokenizer._tokenizer)))
         close = at.text(PLAIN.prompt, spaces_between_special_tokens=False, **given)
         wide = at.text(PLAIN.prompt, spaces_between_special_tokens=True, **given)
         assert wide == at.text(PLAIN.prompt, **given)
