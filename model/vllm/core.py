@@ -74,6 +74,16 @@ class Core:
         self._client = make_client(self.vllm_config, self.renderer)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(getattr(self._client, "decoder", None))
+        if self.renderer.mm_processor is not None:
+            self._try_images()
+
+    def _try_images(self) -> None:
+        """What vLLM's server does before its first request: the processor of images imports and compiles for seconds.
+
+        vLLM logs what fails there, and the first request with an image then tells its client.
+        """
+        chat_params: Any = part("vllm.renderers:ChatParams")
+        self.renderer.warmup(chat_params())
 
     async def begin(self) -> None:
         """What is to be asked of the core once, on the event loop; from here on its outputs are read."""

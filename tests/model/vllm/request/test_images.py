@@ -33,10 +33,31 @@ def settings(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Sett
 
 
 @pytest.fixture(scope="module")
-def backend(settings: Settings) -> Iterator[Any]:
-    engine = in_process(settings)
+def tried() -> list[str]:
+    """What vLLM's processor of images was let try, in the order of the tries."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def backend(settings: Settings, tried: list[str]) -> Iterator[Any]:
+    from vllm.renderers import BaseRenderer
+
+    warm = BaseRenderer._warmup_mm_processor
+
+    def seen(renderer: Any, *arguments: Any, log_prefix: str) -> None:
+        warm(renderer, *arguments, log_prefix=log_prefix)
+        tried.append(log_prefix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseRenderer, "_warmup_mm_processor", seen)
+        engine = in_process(settings)
     yield engine
     engine.close()
+
+
+def test_the_start_tries_an_image(backend: Any, tried: list[str]) -> None:
+    """As vLLM's server does: the first request does not wait for what is imported and compiled then."""
+    assert "Multi-modal" in tried
 
 
 def generation(*content: str, **sampling: Any) -> Generation:
