@@ -112,7 +112,8 @@ def loaded_model_py(directory: Path) -> ModuleType | None:
     path = directory / "model.py"
     if not path.is_file():
         return None
-    for module in sys.modules.copy().values():  # copied at once: another thread may import
+    # A copy: another thread may import, and an adapter's code that nothing uses any more takes its module out.
+    for module in sys.modules.copy().values():
         # Its name differs: DJL imports it as `model`, newer versions under a name of their own.
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith("model.py") and Path(file).is_file() and path.samefile(file):

@@ -78,9 +78,9 @@ class Core:
             self._try_images()
 
     def _try_images(self) -> None:
-        """What vLLM's server does before its first request: the processor of images imports and compiles for seconds.
+        """Has vLLM's processor of images work once, as vLLM's server does: it then imports and compiles, for seconds.
 
-        vLLM logs what fails there, and the first request with an image then tells its client.
+        vLLM logs what fails here; a request with an image that fails for the same reason tells its client.
         """
         chat_params: Any = part("vllm.renderers:ChatParams")
         self.renderer.warmup(chat_params())
