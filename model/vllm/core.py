@@ -74,7 +74,7 @@ class Core:
         self._client = make_client(self.vllm_config, self.renderer)
         check_attributes("vllm.v1.engine.core_client:AsyncMPClient", self._client)
         leave_rows(getattr(self._client, "decoder", None))
-        if self.renderer.mm_processor is not None:
+        if self.renderer.mm_processor is not None and hasattr(self.renderer, "warmup"):
             self._try_images()
 
     def _try_images(self) -> None:

@@ -44,6 +44,7 @@ WITHOUT = {
     "use_unified_vision_chunk": "images have a kind of their own",
     "chat_template": "the tokenizer has no template",
     "_mm_processor_only_cache": "before 0.32 a processor of images has the cache",
+    "warmup": "the first request with an image waits for imports and compilation",
     "_readonly_mm_processor": "the start ends where the model takes images",
     # Tried at the start, and vLLM's own slower way is taken where that fails.
     "_stream_state": "parsers take longer",
