@@ -7,6 +7,7 @@ ParsedRequest, ResponseEncoder       what `parse` returns: what to generate, and
 ClientFields                         what the client calls what an engine may find wrong
 Response                             a whole answer that needs no engine, a refusal for one
 Generation, Sampling, Conversation, StructuredOutput      what to generate
+template_messages                    the messages of a conversation in OpenAI's form, for an engine of one's own
 Event, Started, Delta, Failed, Token, Finish              what comes back
 RequestError, PayloadError, ParameterError, UnsupportedError, SessionError, LmiError    errors for the client
 Backend, EngineInfo, EngineStats, Settings, Image         an engine of one's own (option.backend=module:name)
@@ -40,6 +41,7 @@ from ..model.events import Delta, Event, Failed, Finish, Started, Token
 from ..model.generation import Conversation, Generation, Sampling, StructuredOutput
 from ..model.media.images import Image
 from ..model.options import Settings
+from ..model.text.template_messages import template_messages
 from . import handle
 
 __all__ = [
@@ -81,4 +83,5 @@ __all__ = [
     "event_record",
     "handle",
     "line_record",
+    "template_messages",
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from .conversation import Message
 from .former_fields import (
     FormerBeams,
     FormerConversation,
@@ -42,8 +43,9 @@ class Conversation(FormerConversation, msgspec.Struct, frozen=True, kw_only=True
     options name, and come as `Delta.reasoning` and `Delta.calls`.
     """
 
-    messages: tuple[dict[str, Any], ...]
-    """In OpenAI's form: role, content (a string or parts), tool_calls, tool_call_id, name ..."""
+    messages: tuple[Message | dict[str, Any], ...]
+    """A message may be a dict in OpenAI's form, too (role, content, tool_calls, tool_call_id, name ...), which the
+    template gets as it is."""
     tools: tuple[dict[str, Any], ...] = ()
     """In OpenAI's form: {"type": "function", "function": {"name", "description", "parameters", "strict"}}.
 

@@ -1,293 +1,252 @@
-"""Anthropic's messages and content blocks as the messages of a conversation, in OpenAI's form.
+"""Anthropic's messages and content blocks, and what the builder makes of them.
 
-    system, messages --read_conversation--> ({"role": "system" or "user" or "assistant" or "tool", ...}, ...)
+    system, messages --read_conversation--> Builder
 
-Messages of one role in a row are one turn, as at Anthropic. Of a user's turn the results of tools come first, each a
-message of its own; images in a result go to the user's message, since templates know none in a tool's. A `system`
-message within `messages` is added to the system prompt, where every template can have it (as vLLM's server does).
+Messages of one role in a row are one turn, as at Anthropic. Of a user's turn the results of tools come first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.conversation import Text as TextPart
+from ...model.errors import ParameterError, PayloadError
 from ...model.options import Settings
-from ..base import Payload, encode
-from ..common.fields import handle_unknown_field
-from ..common.images import read_url
-from ..common.kinds import Boolean, Object, Text, Tree
-from ..openai.messages import check_number, read_arguments
+from ..base import JsonSchema, Payload
+from ..common.forms import Form, Listed, Tagged
+from ..common.kinds import Boolean, Filled, Text
+from ..conversation.builder import NONE, Arguments, Builder
+from ..conversation.carried import uncarried
+from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm
+from ..conversation.images import read_url
 
-__all__ = ["BLOCK_FIELDS", "CALL_PREFIX", "MEDIA_TYPES", "MESSAGE_FIELDS", "ROLES", "read_conversation"]
+__all__ = ["CALL_PREFIX", "MESSAGES_SCHEMA", "SYSTEM", "read_conversation"]
 
-Message = dict[str, Any]
-
-ROLES = ("user", "assistant", "system")
-MESSAGE_FIELDS = ("role", "content")
 MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 CALL_PREFIX = "toolu_"
 """What a tool call's id is given for the client, and freed of when it comes back."""
 BILLING = "x-anthropic-billing-header"
 """How a block of Claude Code's begins that differs in every request: the prefix cache would never hit."""
 
-BLOCK_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "text": ("text", "citations"),
-    "image": ("source", "transformations"),
-    "document": ("source", "title", "context", "citations"),
-    "search_result": ("content", "source", "title", "citations"),
-    "tool_reference": ("tool_name",),
-    "thinking": ("thinking", "signature"),
-    "redacted_thinking": ("data",),
-    "tool_use": ("id", "name", "input", "caller", "toolset_name"),
-    "tool_result": ("tool_use_id", "content", "is_error", "toolset_name"),
-}
-"""By type, the fields beside `type` and `cache_control`."""
-
 
 @dataclass(slots=True)
-class _Turn:
-    """Messages of one role in a row."""
+class Blocks(Content):
+    """What messages of one role in a row say."""
 
-    role: str
-    parts: list[Message] = field(default_factory=list[Message])
     reasoning: list[str] = field(default_factory=list[str])
-    calls: list[Message] = field(default_factory=list[Message])
-    results: list[Message] = field(default_factory=list[Message])
+    calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """Ids, names and arguments."""
+    results: list[tuple[str, Content, bool]] = field(default_factory=list[tuple[str, Content, bool]])
+    """The ids of their calls, what they say, and whether they are errors."""
 
     def text(self, text: str) -> None:
         """Adds a text; templates would write the frame of an empty one."""
         if text:
-            self.parts.append({"type": "text", "text": text})
+            Content.text(self, text)
 
-    @property
-    def empty(self) -> bool:
-        """Whether it is the assistant's and says nothing; as the last one it is no beginning of the answer."""
-        return self.role == "assistant" and not (self.parts or self.reasoning or self.calls)
-
-    def messages(self) -> Iterator[Message]:
-        """It in OpenAI's form."""
-        yield from self.results
-        if self.results and not self.parts:
-            return
-        message: Message = {"role": self.role, "content": _content(self.parts)}
-        if self.reasoning:
-            # Templates know it by either name.
-            message["reasoning"] = message["reasoning_content"] = "".join(self.reasoning)
-        if self.calls:
-            message["tool_calls"] = self.calls
-        yield message
+    def extend(self, other: Blocks) -> None:
+        """Adds what the next message says."""
+        self.add(other)
+        self.reasoning += other.reasoning
+        self.calls += other.calls
+        self.results += other.results
 
 
-def _content(parts: list[Message]) -> str | list[Message]:
-    if not parts:
-        return ""
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+Read = dict[str, Any]
 
 
-def read_conversation(payload: Payload, settings: Settings) -> tuple[tuple[Message, ...], bool]:
-    """The messages, and whether the answer is to go on with the last one; raises RequestError, naming the place."""
+def _text(read: Read, content: Content, place: str, settings: Settings) -> None:
+    content.text(read["text"])
+
+
+def _image(read: Read, content: Content, place: str, settings: Settings) -> None:
+    kind, source = read["source"]
+    if kind == "base64":
+        content.image(f"data:{source['media_type']};base64,{source['data']}", f"{place}.source.data")
+    else:
+        name = f"{place}.source.url"
+        content.image(read_url(source["url"], name), name)
+
+
+def _document(read: Read, content: Content, place: str, settings: Settings) -> None:
+    """A document is its title, its context and its text, a line each."""
+    kind, source = read["source"]
+    inner = source["content"] if kind == "content" else Blocks([TextPart(source["data"])])
+    _add_lines(content, [read[name] for name in ("title", "context") if read.get(name)], inner)
+
+
+def _search_result(read: Read, content: Content, place: str, settings: Settings) -> None:
+    _add_lines(content, [read["title"], read["source"]], read["content"])
+
+
+def _add_lines(content: Content, lines: list[str], inner: Content) -> None:
+    """Adds lines and then parts, texts in a row as one: they are one document's."""
+    for index, part in enumerate(inner.parts):
+        if isinstance(part, TextPart):
+            lines.append(part.text)
+            continue
+        content.text("\n".join(lines))
+        content.image(part.url, inner.fields[index])
+        lines = []
+    content.text("\n".join(lines))
+
+
+def _tool_reference(read: Read, content: Content, place: str, settings: Settings) -> None:
+    """A tool that a search has found; here all tools are in the prompt from its beginning."""
+    content.text(read["tool_name"])
+
+
+def _thinking(read: Read, content: Blocks, place: str, settings: Settings) -> None:
+    """Reasoning that was not shown (`display: "omitted"`) is in its signature."""
+    content.reasoning.append(read["thinking"] or uncarried(read.get("signature", "")))
+
+
+def _redacted(read: Read, content: Content, place: str, settings: Settings) -> None:
+    """It is for Anthropic's models only."""
+
+
+def _tool_use(read: Read, content: Blocks, place: str, settings: Settings) -> None:
+    content.calls.append((_engines_id(read["id"]), read["name"], read.get("input", NONE)))
+
+
+def _tool_result(read: Read, content: Blocks, place: str, settings: Settings) -> None:
+    said = read.get("content", Content())
+    content.results.append((_engines_id(read["tool_use_id"]), said, read.get("is_error", False)))
+
+
+def _engines_id(given: str) -> str:
+    return given.removeprefix(CALL_PREFIX) or CALL_PREFIX
+
+
+def _contents(where: str, **forms: PartForm) -> Contents:
+    return Contents(forms, f"from the role {where!r}", noun="content blocks", make=Blocks)
+
+
+def _block(add: Any, required: tuple[str, ...], fields: Mapping[str, Any], *harmless: str) -> PartForm:
+    return PartForm({**fields, **dict.fromkeys(("cache_control", *harmless))}, required, add=add)
+
+
+TEXT = _block(_text, ("text",), {"text": Text()}, "citations")
+SOURCE = Tagged(
+    "type",
+    {
+        "base64": Form({"media_type": Text(MEDIA_TYPES), "data": Text()}, ("media_type", "data")),
+        "url": Form({"url": Text()}, ("url",)),
+    },
+)
+IMAGE = _block(_image, ("source",), {"source": SOURCE}, "transformations")
+DOCUMENT_SOURCE = Tagged(
+    "type",
+    {
+        "text": Form({"data": Text(), "media_type": None}, ("data",)),
+        "content": Form({"content": _contents("document", text=TEXT, image=IMAGE)}, ("content",)),
+    },
+)
+DOCUMENT = _block(_document, ("source",), {"source": DOCUMENT_SOURCE, "title": Text(), "context": Text()}, "citations")
+FOUND = _block(
+    _search_result,
+    ("title", "source", "content"),
+    {"title": Text(), "source": Text(), "content": _contents("search_result", text=TEXT)},
+    "citations",
+)
+REFERENCE = _block(_tool_reference, ("tool_name",), {"tool_name": Filled()})
+RESULT = _block(
+    _tool_result,
+    ("tool_use_id",),
+    {
+        "tool_use_id": Filled(),
+        "content": _contents(
+            "tool", text=TEXT, image=IMAGE, document=DOCUMENT, search_result=FOUND, tool_reference=REFERENCE
+        ),
+        "is_error": Boolean(),
+    },
+    "toolset_name",
+)
+THINKING = _block(_thinking, ("thinking",), {"thinking": Text(), "signature": Text()})
+REDACTED = _block(_redacted, (), {}, "data")
+CALL = _block(
+    _tool_use, ("id", "name"), {"id": Filled(), "name": Filled(), "input": Arguments()}, "caller", "toolset_name"
+)
+
+SYSTEM = _contents("system", text=TEXT)
+MESSAGE = Tagged(
+    "role",
+    {
+        "user": Form(
+            {
+                "content": _contents(
+                    "user", text=TEXT, image=IMAGE, document=DOCUMENT, search_result=FOUND, tool_result=RESULT
+                )
+            },
+            ("content",),
+        ),
+        "assistant": Form(
+            {"content": _contents("assistant", text=TEXT, thinking=THINKING, redacted_thinking=REDACTED, tool_use=CALL)}
+        ),
+        "system": Form({"content": SYSTEM}, ("content",)),
+    },
+)
+MESSAGES_SCHEMA: JsonSchema = Listed(MESSAGE, 1, MAX_MESSAGES).schema
+
+
+def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bool]:
+    """What was said, and whether the answer is to go on with the last message; raises RequestError, naming the place."""
     given = payload.get("messages")
     if not isinstance(given, list):
         raise PayloadError.of("messages", given, "a list of messages")
     if not given:
         raise ParameterError.of("messages", given, "at least one message")
-    check_number(given)
-    system = _system(payload["system"], "system", settings) if payload.get("system") is not None else []
-    turns: list[_Turn] = []
+    if len(given) > MAX_MESSAGES:
+        raise ParameterError(f"messages: expected at most {MAX_MESSAGES}, got {len(given)}", "messages")
+    builder = Builder()
+    if payload.get("system") is not None:
+        _say_system(builder, SYSTEM.read("system", payload["system"], settings))
+    last, said = "", Blocks()
     for index, one in enumerate(given):
-        place = f"messages[{index}]"
-        message = Object().read(place, one)
-        role = Text(ROLES).read(f"{place}.role", message.get("role"))
-        for name, value in message.items():
-            if value is not None and name not in MESSAGE_FIELDS:
-                handle_unknown_field(name, MESSAGE_FIELDS, settings, "messages[].")
-        if role == "system":
-            system += _system(message.get("content"), f"{place}.content", settings)
-            continue
-        if not turns or turns[-1].role != role:
-            turns.append(_Turn(role))
-        _read_content(message.get("content"), turns[-1], f"{place}.content", settings)
-    if turns and turns[-1].empty:
-        turns.pop()
-    if not turns:
+        role, read = MESSAGE.read(f"messages[{index}]", one, settings)
+        if role != last:
+            _say(builder, last, said)
+            last, said = role, Blocks()
+        said.extend(read.get("content", Blocks()))
+    continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
+    if continues:
+        _check_beginning(said, f"messages[{len(given) - 1}].content")
+    if last != "assistant" or continues:
+        _say(builder, last, said)
+    if not any(message.role != "system" for message in builder.messages()):
         raise ParameterError("messages: expected at least one message from the role user", "messages")
-    continues = _continues(turns[-1], f"messages[{len(given) - 1}].content")
-    opening: list[Message] = [{"role": "system", "content": "\n".join(system)}] if system else []
-    return (*opening, *(message for turn in turns for message in turn.messages())), continues
+    return builder, continues
 
 
-def _continues(last: _Turn, place: str) -> bool:
-    """Whether the last turn is the beginning of the answer."""
-    if last.role != "assistant":
-        return False
+def _say(builder: Builder, role: str, said: Blocks) -> None:
+    if role == "system":
+        _say_system(builder, said)
+    elif role == "assistant":
+        turn = builder.answer()
+        turn.content.add(said)
+        turn.reasoning += said.reasoning
+        for call in said.calls:
+            turn.call(*call)
+    elif role == "user":
+        for call_id, content, failed in said.results:
+            builder.result(call_id, content, failed=failed)
+        if said.parts or not said.results:
+            builder.say(role, said)
+
+
+def _say_system(builder: Builder, said: Content) -> None:
+    """A system prompt, as one text: its blocks are a line each."""
+    texts = [part.text for part in said.parts if isinstance(part, TextPart)]
+    kept = [text for text in texts if text and not text.startswith(BILLING)]
+    if kept:
+        builder.say("system", Content([TextPart("\n".join(kept))]))
+
+
+def _check_beginning(last: Blocks, place: str) -> None:
+    """Raises ParameterError where the answer cannot go on with the last message."""
     if last.calls:
         raise ParameterError(f"{place}: expected tool_result blocks after the last tool_use blocks", place)
     if not last.parts:
         raise ParameterError(f"{place}: expected a text that the answer goes on with", place)
-    return True
-
-
-def _system(given: Any, place: str, settings: Settings) -> list[str]:
-    """The texts of a system prompt."""
-    if isinstance(given, str):
-        return [given] if given else []
-    turn = _Turn("system")
-    _read_content(given, turn, place, settings)
-    return [text for part in turn.parts if not (text := part["text"]).startswith(BILLING)]
-
-
-def _read_content(given: Any, turn: _Turn, place: str, settings: Settings) -> None:
-    if isinstance(given, str):
-        turn.text(given)
-        return
-    if given is None and turn.role == "assistant":
-        return
-    readers = READERS[turn.role]
-    for kind, block, where in _blocks(given, tuple(readers), turn.role, place, settings):
-        readers[kind](block, turn, where, settings)
-
-
-def _blocks(
-    given: Any, kinds: tuple[str, ...], role: str, place: str, settings: Settings
-) -> Iterator[tuple[str, Message, str]]:
-    """The type of each block, the block, and its place."""
-    if not isinstance(given, list):
-        raise PayloadError.of(place, given, "a string or a list of content blocks")
-    for index, one in enumerate(given):
-        where = f"{place}[{index}]"
-        block = Object().read(where, one)
-        kind = Text().read(f"{where}.type", block.get("type"))
-        if kind not in kinds:
-            expected = " or ".join(map(repr, kinds))
-            raise UnsupportedError.of(f"{where}.type", kind, f"{expected} from the role {role!r}")
-        known = ("type", "cache_control", *BLOCK_FIELDS[kind])
-        for name, value in block.items():
-            if value is not None and name not in known:
-                handle_unknown_field(name, known, settings, "messages[].content[].")
-        yield kind, block, where
-
-
-def _text(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    turn.text(Text().read(f"{place}.text", block.get("text")))
-
-
-def _image(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    source = Object().read(f"{place}.source", block.get("source"))
-    kind = Text().read(f"{place}.source.type", source.get("type"))
-    if kind == "base64":
-        media = Text(MEDIA_TYPES).read(f"{place}.source.media_type", source.get("media_type"))
-        name = f"{place}.source.data"
-        url = f"data:{media};base64,{Text().read(name, source.get('data'))}"
-    elif kind == "url":
-        name = f"{place}.source.url"
-        url = read_url(source.get("url"), name)
-    else:
-        raise UnsupportedError.of(f"{place}.source.type", kind, "'base64' or 'url'")
-    turn.parts.append({"type": "image_url", "image_url": {"url": url}, "field": name})
-
-
-def _document(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    """A document is its title, its context and its text, a line each; what is no text no template can show."""
-    heading = [Text().read(f"{place}.{name}", block[name]) for name in ("title", "context") if block.get(name)]
-    source = Object().read(f"{place}.source", block.get("source"))
-    kind = Text().read(f"{place}.source.type", source.get("type"))
-    inner = _Turn("document")
-    if kind == "text":
-        inner.text(Text().read(f"{place}.source.data", source.get("data")))
-    elif kind == "content":
-        _read_content(source.get("content"), inner, f"{place}.source.content", settings)
-    else:
-        raise UnsupportedError.of(f"{place}.source.type", kind, "'text' or 'content'")
-    _add_lines(turn, heading, inner.parts)
-
-
-def _search_result(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    heading = [Text().read(f"{place}.{name}", block.get(name)) for name in ("title", "source")]
-    inner = _Turn("search_result")
-    _read_content(block.get("content"), inner, f"{place}.content", settings)
-    _add_lines(turn, heading, inner.parts)
-
-
-def _add_lines(turn: _Turn, lines: list[str], parts: list[Message]) -> None:
-    """Adds lines and then parts, texts in a row as one: they are one document's."""
-    for part in parts:
-        if part["type"] == "text":
-            lines.append(part["text"])
-            continue
-        turn.text("\n".join(lines))
-        turn.parts.append(part)
-        lines = []
-    turn.text("\n".join(lines))
-
-
-def _tool_reference(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    """A tool that a search has found; here all tools are in the prompt from its beginning."""
-    turn.text(_filled(block.get("tool_name"), f"{place}.tool_name"))
-
-
-def _thinking(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    turn.reasoning.append(Text().read(f"{place}.thinking", block.get("thinking")))
-
-
-def _redacted(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    """It is for Anthropic's models only."""
-
-
-def _tool_use(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    called = block.get("input")
-    if called is None or isinstance(called, str):
-        # What a client could not read, as it came.
-        arguments = read_arguments(called, f"{place}.input")
-    else:
-        arguments = encode(Tree().read(f"{place}.input", called)).decode()
-    function = {"name": _filled(block.get("name"), f"{place}.name"), "arguments": arguments}
-    call_id = _filled(block.get("id"), f"{place}.id").removeprefix(CALL_PREFIX) or CALL_PREFIX
-    turn.calls.append({"id": call_id, "type": "function", "function": function})
-
-
-def _tool_result(block: Message, turn: _Turn, place: str, settings: Settings) -> None:
-    call_id = _filled(block.get("tool_use_id"), f"{place}.tool_use_id").removeprefix(CALL_PREFIX) or CALL_PREFIX
-    result = _Turn("tool")
-    content = block.get("content")
-    if content is not None and content != []:
-        _read_content(content, result, f"{place}.content", settings)
-    text = "\n".join(part["text"] for part in result.parts if part["type"] == "text")
-    if block.get("is_error") is not None and Boolean().read(f"{place}.is_error", block["is_error"]):
-        # Templates have no other place for it.
-        text = f"Error: {text}" if text else "Error"
-    turn.results.append({"role": "tool", "tool_call_id": call_id, "content": text})
-    turn.parts += [part for part in result.parts if part["type"] != "text"]
-
-
-def _filled(given: Any, place: str) -> str:
-    text = Text().read(place, given)
-    if not text:
-        raise ParameterError.of(place, given, "a non-empty string")
-    return text
-
-
-READERS: Mapping[str, Mapping[str, Callable[[Message, _Turn, str, Settings], None]]] = {
-    "user": {
-        "text": _text,
-        "image": _image,
-        "document": _document,
-        "search_result": _search_result,
-        "tool_result": _tool_result,
-    },
-    "assistant": {"text": _text, "thinking": _thinking, "redacted_thinking": _redacted, "tool_use": _tool_use},
-    "system": {"text": _text},
-    "tool": {
-        "text": _text,
-        "image": _image,
-        "document": _document,
-        "search_result": _search_result,
-        "tool_reference": _tool_reference,
-    },
-    "document": {"text": _text, "image": _image},
-    "search_result": {"text": _text},
-}
-"""By role, what reads a block of each type that its content may have. The last three are what has a content of its own:
-a tool's result, a document, what a search has found."""

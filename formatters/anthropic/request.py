@@ -17,17 +17,17 @@ from ...model.generation import Conversation, Generation, Sampling, StructuredOu
 from ...model.options import Settings
 from ..base import JsonSchema, ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
-from ..common.fields import Parameter, handle_unknown_field, paths_of, read_rows
-from ..common.guides import AskedGuide, guides_of_others, json_guide, one_guide
-from ..common.images import take_places
-from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Object, Text, Texts, Tree
-from ..common.schemas import array, objects
-from ..openai.chat import read_template_arguments
+from ..common.fields import Parameter, paths_of, read_rows
+from ..common.forms import Form, Tagged
+from ..common.guides import AskedGuide, Schema, guides_of_others, json_guide, one_guide
+from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Number, Text, Texts, Tree
+from ..common.schemas import array
+from ..conversation.template_arguments import read_template_arguments, think
 from .blocks import read_conversation
 from .reply import message_encoder
 from .tools import read_tools
 
-__all__ = ["FORMS", "FORMS_SCHEMA", "TABLE", "conversation_of", "parse_messages", "read_fields"]
+__all__ = ["TABLE", "conversation_of", "parse_messages", "read_fields"]
 
 # What runs on Anthropic's servers.
 UNSERVED = ("container",)
@@ -75,6 +75,20 @@ class NoThread:
         raise ThreadError(f"{name}: not supported, send the whole conversation without it", name)
 
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Anthropic's, and those of other APIs that templates know."""
+DISPLAY = {"display": Text(("summarized", "omitted"))}
+THINKING = Tagged(
+    "type",
+    {
+        "enabled": Form({"budget_tokens": Integer(1), **DISPLAY}),
+        "disabled": Form({"budget_tokens": Integer(1), **DISPLAY}),
+        "adaptive": Form({"budget_tokens": Integer(1), **DISPLAY}),
+        "between_tools": Form({"budget_tokens": Integer(1), **DISPLAY}),
+    },
+)
+FORMAT = Tagged("type", {"json_schema": Form({"schema": Schema()}, ("schema",))})
+
 TABLE: tuple[Parameter, ...] = (
     # Any model is accepted, as in all dialects; the answer carries our name.
     Parameter("model", Text(), None),
@@ -91,6 +105,9 @@ TABLE: tuple[Parameter, ...] = (
     *(Parameter(name, Anything(), None, default_only=True) for name in UNSERVED),
     Parameter("mcp_servers", NoServers(), None),
     Parameter("thread", NoThread(), None),
+    Parameter("thinking", THINKING, None, "thinking"),
+    Parameter("output_config", Form({"effort": Text(EFFORTS), "format": FORMAT}), None, "output_config"),
+    Parameter("output_format", FORMAT, None, "output_format"),
     *guides_of_others("output_format"),
     *(Parameter(name, Anything(), None) for name in HARMLESS),
 )
@@ -104,25 +121,8 @@ PATHS: Paths = {
     "prompt.tools[].parameters": "tools[].input_schema",
 }
 """What the fields are called."""
-FORMS = ("messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
+FORMS = ("messages", "system", "tools", "tool_choice")
 """Read by rules of their own."""
-
-THINKING_KINDS = ("enabled", "disabled", "adaptive", "between_tools")
-DISPLAYS = ("summarized", "omitted")
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-THINKING: Mapping[str, JsonSchema] = {
-    "type": {"enum": [*THINKING_KINDS]},
-    "budget_tokens": {"type": "integer", "minimum": 1},
-    "display": {"enum": [*DISPLAYS]},
-}
-FORMAT: Mapping[str, JsonSchema] = {"type": {"const": "json_schema"}, "schema": {"type": "object", "minProperties": 1}}
-OUTPUT: Mapping[str, JsonSchema] = {"effort": {"enum": [*EFFORTS]}, "format": objects(["type", "schema"], **FORMAT)}
-FORMS_SCHEMA: Mapping[str, JsonSchema] = {
-    "thinking": objects(["type"], **THINKING),
-    "output_config": objects(**OUTPUT),
-    "output_format": objects(["type", "schema"], **FORMAT),
-}
-"""Of the forms that are read here."""
 
 
 def parse_messages(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
@@ -160,75 +160,41 @@ def conversation_of(
     payload: Payload, values: Mapping[str, Any], settings: Settings
 ) -> tuple[Conversation, StructuredOutput | None, ClientFields]:
     """The prompt, what the answer must conform to, and what all is called; raises RequestError, naming the place."""
-    messages, continues = read_conversation(payload, settings)
-    messages, own = take_places(messages)
-    choice = read_tools(payload, settings)
+    builder, continues = read_conversation(payload, settings)
+    tools, parallel = read_tools(payload, settings)
     arguments = read_template_arguments(values["template_arguments"] or {})
-    thinks, shown = _thinking(payload.get("thinking"), settings)
-    if thinks is not None and settings.reasoning_parser is not None:
-        arguments.setdefault("enable_thinking", thinks)
-    effort, guide = _output(payload, settings)
-    if effort is not None:
-        arguments.setdefault("reasoning_effort", effort)
+    output: dict[str, Any] = values["output_config"] or {}
+    kind, thinking = _thinking(values["thinking"])
+    # Between tools there is no thinking either, only what is said there is shown otherwise.
+    thinks = kind not in ("disabled", "between_tools") if kind else None
+    think(arguments, settings, effort=output.get("effort"), thinks=thinks, budget=thinking.get("budget_tokens"))
+    guide = _guide(output.get("format"), values["output_format"])
     conversation = Conversation(
-        messages=messages,
-        tools=choice.tools.tools,
-        tool_choice=choice.tools.choice,
-        function=choice.tools.function,
-        parallel_tool_calls=choice.parallel,
+        messages=builder.messages(),
+        tools=tools.tools,
+        tool_choice=tools.choice,
+        function=tools.function,
+        parallel_tool_calls=parallel,
         template_arguments=arguments,
         add_generation_prompt=not continues,
         continue_final_message=continues,
-        include_reasoning=shown,
+        include_reasoning=thinks is not False and thinking.get("display") != "omitted",
     )
-    return conversation, guide.output, ClientFields(PATHS, own | guide.own)
+    return conversation, guide.output, ClientFields(PATHS, builder.fields | tools.own | guide.own)
 
 
-def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
-    """Whether the model is to think, None leaving it to its template; and whether the answer shows it."""
-    if given is None:
-        return None, True
-    thinking = Object().read("thinking", given)
-    kind = Text(THINKING_KINDS).read("thinking.type", thinking.get("type"))
-    _check_names(thinking, THINKING, settings, "thinking.")
-    if thinking.get("budget_tokens") is not None:
-        # No engine ends the reasoning after so many tokens.
-        Integer(1).read("thinking.budget_tokens", thinking["budget_tokens"])
-    display = thinking.get("display")
-    omitted = display is not None and Text(DISPLAYS).read("thinking.display", display) == "omitted"
-    # Between tools there is no thinking either, only what is said there is shown otherwise.
-    thinks = kind not in ("disabled", "between_tools")
-    return thinks, thinks and not omitted
+def _thinking(given: tuple[str, dict[str, Any]] | None) -> tuple[str, dict[str, Any]]:
+    return given or ("", {})
 
 
-def _output(payload: Payload, settings: Settings) -> tuple[str | None, AskedGuide]:
-    """How much effort is wanted, and what the text must conform to: `output_format` is a former name of the format."""
-    former = _format(payload.get("output_format"), "output_format", settings)
-    if payload.get("output_config") is None:
-        return None, former
-    output = Object().read("output_config", payload["output_config"])
-    _check_names(output, OUTPUT, settings, "output_config.")
-    effort = output.get("effort")
-    if effort is not None:
-        effort = Text(EFFORTS).read("output_config.effort", effort)
-    guide = _format(output.get("format"), "output_config.format", settings)
-    if guide.output is None or former.output is None:
-        return effort, former if guide.output is None else guide
-    return effort, one_guide(guide, "output_config.format", former, "output_format")
-
-
-def _format(given: Any, place: str, settings: Settings) -> AskedGuide:
-    if given is None:
+def _guide(form: tuple[str, dict[str, Any]] | None, former: tuple[str, dict[str, Any]] | None) -> AskedGuide:
+    """What the text must conform to: `output_format` is a former name of `output_config.format`."""
+    asked = [
+        (json_guide(f"{place}.schema", given[1]["schema"]), place)
+        for place, given in (("output_config.format", form), ("output_format", former))
+        if given is not None
+    ]
+    if not asked:
         return AskedGuide()
-    wanted = Object().read(place, given)
-    kind = Text().read(f"{place}.type", wanted.get("type"))
-    if kind != "json_schema":
-        raise UnsupportedError.of(f"{place}.type", kind, "'json_schema'")
-    _check_names(wanted, FORMAT, settings, f"{place}.")
-    return json_guide(f"{place}.schema", wanted.get("schema"))
-
-
-def _check_names(given: Mapping[str, Any], known: Mapping[str, Any], settings: Settings, prefix: str) -> None:
-    for name, value in given.items():
-        if value is not None and name not in known:
-            handle_unknown_field(name, known, settings, prefix)
+    guide, place = asked[0]
+    return guide if len(asked) == 1 else one_guide(guide, place, *asked[1])

@@ -25,7 +25,7 @@ from ..openai.messages import messages_schema
 from ..openai.openapi import chat_schema
 from .errors import OtherError, PlainError, UnprocessableError, error_response
 from .reply import Body, azure_encoder
-from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, ROLES, check_deployment, check_version, read_payload
+from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, MESSAGE, check_deployment, check_version, read_payload
 
 __all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
 
@@ -49,7 +49,7 @@ HEADERS: dict[str, JsonSchema] = {EXTRAS: STRING, DEPLOYMENT: STRING}
 
 def _request(settings: Settings) -> JsonSchema:
     """What is not the document's is let through, dropped or refused, as a header says."""
-    messages = messages_schema(ROLES, {"type": "object"})
+    messages = messages_schema(MESSAGE)
     chat = chat_schema(settings, messages)
     return {**chat, "properties": {name: schema for name, schema in chat["properties"].items() if name in FIELDS}}
 
@@ -108,7 +108,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     check_version(request)
     check_deployment(request, settings)
     payload = read_payload(payload, request)
-    generation, shape, fields = read_chat(payload, request, settings, azure=True)
+    generation, shape, fields = read_chat(payload, request, settings, MESSAGE)
     render_error = partial(error_response, payload=payload, headers=request.headers)
     reply = azure_encoder(settings.model_name, shape, render_error, streams=generation.stream)
     return ParsedRequest((generation,), reply, fields=fields)

@@ -3,7 +3,7 @@
     query api-version                  check_version
     header azureml-model-deployment    check_deployment
     header extra-parameters            read_payload: which fields are let through
-    parts with `content`               OpenAI's reader takes them too (openai/messages.py, azure)
+    parts with `content`               PARTS
 
 The headers may come as custom attributes too: SageMaker lets no others through.
 """
@@ -11,13 +11,18 @@ The headers may come as custom attributes too: SageMaker lets no others through.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date
+from typing import Any
 
-from ...model.errors import NotFoundError, PayloadError, one_line
+from ...model.errors import NotFoundError, ParameterError, PayloadError, one_line
 from ...model.options import Settings
 from ..base import Payload, Request
 from ..common.kinds import Text
-from ..openai.messages import check_number
+from ..conversation.content import Content, PartForm
+from ..conversation.images import DETAIL, ImageUrl
+from ..openai.messages import PARTS as OPENAI_PARTS
+from ..openai.messages import message_form
 from ..openai.subset import TEXT_FIELDS, refuse_others
 
 __all__ = [
@@ -26,7 +31,7 @@ __all__ = [
     "DEPLOYMENT",
     "EXTRAS",
     "FIELDS",
-    "ROLES",
+    "MESSAGE",
     "check_deployment",
     "check_version",
     "read_payload",
@@ -51,7 +56,35 @@ ACCEPTED_FIELDS = (
 )
 """These and the extra parameters that are let through: what OpenAI's reader knows and these answers show."""
 
-ROLES = ("system", "user", "assistant", "tool", "developer")
+
+def _text(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
+    _one(read, "text", place)
+    content.text(read["text"] if "text" in read else read["content"])
+
+
+def _image(read: dict[str, Any], content: Content, place: str, settings: Settings) -> None:
+    _one(read, "image_url", place)
+    content.image(*(read["image_url"] if "image_url" in read else read["content"]))
+
+
+def _one(read: dict[str, Any], usual: str, place: str) -> None:
+    """Raises RequestError unless there is the one or the other name of what a part says."""
+    if usual in read and "content" in read:
+        raise ParameterError(f"{place}.content: cannot be combined with {usual}", f"{place}.content")
+    if usual not in read and "content" not in read:
+        raise PayloadError(f"{place}: expected a field {usual} or content", f"{place}.{usual}")
+
+
+URL = ImageUrl(base64=True)
+IMAGE = PartForm({"image_url": URL, "content": URL, "detail": DETAIL, "uuid": None, "cache_control": None}, add=_image)
+PARTS: Mapping[str, PartForm] = {
+    "text": PartForm({"text": Text(), "content": Text(), "cache_control": None}, add=_text),
+    "image_url": IMAGE,
+    "image": IMAGE,
+    "refusal": OPENAI_PARTS["refusal"],
+}
+"""A part's text or image may be called `content`, and an image's type `image` (ChatCompletionMessageContentPart)."""
+MESSAGE = message_form(("system", "user", "assistant", "tool", "developer"), PARTS)
 
 VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
 
@@ -77,24 +110,12 @@ def check_deployment(request: Request, settings: Settings) -> None:
         raise NotFoundError.of(DEPLOYMENT, given, f"the deployment that is served, {served!r}")
 
 
-def read_payload(payload: Payload, request: Request) -> Payload:
-    """What is to be read of the body; raises RequestError."""
-    kept = _without_extras(payload, request)
-    messages = kept.get("messages")
-    if isinstance(messages, list):
-        check_number(messages)
-        for index, one in enumerate(messages):
-            # What is no message OpenAI's reader refuses.
-            if isinstance(one, dict) and isinstance(role := one.get("role"), str):
-                Text(ROLES).read(f"messages[{index}].role", role)
-    return kept
-
-
 def _header(request: Request, name: str) -> str:
     return request.headers.get(name) or request.attributes.get(name) or ""
 
 
-def _without_extras(payload: Payload, request: Request) -> Payload:
+def read_payload(payload: Payload, request: Request) -> Payload:
+    """What is to be read of the body; raises RequestError."""
     mode = _header(request, EXTRAS).strip().lower() or "error"
     if mode == "pass-through":
         refuse_others(payload, ACCEPTED_FIELDS)

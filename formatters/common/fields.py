@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...model.errors import ParameterError, UnsupportedError, did_you_mean, one_line
 from ...model.options import Settings
 from ..base import JsonSchema
-from .kinds import Kind
+from .kinds import Kind, Nested, read_field
 from .schemas import nullable
 
 __all__ = ["Parameter", "fields_schema", "handle_unknown_field", "log_once", "paths_of", "read_rows", "two_values"]
@@ -28,7 +28,7 @@ class Parameter:
     """A row of the table."""
 
     name: str
-    kind: Kind
+    kind: Kind | Nested
     default: Any
     key: str | None = None
     """What it sets: a field of Sampling or a switch of the dialect. None: it has no effect on the response."""
@@ -78,7 +78,7 @@ def read_rows(
             handle_unknown_field(name, rows, settings, prefix)
             continue
         shown = f"{prefix}{name}"
-        value = row.kind.read(shown, value)
+        value = read_field(row.kind, shown, value, settings)
         if row.equivalents:
             value = row.equivalents.get(value, value)
         if row.default_only and value != row.default:

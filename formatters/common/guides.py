@@ -8,6 +8,7 @@ Whether a schema, an expression or a grammar can be compiled, the engine's side 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,7 +22,8 @@ from .kinds import TEXTS, TEXTS_LENGTH, Anything, Object, Text, Texts, Tree
 from .schemas import FILLED, STRING, array, objects, one_of
 
 __all__ = [
-    "GUIDES", "AskedGuide", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema", "regex_guide",
+    "GUIDES", "AskedGuide", "Schema", "guides_of_others", "json_guide", "one_guide", "read_guide", "refuse_schema",
+    "regex_guide",
 ]  # fmt: skip
 
 
@@ -151,6 +153,23 @@ def _json_object(name: str, given: Any, settings: Settings) -> AskedGuide:
     if given is not True:
         raise ParameterError.of(name, given, "true")
     return AskedGuide(StructuredOutput(json_object=True), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON schema, as an object or as text; `json_guide` reads it."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return SCHEMA
+
+    @property
+    def description(self) -> str:
+        return "a JSON schema"
+
+    def read(self, name: str, given: Any) -> Any:
+        json_guide(name, given)
+        return given
 
 
 def regex_guide(name: str, given: Any, settings: Settings | None = None) -> AskedGuide:

@@ -5,12 +5,14 @@ Kind.read(name, given) -> value, or an error that names the field
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from ...model.errors import ParameterError, PayloadError
+from ...model.options import Settings
 from ..base import JsonSchema
 from .schemas import FILLED, STRING, array, one_of
 
@@ -21,14 +23,17 @@ __all__ = [
     "TEXTS_LENGTH",
     "Anything",
     "Boolean",
+    "Filled",
     "Ids",
     "Integer",
     "Kind",
+    "Nested",
     "Number",
     "Object",
     "Text",
     "Texts",
     "Tree",
+    "read_field",
     "read_ids",
 ]
 
@@ -59,6 +64,33 @@ class Kind(Protocol):
     def read(self, name: str, given: Any) -> Any:
         """The value; raises PayloadError for a wrong type, ParameterError for a value that is out of range."""
         ...
+
+
+class Nested(ABC):
+    """A kind that has fields or entries of its own; the settings say what is done about unknown fields."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def schema(self) -> JsonSchema:
+        """It as JSON Schema, for /openapi.json."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """It in words, for docs/parameters.md."""
+
+    @abstractmethod
+    def read(self, name: str, given: Any, settings: Settings) -> Any:
+        """The value; raises RequestError, naming the place."""
+
+
+def read_field(kind: Kind | Nested, name: str, given: Any, settings: Settings) -> Any:
+    """A value of either kind; raises RequestError, naming the place."""
+    if isinstance(kind, Nested):
+        return kind.read(name, given, settings)
+    return kind.read(name, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +258,26 @@ class Text:
     @property
     def _expected(self) -> str:
         return "one of " + ", ".join(self.words) if self.words else "a string"
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A string that is not empty."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return FILLED
+
+    @property
+    def description(self) -> str:
+        return "a non-empty string"
+
+    def read(self, name: str, given: Any) -> str:
+        if not isinstance(given, str):
+            raise PayloadError.of(name, given, self.description)
+        if not given:
+            raise ParameterError.of(name, given, self.description)
+        return given
 
 
 @dataclass(frozen=True, slots=True)

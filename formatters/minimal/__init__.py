@@ -11,15 +11,13 @@ reply.py has the answers. The fields of sampling are OpenAI's, read by its reade
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
 from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
-from ..common.kinds import Boolean, Text
+from ..common.kinds import Boolean
 from ..common.schemas import STRING
 from ..openai.chat import read_chat
-from ..openai.messages import check_number, messages_schema
+from ..openai.messages import PARTS, message_form, messages_schema
 from ..openai.openapi import chat_schema
 from ..openai.reply import Identity
 from ..openai.subset import TEXT_FIELDS, other_fields, refuse_others
@@ -48,14 +46,14 @@ NAMES_MODEL: bool = True
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"
 
-ROLES = ("system", "user", "assistant")
+MESSAGE = message_form(("system", "user", "assistant"), PARTS)
 
 ACCEPTED_FIELDS = TEXT_FIELDS
 """The fields that it takes of those that OpenAI's reader knows: its answers have a text and nothing else."""
 
 
 def _request(settings: Settings) -> JsonSchema:
-    chat = chat_schema(settings, messages_schema(ROLES), other_fields(ACCEPTED_FIELDS))
+    chat = chat_schema(settings, messages_schema(MESSAGE), other_fields(ACCEPTED_FIELDS))
     return {**chat, "properties": {**chat["properties"], "model": STRING}, "required": ["model", "messages"]}
 
 
@@ -87,11 +85,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     model = payload.get("model")
     if not isinstance(model, str):
         raise PayloadError.of("model", model, "the name of a model, a string")
-    check_number(payload.get("messages"))
-    _check_roles(payload.get("messages"))
     form = _form(payload, request)
     refuse_others(payload, ACCEPTED_FIELDS)
-    generation, _, fields = read_chat({**payload, "stream": form != WHOLE}, request, settings)
+    generation, _, fields = read_chat({**payload, "stream": form != WHOLE}, request, settings, MESSAGE)
     reply = MinimalEncoder(Identity.new("cmpl-", model or settings.model_name), form)
     return ParsedRequest((generation,), reply, fields=fields)
 
@@ -117,10 +113,3 @@ def _form(payload: Payload, request: Request) -> Form:
     # /chat/completions has a sister for events; hosts with one path have none.
     wanted = request.path != CHAT_PATH and SSE in request.headers.get("accept", "").lower()
     return EVENTS if wanted else LINES
-
-
-def _check_roles(messages: Any) -> None:
-    """Of what is a message at all; the rest of it OpenAI's reader judges."""
-    for index, message in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(message, dict) and isinstance(role := message.get("role"), str):
-            Text(ROLES).read(f"messages[{index}].role", role)

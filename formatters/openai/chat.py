@@ -11,21 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...model.conversation import Message
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
+from ..common.forms import Tagged
 from ..common.guides import read_guide
-from ..common.images import take_places
 from ..common.kinds import Text, Tree
+from ..conversation.template_arguments import read_template_arguments, think
+from ..conversation.tools import ToolUse
 from .chat_reply import ChatOptions, chat_encoder
-from .messages import read_messages
+from .messages import MESSAGE, read_messages
 from .parameters import CHAT_TABLE, read_fields, read_streaming, sampling_of
-from .tools import Tools, read_tools
+from .tools import read_tools
 
-__all__ = ["DOCUMENTS", "PATHS", "parse", "read_chat", "read_template_arguments"]
+__all__ = ["DOCUMENTS", "PATHS", "parse", "read_chat"]
 
 DOCUMENTS = 1024
 """The most that a template may be given."""
@@ -46,22 +49,20 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 
 def read_chat(
-    payload: Payload, request: Request, settings: Settings, *, azure: bool = False
+    payload: Payload, request: Request, settings: Settings, message: Tagged = MESSAGE
 ) -> tuple[Generation, ChatOptions, ClientFields]:
     """What to generate, what of it the answer shows and what its fields are called, for all dialects that have this
-    body; raises RequestError.
-
-    azure: parts of messages may have Azure's form too.
+    body; raises RequestError. `message`: the messages of a dialect that has other ones.
     """
-    messages, own = take_places(read_messages(payload.get("messages"), settings, azure=azure))
+    builder = read_messages(payload.get("messages"), settings, message)
     values = read_fields(payload, settings, chat=True)
     _check_modalities(payload.get("modalities"))
     streams, usage, continuous_usage = read_streaming(values, settings)
-    tools = read_tools(payload, settings)
-    conversation = _conversation(messages, tools, values, payload)
+    tools, legacy = read_tools(payload, settings)
+    conversation = _conversation(builder.messages(), tools, legacy, values, payload, settings)
     logprobs = _logprobs(values)
     guide = read_guide(payload, settings)
-    own |= tools.own | guide.own
+    own = builder.fields | tools.own | guide.own
     if "max_completion_tokens" in values:
         own["sampling.max_tokens"] = "max_completion_tokens"
     sampling = sampling_of(
@@ -77,7 +78,7 @@ def read_chat(
         logprobs=logprobs is not None,
         reasoning=settings.reasoning_parser is not None and conversation.include_reasoning,
         reasoning_content=settings.reasoning_content,
-        legacy=tools.legacy,
+        legacy=legacy,
         custom=tools.custom,
         prompt_logprobs=sampling.prompt_logprobs is not None,
         usage=usage,
@@ -97,28 +98,13 @@ def read_chat(
     return generation, shape, ClientFields(PATHS, own)
 
 
-RESERVED = (
-    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
-    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
-)  # fmt: skip
-"""Arguments of the libraries' functions that apply a template (apply_chat_template of transformers and of vLLM): with
-`padding` and `max_length` one request has all the machine's memory."""
-
-
-def read_template_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of `chat_template_kwargs`; raises UnsupportedError for what is none of the template's."""
-    if "chat_template" in given:
-        field = "chat_template_kwargs.chat_template"
-        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
-    for name in RESERVED:
-        if name in given:
-            field = f"chat_template_kwargs.{name}"
-            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
-    return dict(given)
-
-
 def _conversation(
-    messages: tuple[dict[str, Any], ...], tools: Tools, values: Mapping[str, Any], payload: Payload
+    messages: tuple[Message, ...],
+    tools: ToolUse,
+    legacy: bool,
+    values: Mapping[str, Any],
+    payload: Payload,
+    settings: Settings,
 ) -> Conversation:
     continues = values.get("continue_final_message", False)
     prompts = values.get("add_generation_prompt", not continues)
@@ -128,8 +114,7 @@ def _conversation(
             "continue_final_message",
         )
     template_arguments = read_template_arguments(values.get("template_arguments", {}))
-    if "reasoning_effort" in values:
-        template_arguments.setdefault("reasoning_effort", values["reasoning_effort"])
+    think(template_arguments, settings, effort=values.get("reasoning_effort"))
     documents = payload.get("documents")
     if documents is not None:
         if not isinstance(documents, list):
@@ -144,7 +129,7 @@ def _conversation(
         tool_choice=tools.choice,
         function=tools.function,
         # A function_call is one.
-        parallel_tool_calls=values.get("parallel_tool_calls", True) and not tools.legacy,
+        parallel_tool_calls=values.get("parallel_tool_calls", True) and not legacy,
         template_arguments=template_arguments,
         add_generation_prompt=prompts,
         continue_final_message=continues,

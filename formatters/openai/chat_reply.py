@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from ...model.events import CallDelta, Delta
 from ..base import SSE, encode, event_record
-from ..common.custom_tools import input_of
+from ..conversation.custom_tools import input_of
 from .bodies import (
     ChatBody,
     ChatChoice,

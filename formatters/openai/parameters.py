@@ -20,7 +20,20 @@ from ...model.options import Settings
 from ..base import JsonSchema, Payload
 from ..common.fields import Parameter, handle_unknown_field
 from ..common.guides import GUIDES, guides_of_others
-from ..common.kinds import LARGEST, LARGEST_ID, Anything, Boolean, Ids, Integer, Number, Object, Text, Texts, Tree
+from ..common.kinds import (
+    LARGEST,
+    LARGEST_ID,
+    Anything,
+    Boolean,
+    Ids,
+    Integer,
+    Number,
+    Object,
+    Text,
+    Texts,
+    Tree,
+    read_field,
+)
 
 __all__ = ["CHAT_TABLE", "SEQUENCES", "TEXT_TABLE", "read_fields", "read_streaming", "sampling_of"]
 
@@ -223,7 +236,7 @@ def read_fields(payload: Payload, settings: Settings, *, chat: bool) -> dict[str
             if name not in forms and name not in GUIDE_FORMS:
                 handle_unknown_field(name, (*rows, *forms, *GUIDE_FORMS), settings)
             continue
-        value = row.kind.read(name, given)
+        value = read_field(row.kind, name, given, settings)
         if row.equivalents:
             value = row.equivalents.get(value, value)
         if row.default_only and value != row.default:

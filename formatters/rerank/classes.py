@@ -17,7 +17,6 @@ from ...model.options import Settings
 from ..base import ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields
 from ..common.embedding_reply import EmbeddingEncoder, numbers
-from ..common.images import take_places
 from ..openai.completions import read_prompts
 from ..openai.messages import read_messages
 from ..openai.reply import Identity, error_response
@@ -122,13 +121,13 @@ def _prompts(
 ) -> tuple[list[tuple[Prompt, str]], dict[str, str]]:
     """The prompts, and what the client calls them and, other than usually, parts of one."""
     if payload.get("messages") is not None:
-        messages, own = take_places(read_messages(payload["messages"], settings))
+        builder = read_messages(payload["messages"], settings)
         conversation = Conversation(
-            messages=messages,
+            messages=builder.messages(),
             template_arguments=values["template_arguments"] or {},
             add_generation_prompt=values["add_generation_prompt"],
         )
-        return [(conversation, "messages")], own
+        return [(conversation, "messages")], builder.fields
     if payload.get("input") is None:
         raise PayloadError("input: expected a text or a list of texts, or a field messages, but there is none", "input")
     inputs = read_prompts(payload["input"], "input", limit=MAX_TEXTS)

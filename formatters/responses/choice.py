@@ -2,114 +2,73 @@
 
 "auto", "none", "required"
 {"type": "function" or "custom", "name", "namespace"}
-{"type": "allowed_tools", "mode", "tools": [...]}          --read_choice--> Choice
+{"type": "allowed_tools", "mode", "tools": [...]}          --read_choice--> Choice, and what the response repeats of it
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.kinds import Object, Text
-from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..openai.tools import TOOL_CHOICES
-from .offers import CALLED, Offer
+from ..common.forms import Form, Listed, Tagged
+from ..common.kinds import Filled, Text
+from ..common.schemas import one_of
+from ..conversation.tools import CHOICES, MODES, TOOLS, Choice
+from .offers import CALLED, ClientTool
 
-__all__ = ["CHOICE_SCHEMA", "Choice", "read_choice"]
+__all__ = ["CHOICE_SCHEMA", "read_choice"]
 
-MODES = ("auto", "required")
+NAMED = {kind: Form({"name": Filled(), "namespace": Filled()}, ("name",)) for kind in CALLED}
+# Tools of other types may be listed among those that are allowed: they have been left out.
+ONE = Tagged("type", NAMED, other=Form({"name": None, "server_label": None}))
+ALLOWED = Form({"mode": Text(MODES), "tools": Listed(ONE, 1, TOOLS, "tools")}, ("mode", "tools"))
+CHOICE = Tagged("type", {**NAMED, "allowed_tools": ALLOWED, **{word: Form({}) for word in CHOICES}})
+CHOICE_SCHEMA: JsonSchema = one_of({"enum": [*CHOICES]}, CHOICE.schema)
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What may be called, by the model's names."""
-
-    word: str
-    """none, auto or required."""
-    allowed: Collection[str]
-    function: str | None
-    """The one that is forced."""
-    shown: str | dict[str, Any]
-    """`tool_choice` of the response."""
+Tools = Mapping[str, ClientTool]
+"""By the model's names."""
 
 
-def read_choice(given: Any, offers: Mapping[str, Offer]) -> Choice:
-    """`tool_choice`, with the tools by the model's names; raises RequestError."""
-    expected = f"one of {', '.join(TOOL_CHOICES)}, or an object with a tool's name"
+def read_choice(given: Any, tools: Tools, settings: Settings) -> tuple[Choice, str | dict[str, Any]]:
+    """`tool_choice`; raises RequestError."""
     if given is None:
-        return Choice("auto", offers, None, "auto")
-    if isinstance(given, dict) and given.get("type") in TOOL_CHOICES:
-        given = given["type"]
+        return Choice(), "auto"
     if isinstance(given, str):
-        if given not in TOOL_CHOICES:
-            raise ParameterError.of("tool_choice", given, expected)
-        if given == "required" and not offers:
-            raise ParameterError("tool_choice: 'required' requires tools, and there are none to call", "tool_choice")
-        return Choice(given, offers, None, given)
+        word = Text(CHOICES).read("tool_choice", given)
+        return Choice(word), word
     if not isinstance(given, dict):
-        raise PayloadError.of("tool_choice", given, expected)
-    kind = given.get("type")
-    if kind in CALLED:
-        name = _known(given, "tool_choice", offers)
-        return Choice("required", offers, name, _named(given))
-    if kind == "allowed_tools":
-        return _allowed(given, offers)
-    raise UnsupportedError.of("tool_choice.type", kind, "'function', 'custom' or 'allowed_tools', no other runs here")
+        raise PayloadError.of("tool_choice", given, f"one of {', '.join(CHOICES)}, or an object with a tool's name")
+    kind, read = CHOICE.read("tool_choice", given, settings)
+    if kind in CHOICES:
+        return Choice(kind), kind
+    if kind != "allowed_tools":
+        return Choice("required", _known(kind, read, "tool_choice", tools)), {"type": kind, **read}
+    mode, listed = read["mode"], [*enumerate(read["tools"])]
+    called = [(index, kind, one) for index, (kind, one) in listed if kind in CALLED]
+    if not called and mode == "required":
+        refused = listed[0][1][0]
+        raise UnsupportedError.of(
+            "tool_choice.tools[0].type", refused, "'function' or 'custom': no other tool runs here"
+        )
+    allowed = [_known(kind, one, f"tool_choice.tools[{index}]", tools) for index, kind, one in called]
+    shown = [{"type": kind, **one} for _, kind, one in called]
+    return Choice(mode, None, allowed), {"type": "allowed_tools", "mode": mode, "tools": shown}
 
 
-def _allowed(given: dict[str, Any], offers: Mapping[str, Offer]) -> Choice:
-    mode = Text(MODES).read("tool_choice.mode", given.get("mode"))
-    tools = given.get("tools")
-    if not isinstance(tools, list) or not tools:
-        raise PayloadError.of("tool_choice.tools", tools, "a list of tools, at least one")
-    allowed: list[str] = []
-    shown: list[dict[str, Any]] = []
-    for index, one in enumerate(tools):
-        place = f"tool_choice.tools[{index}]"
-        tool = Object().read(place, one)
-        if tool.get("type") in CALLED:
-            allowed.append(_known(tool, place, offers))
-            shown.append(_named(tool))
-        elif not isinstance(tool.get("type"), str):
-            raise PayloadError.of(f"{place}.type", tool.get("type"), "'function' or 'custom'")
-    if not allowed and mode == "required":
-        kind = tools[0]["type"]
-        raise UnsupportedError.of("tool_choice.tools[0].type", kind, "'function' or 'custom': no other tool runs here")
-    return Choice(mode, allowed, None, {"type": "allowed_tools", "mode": mode, "tools": shown})
-
-
-def _known(given: dict[str, Any], place: str, offers: Mapping[str, Offer]) -> str:
+def _known(kind: str, given: Mapping[str, Any], place: str, tools: Tools) -> str:
     """The model's name of a tool: by its own, in its namespace or in the only one that has it, or by the model's."""
-    name = Text().read(f"{place}.name", given.get("name"))
-    namespace = given.get("namespace")
-    if namespace is not None:
-        Text().read(f"{place}.namespace", namespace)
-    kind = given["type"]
+    name, namespace = given["name"], given.get("namespace")
     found = {
-        key: offer
-        for key, offer in offers.items()
-        if offer.custom == (kind == "custom") and name in (offer.name, key) and namespace in (None, offer.namespace)
+        key: tool
+        for key, tool in tools.items()
+        if tool.custom == (kind == "custom") and name in (tool.name, key) and namespace in (None, tool.namespace)
     }
-    exact = [key for key, offer in found.items() if offer.namespace == namespace]
+    exact = [key for key, tool in found.items() if tool.namespace == namespace]
     if len(exact) == 1 or len(found) == 1:
         return (exact or [*found])[0]
     if found:
         raise ParameterError.of(f"{place}.name", name, f"one of {', '.join(found)}: there are several")
     raise ParameterError.of(f"{place}.name", name, f"the name of one of the tools of type {kind!r} that are given")
-
-
-def _named(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("type", "name", "namespace") if given.get(name) is not None}
-
-
-NAMED = objects(["type", "name"], type={"enum": [*CALLED]}, name=FILLED, namespace=STRING)
-ALLOWED = objects(
-    ["type", "mode", "tools"],
-    type={"const": "allowed_tools"},
-    mode={"enum": [*MODES]},
-    tools=array(objects(["type"], type=STRING, name=FILLED), 1),
-)
-CHOICE_SCHEMA: JsonSchema = one_of({"enum": [*TOOL_CHOICES]}, NAMED, ALLOWED)

@@ -1,4 +1,4 @@
-"""Custom tools (common/custom_tools.py) of responses: the form that their formats have here, and streams of inputs.
+"""The input of custom tools (conversation/custom_tools.py) as a stream.
 
 '{"input":"a"}' --CustomInput--> "a", in pieces as they come
 """
@@ -7,33 +7,12 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
-from ..base import JsonSchema
-from ..common.custom_tools import INPUT, SYNTAXES, input_of, read_grammar
-from ..common.kinds import Object, Text
-from ..common.schemas import STRING, objects, one_of
+from ..conversation.custom_tools import INPUT, input_of
 
-__all__ = ["FORMAT_SCHEMA", "CustomInput", "read_form"]
-
-FORMAT_SCHEMA: JsonSchema = one_of(
-    objects(["type"], type={"const": "text"}),
-    objects(
-        ["type", "syntax", "definition"], type={"const": "grammar"}, syntax={"enum": [*SYNTAXES]}, definition=STRING
-    ),
-)
-
-
-def read_form(given: Any, place: str) -> dict[str, Any]:
-    """The format of a custom tool's input; raises RequestError."""
-    form = Object().read(place, {"type": "text"} if given is None else given)
-    if Text(("text", "grammar")).read(f"{place}.type", form.get("type")) == "text":
-        return {"type": "text"}
-    syntax, definition = read_grammar(form, place)
-    return {"type": "grammar", "syntax": syntax, "definition": definition}
-
+__all__ = ["CustomInput"]
 
 HEAD = re.compile(rf'\s*\{{\s*"{INPUT}"\s*:\s*"')
 HEAD_LENGTH = 64

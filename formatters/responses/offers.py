@@ -2,48 +2,51 @@
 
 {"type": "function", "name", "parameters" ...}     a function
 {"type": "namespace", "name", "tools": [...]}      functions and custom tools, named NAMESPACE__NAME
-{"type": "custom", "name", "format" ...}           a function of one string (custom.py)
+{"type": "custom", "name", "format" ...}           a function of one string
 {"type": "web_search"} and all others              left out, or refused (option.server_tools)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.errors import PayloadError, UnsupportedError
+from ...model.errors import PayloadError
 from ...model.options import Settings
 from ..base import JsonSchema
-from ..common.custom_tools import custom_function
-from ..common.fields import handle_unknown_field, log_once
-from ..common.kinds import Object, Text
-from ..common.schemas import FILLED, STRING, array, objects, one_of
-from ..openai.messages import read_filled
-from ..openai.tools import read_function
-from .custom import FORMAT_SCHEMA, read_form
+from ..common.forms import Form, Listed, Tagged
+from ..common.kinds import Filled, Object, Text
+from ..common.schemas import one_of
+from ..conversation.custom_tools import GRAMMAR, custom_function
+from ..conversation.tools import FUNCTION, leave_out
 
-__all__ = ["CALLED", "TOOL_SCHEMA", "Offer", "joined", "read_tool"]
+__all__ = ["CALLED", "TOOL_SCHEMA", "ClientTool", "joined", "read_tool"]
 
-CALLED = ("function", "custom")
+BESIDE: Mapping[str, None] = dict.fromkeys(("allowed_callers", "defer_loading", "output_schema"))
+"""Fields of a tool that say nothing to the model."""
+FORMAT = Tagged("type", {"text": Form({}), "grammar": GRAMMAR})
+CUSTOM = Form({"name": Filled(), "description": Text(), "format": FORMAT, **BESIDE}, ("name",))
+CALLED = {"function": Form({**FUNCTION.fields, **BESIDE}, FUNCTION.required), "custom": CUSTOM}
 """The types of tools that clients run by what the model writes."""
-BESIDE = ("type", "allowed_callers", "defer_loading", "output_schema")
-"""Fields of a tool that say nothing to the model; null is the same as leaving them out."""
-CUSTOM_FIELDS = ("name", "description", "format", *BESIDE)
-NAMESPACE_FIELDS = ("type", "name", "description", "tools")
+MEMBER = Tagged("type", CALLED)
+NAMESPACE = Form(
+    {"name": Filled(), "description": Text(), "tools": Listed(MEMBER, noun="tools")},
+    ("name", "tools"),
+)
+TOOL = Tagged("type", {**CALLED, "namespace": NAMESPACE})
 SERVED = "'function', 'custom' or 'namespace'"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A tool that the model may call."""
+class ClientTool:
+    """A tool as the client gave it."""
 
     name: str
-    """The client's."""
     namespace: str | None
     function: dict[str, Any]
     """What templates take of it, but for the name."""
     place: str
-    """Where the client has the schema of its arguments."""
     custom: bool = False
 
 
@@ -52,92 +55,46 @@ def joined(namespace: str | None, name: str) -> str:
     return name if namespace is None else f"{namespace}__{name}"
 
 
-def read_tool(given: Any, place: str, settings: Settings) -> tuple[list[Offer], dict[str, Any] | None]:
+def read_tool(given: Any, place: str, settings: Settings) -> tuple[list[ClientTool], dict[str, Any] | None]:
     """What the model is offered of a tool, and what the response repeats; None: it is left out. Raises RequestError."""
-    tool = Object().read(place, given)
-    kind = tool.get("type")
-    if kind == "namespace":
-        return _namespace(tool, place, settings)
-    if kind in CALLED:
-        offer, shown = _called(tool, None, place, settings)
-        return [offer], shown
-    if not isinstance(kind, str):
-        raise PayloadError.of(f"{place}.type", kind, SERVED)
-    if settings.server_tools == "error":
-        raise UnsupportedError.of(f"{place}.type", kind, f"{SERVED} (option.server_tools=error refuses the others)")
-    log_once("tools of a type that is not served here are left out: %s", kind, "type ")
-    return [], None
+    kind = Object().read(place, given).get("type")
+    if not isinstance(kind, str) or kind not in TOOL.forms:
+        if not isinstance(kind, str):
+            raise PayloadError.of(f"{place}.type", kind, SERVED)
+        leave_out(kind, f"{place}.type", settings, SERVED)
+        return [], None
+    kind, read = TOOL.read(place, given, settings)
+    if kind != "namespace":
+        tool, shown = _called(kind, read, None, place)
+        return [tool], shown
+    name = read["name"]
+    members = [
+        _called(kind, member, name, f"{place}.tools[{index}]") for index, (kind, member) in enumerate(read["tools"])
+    ]
+    repeated = {"type": "namespace", "name": name, "description": read.get("description")}
+    return [tool for tool, _ in members], {**repeated, "tools": [shown for _, shown in members]}
 
 
-def _namespace(tool: dict[str, Any], place: str, settings: Settings) -> tuple[list[Offer], dict[str, Any]]:
-    name = read_filled(tool.get("name"), f"{place}.name")
-    members = tool.get("tools")
-    if not isinstance(members, list):
-        raise PayloadError.of(f"{place}.tools", members, "a list of tools")
-    for key, value in tool.items():
-        if value is not None and key not in NAMESPACE_FIELDS:
-            handle_unknown_field(key, NAMESPACE_FIELDS, settings, "tools[].")
-    shown: dict[str, Any] = {"type": "namespace", "name": name, "description": _description(tool, place), "tools": []}
-    offers: list[Offer] = []
-    for index, one in enumerate(members):
-        where = f"{place}.tools[{index}]"
-        member = Object().read(where, one)
-        kind = member.get("type")
-        if kind not in CALLED:
-            refused = UnsupportedError if isinstance(kind, str) else PayloadError
-            raise refused.of(f"{where}.type", kind, "'function' or 'custom' in a namespace")
-        offer, repeated = _called(member, name, where, settings)
-        offers.append(offer)
-        shown["tools"].append(repeated)
-    return offers, shown
-
-
-def _called(
-    tool: dict[str, Any], namespace: str | None, place: str, settings: Settings
-) -> tuple[Offer, dict[str, Any]]:
+def _called(kind: str, read: dict[str, Any], namespace: str | None, place: str) -> tuple[ClientTool, dict[str, Any]]:
     """A function or a custom tool."""
-    if tool["type"] == "custom":
-        name = read_filled(tool.get("name"), f"{place}.name")
-        for key, value in tool.items():
-            if value is not None and key not in CUSTOM_FIELDS:
-                handle_unknown_field(key, CUSTOM_FIELDS, settings, "tools[].")
-        description, form = _description(tool, place), read_form(tool.get("format"), f"{place}.format")
-        grammar = (form["syntax"], form["definition"]) if form["type"] == "grammar" else None
-        offer = Offer(name, namespace, custom_function(description, grammar), place, custom=True)
-        return offer, {"type": "custom", "name": name, "description": description, "format": form}
-    plain = {key: value for key, value in tool.items() if key not in BESIDE}
-    function = read_function(plain, place, settings, "tools[].")["function"]
-    name = function.pop("name")
+    name, description = read["name"], read.get("description")
+    if kind == "custom":
+        form, grammar = read.get("format", ("text", {}))
+        function = custom_function(description, grammar or None)
+        shown = {"type": "custom", "name": name, "description": description, "format": {"type": form, **grammar}}
+        return ClientTool(name, namespace, function, place, custom=True), shown
+    function = {key: value for key, value in read.items() if key != "name"}
     shown = {
         "type": "function",
         "name": name,
-        "description": function.get("description"),
-        "parameters": function.get("parameters"),
-        "strict": tool.get("strict"),
+        **{key: read.get(key) for key in ("description", "parameters", "strict")},
     }
-    return Offer(name, namespace, function, f"{place}.parameters"), shown
+    return ClientTool(name, namespace, function, place), shown
 
 
-def _description(tool: dict[str, Any], place: str) -> str | None:
-    given = tool.get("description")
-    return None if given is None else Text().read(f"{place}.description", given)
-
-
-FUNCTION = objects(
-    ["type", "name"],
-    type={"const": "function"},
-    name=FILLED,
-    description=STRING,
-    parameters={"type": "object"},
-    strict={"type": "boolean"},
-)
-CUSTOM = objects(["type", "name"], type={"const": "custom"}, name=FILLED, description=STRING, format=FORMAT_SCHEMA)
-NAMESPACE = objects(
-    ["type", "name", "tools"],
-    type={"const": "namespace"},
-    name=FILLED,
-    description=STRING,
-    tools=array(one_of(FUNCTION, CUSTOM)),
-)
-OTHER = objects(["type"], type={"type": "string", "not": {"enum": [*CALLED, "namespace"]}})
-TOOL_SCHEMA: JsonSchema = one_of(FUNCTION, CUSTOM, NAMESPACE, OTHER)
+OTHER: JsonSchema = {
+    "type": "object",
+    "properties": {"type": {"type": "string", "not": {"enum": [*TOOL.forms]}}},
+    "required": ["type"],
+}
+TOOL_SCHEMA: JsonSchema = one_of(TOOL.schema, OTHER)

@@ -35,7 +35,7 @@ from .bodies import (
     ResponseUsage,
 )
 from .custom import CustomInput
-from .offers import Offer
+from .offers import ClientTool
 from .stored import Keeper
 
 __all__ = ["Growing", "ResponseOptions", "WholeResponse"]
@@ -49,7 +49,7 @@ class ResponseOptions:
     """As it is before there is any output."""
     logprobs: bool = False
     keeper: Keeper | None = None
-    offers: Mapping[str, Offer] = field(default_factory=dict[str, Offer])
+    offers: Mapping[str, ClientTool] = field(default_factory=dict[str, ClientTool])
     """The tools, by the model's names."""
 
 

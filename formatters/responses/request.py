@@ -15,21 +15,23 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from ...model.conversation import Message, Text
 from ...model.errors import ParameterError, PayloadError
 from ...model.generation import FITTING, Conversation, Generation, Sampling
 from ...model.options import Settings
 from ..base import Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
-from ..common.images import take_places
-from ..openai.chat import read_template_arguments
+from ..conversation.builder import Builder
+from ..conversation.content import Content
+from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
-from .items import Messages, additional_tools
+from .items import add_items, additional_tools
 from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
 from .stored import Keeper, keeper_of, previous_items
-from .tools import ToolUse, read_tools
+from .tools import ResponseTools, read_tools
 
 __all__ = ["read_request"]
 
@@ -57,10 +59,12 @@ def read_request(
     given = _input(payload)
     further = (*additional_tools(previous, "previous_response_id"), *additional_tools(given, "input"))
     tools = read_tools(payload, settings, further)
-    messages = Messages(settings, values.get("instructions"), tools.name)
+    builder = Builder("input")
+    if (instructions := values.get("instructions")) is not None:
+        builder.say("system", Content([Text(instructions)]))
     if previous:
-        messages.add(previous, "previous_response_id")
-    messages.add(given)
+        add_items(builder, previous, "previous_response_id", tools.name, settings)
+    add_items(builder, given, "input", tools.name, settings)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
     keeper = keeper_of(values.get("store"), previous, given, request.responses)
@@ -73,10 +77,9 @@ def read_request(
         structured_output=guide.output,
         truncate=FITTING if values.get("truncation") == "auto" else None,
     )
-    read, own = take_places(messages.messages)
     generation = Generation(
         request_id=request.request_id,
-        prompt=_conversation(read, tools, reasoning, values),
+        prompt=_conversation(builder.messages(), tools, reasoning, values, settings),
         sampling=sampling,
         stream=streams,
         tokens=logprobs is not None,
@@ -85,8 +88,8 @@ def read_request(
         priority=values.get("priority", 0),
     )
     body = _begun(values, tools, text, reasoning, keeper, settings)
-    fields = ClientFields(PATHS, own | tools.own | guide.own)
-    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.offers), fields
+    fields = ClientFields(PATHS, builder.fields | tools.used.own | guide.own)
+    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.tools), fields
 
 
 def _input(payload: Payload) -> Any:
@@ -107,12 +110,15 @@ def _logprobs(values: Mapping[str, Any]) -> int | None:
 
 
 def _conversation(
-    messages: tuple[dict[str, Any], ...], tools: ToolUse, reasoning: ReasoningOptions, values: Mapping[str, Any]
+    messages: tuple[Message, ...],
+    tools: ResponseTools,
+    reasoning: ReasoningOptions,
+    values: Mapping[str, Any],
+    settings: Settings,
 ) -> Conversation:
-    offered = tools.read
+    offered = tools.used
     arguments = read_template_arguments(values.get("template_arguments", {}))
-    if reasoning.effort is not None:
-        arguments.setdefault("reasoning_effort", reasoning.effort)
+    think(arguments, settings, effort=reasoning.effort)
     return Conversation(
         messages=messages,
         tools=offered.tools,
@@ -133,7 +139,7 @@ REPEATED = (
 
 def _begun(
     values: Mapping[str, Any],
-    tools: ToolUse,
+    tools: ResponseTools,
     text: dict[str, Any],
     reasoning: ReasoningOptions,
     keeper: Keeper | None,
@@ -147,7 +153,7 @@ def _begun(
         reasoning=reasoning,
         text=text,
         tools=tools.shown,
-        tool_choice=tools.choice.shown,
+        tool_choice=tools.choice,
         store=keeper is not None,
         **{name: values[name] for name in REPEATED if name in values},
     )

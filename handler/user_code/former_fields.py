@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from ...formatters.client_fields import ClientFields
 from ...formatters.common.fields import log_once
-from ...formatters.common.images import take_places
 from ...model.generation import Conversation, Generation
 
 __all__ = ["with_former"]
@@ -40,13 +39,23 @@ def _former(generation: Generation) -> Iterator[tuple[str, str]]:
     yield from _given(sampling.beams, "field", "sampling.beams")
     yield from _given(generation.scoring, "document_field", "scoring.document")
     if isinstance(prompt, Conversation):
-        yield from take_places(prompt.messages)[1].items()
+        yield from _images(prompt)
         yield from _tools(prompt)
 
 
 def _given(struct: Struct | None, name: str, path: str) -> Iterator[tuple[str, str]]:
     if struct is not None and (field := getattr(struct, name)) != path:
         yield path, field
+
+
+def _images(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Of each part of a dict's content with a "field": what the client calls it, and its URL."""
+    for number, message in enumerate(conversation.messages):
+        content = message.get("content") if isinstance(message, dict) else None
+        for index, part in enumerate(content if isinstance(content, list) else ()):
+            if (name := part.get("field")) is not None:
+                path = f"prompt.messages[{number}].content[{index}]"
+                yield from ((path, name[: name.rindex("]") + 1]), (f"{path}.url", name))
 
 
 def _tools(conversation: Conversation) -> Iterator[tuple[str, str]]:

@@ -12,10 +12,10 @@ import binascii
 import threading
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 from ..errors import ParameterError
 from ..generation import Conversation
+from ..text.template_messages import image_urls
 from .url_policy import MediaError
 
 __all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
@@ -66,16 +66,14 @@ class Budget:
 def image_parts(conversation: Conversation) -> list[ImagePart]:
     """The images, in their order."""
     return [
-        _part(part, f"prompt.messages[{number}].content[{index}]")
+        _part(url, f"prompt.messages[{number}].content[{index}]")
         for number, message in enumerate(conversation.messages)
-        if isinstance(content := message.get("content"), list)
-        for index, part in enumerate(content)
-        if part.get("type") == "image_url"
+        for index, url in image_urls(message)
     ]
 
 
-def _part(part: dict[str, Any], place: str) -> ImagePart:
-    return ImagePart(part["image_url"]["url"], place, f"{place}.url")
+def _part(url: str, place: str) -> ImagePart:
+    return ImagePart(url, place, f"{place}.url")
 
 
 def is_data_url(url: str) -> bool:

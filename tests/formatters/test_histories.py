@@ -11,7 +11,7 @@ import pytest
 from ..kit.api.dialects import parse
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Conversation
+from ..kit.api.types import said
 
 SETTINGS = typed_settings(model_name="served")
 ABSENT = object()
@@ -62,8 +62,7 @@ def messages(dialect: str, *history: Any) -> list[dict[str, Any]]:
     if dialect == "anthropic":
         body["max_tokens"] = 5
     (generation,) = parse(dialect, body, SETTINGS).generations
-    assert isinstance(generation.prompt, Conversation)
-    return list(generation.prompt.messages)
+    return said(generation.prompt)
 
 
 # --- Empty contents ---

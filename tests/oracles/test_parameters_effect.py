@@ -18,7 +18,7 @@ import pytest
 from ..demo.model import question
 from ..kit.api.dialects import LMI_ALIASES as ALIASES
 from ..kit.api.dialects import LMI_ROWS as ROWS
-from ..kit.api.dialects import parse
+from ..kit.api.dialects import parse, read_field
 from ..kit.api.engine import Tokenizer, limits, ranked
 from ..kit.api.errors import LmiError, ParameterError
 from ..kit.api.options import make_settings, typed_settings
@@ -132,7 +132,7 @@ def test_the_rows_have_the_documented_defaults() -> None:
     for schema, name in DEFAULTS:
         row, default = ROWS["trtllm" if schema == "trtllm" else "common"][name], DOCUMENTED[schema][name]
         if default is not None and name != "do_sample":
-            read = row.kind.read(name, default)
+            read = read_field(row.kind, name, default, make_settings())
             assert row.equivalents.get(read, read) == row.default
 
 

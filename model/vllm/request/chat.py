@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...errors import OptionError, ParameterError, UnsupportedError, one_line, raised_by_us
@@ -18,10 +18,11 @@ from ...options import Settings
 from ...text.chat_template import chat_template
 from ...text.forced_calls import ForcedCalls
 from ...text.parsers import Reasoning, Splitter, new_id
+from ...text.template_messages import template_messages
 from ..core import Core
 from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
-from .images import ImageDecoder, numbered, processor_faults, with_pictures
+from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
 
 __all__ = ["ChatRenderer"]
@@ -65,7 +66,7 @@ class ChatRenderer:
         from pydantic import ValidationError
 
         fields: dict[str, Any] = {
-            "messages": numbered(conversation.messages),
+            "messages": (messages := template_messages(conversation.messages, urls=False)),
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
@@ -79,7 +80,7 @@ class ChatRenderer:
                 fields["tool_choice"] = {"type": "function", "function": {"name": conversation.function}}
         try:
             # Texts alone are nothing that vLLM could refuse: its validation is left out, 50 of 270 microseconds.
-            plain = _is_plain(conversation)
+            plain = _is_plain(conversation, messages)
             request = self._plain.model_copy(update=fields) if plain else self._form(**fields)
         except ValidationError as error:
             first = error.errors()[0]
@@ -242,11 +243,10 @@ def _parser(tool_parser: str | None, reasoning_parser: str | None, settings: Set
         raise OptionError(f"option.{option}: {error.__cause__ or error}", option) from error
 
 
-def _is_plain(conversation: Conversation) -> bool:
+def _is_plain(conversation: Conversation, messages: Iterable[dict[str, Any]]) -> bool:
     """Whether it is nothing but texts."""
     return not (conversation.tools or conversation.continue_final_message) and all(
-        message.keys() == TEXT and all(type(value) is str for value in message.values())
-        for message in conversation.messages
+        message.keys() == TEXT and all(type(value) is str for value in message.values()) for message in messages
     )
 
 

@@ -19,7 +19,7 @@ from ..core import Core
 from ..library.internals import image_limit
 from ..library.parts import part
 
-__all__ = ["ImageDecoder", "numbered", "processor_faults", "with_pictures"]
+__all__ = ["ImageDecoder", "processor_faults", "with_pictures"]
 
 Message = dict[str, Any]
 
@@ -67,26 +67,8 @@ def processor_faults(images: Sequence[Image]) -> Iterator[None]:
         raise ParameterError(f"{field}: the model's image processor refuses it: {reason}", field) from error
 
 
-def numbered(messages: Iterable[Message]) -> list[Message]:
-    """The messages with a number in the place of each image's URL, which may be megabytes long."""
-    count = 0
-    made: list[Message] = []
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, list):
-            parts: list[Message] = []
-            for part in content:
-                if part.get("type") == "image_url":
-                    part = {"type": "image_url", "image_url": {"url": str(count)}}
-                    count += 1
-                parts.append(part)
-            message = {**message, "content": parts}
-        made.append(message)
-    return made
-
-
 def with_pictures(messages: Iterable[Any], pictures: Sequence[Any]) -> list[Any]:
-    """The messages that `numbered` made, after vLLM's validation, with the pictures in their places."""
+    """The messages that `template_messages` made, after vLLM's validation, with the pictures in their places."""
     made: list[Any] = []
     for message in messages:
         content = message.get("content")

@@ -11,7 +11,7 @@ from lmi.formatters.openai import parse
 
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, UnsupportedError
 from ...kit.api.options import typed_settings
-from ...kit.api.types import Conversation, Request
+from ...kit.api.types import Conversation, Request, said
 
 SETTINGS = typed_settings(unknown_parameters="error")
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -53,7 +53,7 @@ SAME: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("message", SAME)
 def test_a_message_is_kept(message: dict[str, Any]) -> None:
-    assert conversation(message).messages == (message,)
+    assert said(conversation(message)) == [message]
 
 
 REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -257,7 +257,7 @@ def test_a_call_of_a_custom_tool_comes_back() -> None:
     call = {"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": 'a "b"\n'}}
     made = conversation(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, tools=[CUSTOM])
     function = {"name": "patch", "arguments": '{"input":"a \\"b\\"\\n"}'}
-    assert made.messages[1]["tool_calls"] == [{"id": "call_1", "type": "function", "function": function}]
+    assert said(made)[1]["tool_calls"] == [{"id": "call_1", "type": "function", "function": function}]
 
 
 @pytest.mark.parametrize(

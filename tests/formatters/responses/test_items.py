@@ -10,7 +10,7 @@ from ...kit.answers.responses import asked, conversation
 from ...kit.api.dialects import MAX_MESSAGES
 from ...kit.api.engine import image_parts
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.types import Conversation
+from ...kit.api.types import Conversation, said
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": '{"a": 1}', "id": "fc_1"}
@@ -19,15 +19,15 @@ OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "5"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
 THINKING = {"reasoning": "hm", "reasoning_content": "hm"}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so", "annotations": []}]}
-SO = [{"type": "text", "text": "so"}]
+SO = "so"
 
 
 def messages(*items: Any, **fields: Any) -> list[Any]:
-    return list(conversation([*items], **fields).messages)
+    return said(conversation([*items], **fields))
 
 
 def test_a_text_is_the_users() -> None:
-    assert conversation("Hello").messages == ({"content": "Hello", "role": "user"},)
+    assert said(conversation("Hello")) == [{"content": "Hello", "role": "user"}]
 
 
 def test_instructions_come_first() -> None:
@@ -44,7 +44,7 @@ def test_messages(role: str, full: bool) -> None:
     (text,) = messages({"role": role, "content": "a", **kind})
     (parts,) = messages({"role": role, "content": [{"type": "input_text", "text": "a"}], **kind})
     assert (text["role"], text["content"]) == (role, "a")
-    assert (parts["role"], parts["content"]) == (role, [{"type": "text", "text": "a"}])
+    assert (parts["role"], parts["content"]) == (role, "a")
 
 
 def test_an_image() -> None:
@@ -52,7 +52,7 @@ def test_an_image() -> None:
     (message,) = messages({"role": "user", "content": [{"type": "input_text", "text": "a"}, part]})
     assert message["content"][1] == {
         "type": "image_url",
-        "image_url": {"url": PIXEL, "detail": "low"},
+        "image_url": {"url": PIXEL},
     }
 
 
@@ -60,7 +60,7 @@ def test_what_the_assistant_said() -> None:
     refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}
     assert [one["content"] for one in messages(SAID, refusal, {"role": "assistant", "content": "yes"})] == [
         SO,
-        [{"type": "text", "text": "no"}],
+        "no",
         "yes",
     ]
 
@@ -101,7 +101,7 @@ def test_a_reasoning_that_others_made() -> None:
 
 def test_outputs_of_functions() -> None:
     parts = {**OUTPUT, "output": [{"type": "input_text", "text": "5"}]}
-    assert messages(parts)[0]["content"] == [{"type": "text", "text": "5"}]
+    assert messages(parts)[0]["content"] == "5"
     # None were given: an empty object.
     (message,) = messages({**CALL, "arguments": ""})
     assert message["tool_calls"][0]["function"]["arguments"] == "{}"
@@ -131,7 +131,7 @@ def user(*parts: Any) -> dict[str, Any]:
         ([user({"type": "input_image", "file_id": "f"})], UnsupportedError, "input[0].content[0].file_id"),
         ([user({"type": "input_image"})], PayloadError, "input[0].content[0].image_url"),
         ([user({"type": "input_image", "image_url": "x"})], ParameterError, "input[0].content[0].image_url"),
-        ([{**CALL, "arguments": {}}], PayloadError, "input[0].arguments"),
+        ([{**CALL, "arguments": 5}], PayloadError, "input[0].arguments"),
         ([{**CALL, "call_id": ""}], ParameterError, "input[0].call_id"),
         ([{**CALL, "name": None}], PayloadError, "input[0].name"),
         ([{**OUTPUT, "output": 5}], PayloadError, "input[0].output"),

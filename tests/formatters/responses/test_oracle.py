@@ -9,7 +9,7 @@ import pytest
 
 from ...kit.answers.events import end
 from ...kit.answers.responses import TOOL, conversation, events_of, reply, whole
-from ...kit.api.types import CallDelta, Delta, Event, Failed, Started, Token, TopToken
+from ...kit.api.types import CallDelta, Delta, Event, Failed, Started, Token, TopToken, said
 
 pytestmark = pytest.mark.engine
 
@@ -97,9 +97,8 @@ def test_what_a_response_gave_is_read_as_vllm_reads_it() -> None:
     ]
     items: list[Any] = [*Response.model_validate(body).output, *outputs]
     theirs = [dict(message) for message in construct_chat_messages_with_tool_call(items)]
-    ours = [dict(message) for message in conversation([*body["output"], *outputs]).messages]
+    ours = said(conversation([*body["output"], *outputs]))
     assert ours[0].pop("reasoning_content") == ours[0]["reasoning"]
-    ours[0]["content"] = "".join(part["text"] for part in ours[0]["content"])
     assert ours == theirs
 
 
@@ -113,7 +112,7 @@ def test_calls_of_all_kinds_are_read_as_vllm_reads_them() -> None:
     unread = {item.name for item in theirs if not isinstance(item, dict)}
     calls = [call for message in theirs if isinstance(message, dict) for call in message["tool_calls"]]
     assert calls
-    every = conversation(body["output"], **OF_KINDS).messages[0]["tool_calls"]
+    every = said(conversation(body["output"], **OF_KINDS))[0]["tool_calls"]
     ours = [call for call in every if call["function"]["name"] not in unread]
     assert [call["function"]["name"] for call in ours] == [call["function"]["name"] for call in calls]
     assert [json.loads(call["function"]["arguments"]) for call in ours] == [

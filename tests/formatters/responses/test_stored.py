@@ -20,7 +20,7 @@ from ...kit.api.errors import (
     RequestError,
     UnsupportedError,
 )
-from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request
+from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request, said
 
 
 class Store:
@@ -78,11 +78,11 @@ def test_a_response_goes_on_from_another(store: Store) -> None:
     assert second["previous_response_id"] == first["id"]
     # Instructions are not carried over; the first one is not needed any more.
     assert page(store, "DELETE", first["id"]) == {"id": first["id"], "object": "response", "deleted": True}
-    messages = conversation("Thanks", store_=store, previous_response_id=second["id"]).messages
+    messages = said(conversation("Thanks", store_=store, previous_response_id=second["id"]))
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
     assert messages[1]["reasoning"] == "hm"
     assert messages[1]["tool_calls"][0]["id"] == "call_1"
-    assert messages[3]["content"] == [{"type": "text", "text": "Hi"}]
+    assert messages[3]["content"] == "Hi"
 
 
 def test_calls_of_all_kinds_are_kept(store: Store) -> None:
@@ -100,8 +100,8 @@ def test_calls_of_all_kinds_are_kept(store: Store) -> None:
     ]
     second = answered(store, outputs, Delta(0, "ok", finish=end()), previous_response_id=first["id"])
     read = conversation("go on", store_=store, previous_response_id=second["id"], tools=tools)
-    assert [message["role"] for message in read.messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
-    named = [call["function"]["name"] for call in read.messages[1]["tool_calls"]]
+    assert [message["role"] for message in said(read)] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    named = [call["function"]["name"] for call in said(read)[1]["tool_calls"]]
     # The additional tools are items, and so go on; those of the request do not.
     assert named == [tool["function"]["name"] for tool in read.tools] == ["agents__close", "patch"]
     items = page(store, "GET", f"{second['id']}/input_items", {"order": "asc"})["data"]
@@ -120,16 +120,16 @@ def test_what_is_empty_is_listed(store: Store) -> None:
     assert [item.get("content", item.get("arguments", item.get("output"))) for item in items] == [
         [{"type": "output_text", "text": "", "annotations": []}], "", "", [],
     ]  # fmt: skip
-    said = conversation("go on", store_=store, previous_response_id=body["id"]).messages
-    assert [message["role"] for message in said] == ["assistant", "tool", "user", "assistant", "user"]
+    read = said(conversation("go on", store_=store, previous_response_id=body["id"]))
+    assert [message["role"] for message in read] == ["assistant", "tool", "user", "assistant", "user"]
 
 
 def test_a_response_that_was_cut_off_goes_on(store: Store) -> None:
     """The client cannot repair what is kept."""
     call = CallDelta(0, "call_1", "f", '{"city": "Par')
     first = answered(store, "Hello", Delta(0, "", finish=end("length"), calls=(call,)))
-    said = conversation("go on", store_=store, previous_response_id=first["id"]).messages
-    assert json.loads(said[1]["tool_calls"][0]["function"]["arguments"]) == {"raw_arguments": '{"city": "Par'}
+    read = said(conversation("go on", store_=store, previous_response_id=first["id"]))
+    assert json.loads(read[1]["tool_calls"][0]["function"]["arguments"]) == {"raw_arguments": '{"city": "Par'}
 
 
 def test_what_one_answered(store: Store) -> None:

@@ -12,7 +12,7 @@ from ...kit.answers.events import end
 from ...kit.answers.responses import SPLIT, TOOL, asked, conversation, events_of, reply, whole
 from ...kit.api.dialects import forget_logged_names, parse
 from ...kit.api.errors import ParameterError, PayloadError, RequestError, UnsupportedError
-from ...kit.api.types import CallDelta, Delta, Event, Generation
+from ...kit.api.types import CallDelta, Delta, Event, Generation, said
 
 MEMBER = {**TOOL, "name": "close", "description": "Closes it"}
 AGENTS = {"type": "namespace", "name": "agents", "description": "Other agents.", "tools": [TOOL, MEMBER]}
@@ -296,18 +296,18 @@ MORE = {"type": "additional_tools", "role": "developer", "tools": [AGENTS, PATCH
 def test_calls_of_the_past_have_the_names_that_are_offered() -> None:
     taken = {**TOOL, "name": "agents__close"}
     for tools, name in (([AGENTS], "agents__close"), ([], "agents__close"), ([taken, AGENTS], "agents__close_")):
-        said = conversation([CALL, OUTPUT], tools=tools).messages
-        assert said[0]["tool_calls"][0]["function"]["name"] == name
-        assert said[1] == {"role": "tool", "tool_call_id": "call_1", "content": "ok"}
+        read = said(conversation([CALL, OUTPUT], tools=tools))
+        assert read[0]["tool_calls"][0]["function"]["name"] == name
+        assert read[1] == {"role": "tool", "tool_call_id": "call_1", "content": "ok"}
 
 
 def test_custom_calls_of_the_past() -> None:
-    said = conversation([CUSTOM, CUSTOM_OUTPUT], tools=[PATCH]).messages
-    (call,) = said[0]["tool_calls"]
+    read = said(conversation([CUSTOM, CUSTOM_OUTPUT], tools=[PATCH]))
+    (call,) = read[0]["tool_calls"]
     assert (call["id"], call["function"]["name"]) == ("call_2", "patch")
     assert json.loads(call["function"]["arguments"]) == {"input": 'a "b"\n'}
-    assert said[1] == {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "5"}]}
-    inside = conversation([{**CUSTOM, "namespace": "agents"}]).messages
+    assert read[1] == {"role": "tool", "tool_call_id": "call_2", "content": "5"}
+    inside = said(conversation([{**CUSTOM, "namespace": "agents"}]))
     assert inside[0]["tool_calls"][0]["function"]["name"] == "agents__patch"
 
 

@@ -26,14 +26,14 @@ from lmi.formatters.base import ParsedRequest, Request
 from lmi.formatters.client_fields import ClientFields
 from lmi.formatters.common import body_size, fields, json_body
 from lmi.formatters.common.fields import MAX_LOGGED_NAMES, Parameter
-from lmi.formatters.common.images import read_image_part
 from lmi.formatters.common.json_body import read_json
-from lmi.formatters.common.kinds import Integer
+from lmi.formatters.common.kinds import Integer, read_field
+from lmi.formatters.conversation.content import MAX_MESSAGES
+from lmi.formatters.conversation.tools import TOOLS as MAX_TOOLS
 from lmi.formatters.lmi.parameters import ROWS as LMI_ROWS
 from lmi.formatters.lmi.parameters import TABLE as LMI_TABLE
 from lmi.formatters.lmi.schemas import ALIASES as LMI_ALIASES
 from lmi.formatters.openai.chat import DOCUMENTS as MAX_DOCUMENTS
-from lmi.formatters.openai.messages import MAX_MESSAGES
 from lmi.formatters.openai.parameters import (
     CHAT_FORMS,
     CHAT_ROWS,
@@ -43,7 +43,6 @@ from lmi.formatters.openai.parameters import (
     TEXT_ROWS,
     TEXT_TABLE,
 )
-from lmi.formatters.openai.tools import TOOLS as MAX_TOOLS
 from lmi.formatters.rerank.parameters import CLASSIFY_TABLE, RERANK_TABLE, TEI_TABLE
 from lmi.formatters.rerank.texts import MAX_TEXTS
 from lmi.formatters.responses.parameters import FORMS as RESPONSE_FORMS
@@ -86,7 +85,7 @@ __all__ = [
     "minimal",
     "openai",
     "parse",
-    "read_image_part",
+    "read_field",
     "read_json",
     "receive",
     "refusal",

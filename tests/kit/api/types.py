@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lmi.formatters import Hooks
 from lmi.formatters.base import (
     JSON,
@@ -45,11 +47,18 @@ from lmi.model.generation import (
 )
 from lmi.model.media.images import Image
 from lmi.model.options import Settings
+from lmi.model.text.template_messages import template_messages
 
 __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
     "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
     "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prefill", "Prompt", "Rendered", "Request", "Response",
     "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput", "Token",
-    "TopToken", "nth_seed",
+    "TopToken", "nth_seed", "said", "template_messages",
 ]  # fmt: skip
+
+
+def said(prompt: object) -> list[dict[str, Any]]:
+    """The messages of a conversation as templates take them."""
+    assert isinstance(prompt, Conversation)
+    return template_messages(prompt.messages)

@@ -19,6 +19,7 @@ from lmi.model.generation import Conversation, Generation
 from lmi.model.media.images import Image
 from lmi.model.options import Settings
 from lmi.model.text.prompt_limits import check_prompt, check_text
+from lmi.model.text.template_messages import template_messages
 from tests.demo.answers import FALLBACK, QUESTIONS
 
 STEP_S = float(os.environ.get("LMI_TEST_STEP_S", "0.002"))
@@ -68,7 +69,7 @@ class ParrotEngine:
         del images
         prompt = generation.prompt
         if isinstance(prompt, Conversation):
-            asked = str(prompt.messages[-1].get("content"))
+            asked = str(template_messages(prompt.messages)[-1]["content"])
         elif isinstance(prompt, str):
             asked = prompt
         else:
@@ -86,7 +87,7 @@ class ParrotEngine:
         """All of a conversation."""
         prompt = prepared.generation.prompt
         if isinstance(prompt, Conversation):
-            return json.dumps([prompt.messages, prompt.tools, prompt.template_arguments])
+            return json.dumps([template_messages(prompt.messages), prompt.tools, prompt.template_arguments])
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(list(prompt))
 
     def add(self, prepared: Running) -> None:

@@ -17,6 +17,7 @@ from lmi.handler.api import (
     Settings,
     Started,
     Token,
+    template_messages,
 )
 
 Prepared = tuple[int, Generation, str]
@@ -38,7 +39,7 @@ class Echo:
 
     def prepare(self, number: int, generation: Generation, images: Sequence[Image] = ()) -> Prepared:
         prompt = generation.prompt
-        text = str(prompt.messages[-1]["content"] if isinstance(prompt, Conversation) else prompt)
+        text = str(template_messages(prompt.messages)[-1]["content"] if isinstance(prompt, Conversation) else prompt)
         if len(text) > self.info.context:
             raise ParameterError("prompt: too long to be said again", "prompt")
         return number, generation, text

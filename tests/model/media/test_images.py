@@ -11,7 +11,6 @@ import pytest
 from lmi.model.media import images
 from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
 
-from ...kit.api.dialects import read_image_part
 from ...kit.api.engine import MediaError, RequestPreparer
 from ...kit.api.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
 from ...kit.api.options import ImageRules
@@ -28,62 +27,6 @@ def part(url: str, **more: Any) -> dict[str, Any]:
 
 def conversation(*parts: dict[str, Any]) -> Conversation:
     return Conversation(messages=({"role": "user", "content": [{"type": "text", "text": "What?"}, *parts]},))
-
-
-# Parts in the forms of dialects.
-
-URL = "https://example.com/a.png"
-READ: list[tuple[dict[str, Any], bool, dict[str, Any]]] = [
-    ({"image_url": {"url": URL}}, False, part(URL)),
-    ({"image_url": {"url": f" {URL}\n"}}, False, part(URL)),
-    ({"image_url": {"url": URL, "detail": "high"}}, False, {**part(URL), "image_url": {"detail": "high", "url": URL}}),
-    ({"image_url": {"url": URL, "detail": None}}, False, part(URL)),
-    ({"image_url": URL}, False, part(URL, field="messages[0].content[1].image_url")),
-    ({"image_url": URL, "detail": "low"}, True,
-     {"type": "image_url", "image_url": {"detail": "low", "url": URL}, "field": "messages[0].content[1].image_url"}),
-    ({"image_url": {"url": URL}}, True, part(URL)),
-    ({"content": URL}, True, part(URL, field="messages[0].content[1].content")),
-    ({"content": "iVBORw0KGgo="}, True,
-     part("data:image/png;base64,iVBORw0KGgo=", field="messages[0].content[1].content")),
-    ({"content": data_url(PICTURE)}, True, part(data_url(PICTURE), field="messages[0].content[1].content")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "azure", "read"), READ)
-def test_a_part_is_read(given: dict[str, Any], azure: bool, read: dict[str, Any]) -> None:
-    assert read_image_part({"type": "image_url", **given}, "messages[0].content[1]", azure=azure) == read
-
-
-PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."
-BASE64 = "or a PNG, JPEG, GIF or WebP image in base64"
-MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
-    ({}, False, PayloadError, "image_url: expected an object, got None"),
-    ({"image_url": 5}, False, PayloadError, "image_url: expected an object, got 5"),
-    ({"image_url": {}}, False, PayloadError, f"image_url.url: {PLAIN}, got None"),
-    ({"image_url": {"url": ""}}, False, ParameterError, f"image_url.url: {PLAIN}, got ''"),
-    ({"image_url": "iVBORw0KGgo="}, False, ParameterError, f"image_url: {PLAIN}, got 'iVBORw0KGgo='"),
-    ({"image_url": {"url": "ftp://example.com"}}, False, ParameterError, f"image_url.url: {PLAIN}, got 'ftp://exam"),
-    ({"image_url": {"url": URL, "detail": "best"}}, False, ParameterError, "image_url.detail: expected one of auto, "),
-    ({"content": URL}, False, PayloadError, "image_url: expected an object, got None"),
-    ({}, True, PayloadError, f"content: {PLAIN}, got None"),
-    ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
-    ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
-    ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, original, got 5"),
-]
-
-
-@pytest.mark.parametrize(("given", "azure", "kind", "message"), MISREAD)
-def test_a_part_is_refused(given: dict[str, Any], azure: bool, kind: type[RequestError], message: str) -> None:
-    with pytest.raises(kind) as caught:
-        read_image_part({"type": "image_url", **given}, "messages[0].content[1]", azure=azure)
-    assert caught.value.message.startswith(f"messages[0].content[1].{message}")
-    assert caught.value.param == "messages[0].content[1]." + message.partition(":")[0]
-
-
-def test_a_long_value_is_not_repeated() -> None:
-    with pytest.raises(ParameterError) as caught:
-        read_image_part({"image_url": {"url": "A" * (1 << 20)}}, "messages[0].content[1]")
-    assert len(caught.value.message) < 400
 
 
 # Where images stand.

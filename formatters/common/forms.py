@@ -1,0 +1,142 @@
+"""Objects and lists of a request, declared once: a declaration reads what a client sent and describes it as a schema.
+
+    Form({"name": Filled(), "strict": Boolean(), "id": None}, ("name",))     an object of known fields
+    Tagged("type", {"text": Form(...), "image": Form(...)})                  one of several objects, by a field
+    Listed(Filled(), 1, 64)                                                  a list
+
+What is read has the fields that are there, and no nulls: they are the same as leaving a field out. What is wrong is
+named by its place, such as messages[2].content[0].text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.options import Settings
+from ..base import JsonSchema
+from .fields import handle_unknown_field
+from .kinds import Kind, Nested, read_field
+from .schemas import array, objects, one_of
+
+__all__ = ["Form", "Listed", "Tagged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Nested):
+    """An object of known fields."""
+
+    fields: Mapping[str, Kind | Nested | None]
+    """None: whatever it is, it has no effect."""
+    required: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> JsonSchema:
+        shown = {name: {} if kind is None else kind.schema for name, kind in self.fields.items()}
+        return objects(self.required, **shown)
+
+    @property
+    def description(self) -> str:
+        return "an object with " + ", ".join(name for name, kind in self.fields.items() if kind is not None)
+
+    def read(self, name: str, given: Any, settings: Settings, tag: str = "") -> dict[str, Any]:
+        """`tag`: a field that has been read already."""
+        if not isinstance(given, dict):
+            raise PayloadError.of(name, given, "an object")
+        read: dict[str, Any] = {}
+        for key, value in given.items():
+            if value is None or key == tag:
+                continue
+            kind = self.fields.get(key, self)
+            if kind is self:
+                handle_unknown_field(key, self.fields, settings, f"{INDEX.sub('[]', name)}.")
+            elif kind is not None:
+                read[key] = read_field(kind, f"{name}.{key}", value, settings)
+        for key in self.required:
+            if key not in read:
+                kind = self.fields[key]
+                assert kind is not None
+                # Says what is expected in its place.
+                read_field(kind, f"{name}.{key}", None, settings)
+        return read
+
+
+INDEX = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged(Nested):
+    """One of several objects, which a field tells apart."""
+
+    tag: str
+    forms: Mapping[str, Form]
+    """Each without the tag."""
+    where: str = ""
+    """What an error adds to the tags that are expected."""
+    infer: Callable[[dict[str, Any]], str | None] | None = None
+    """The tag of an object that has none."""
+    other: Form | None = None
+    """What an object with another tag is."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        return one_of(*(self._schema(tag, form) for tag, form in self.forms.items()), *self._others())
+
+    def _schema(self, tag: str, form: Form) -> JsonSchema:
+        required = form.required if self.infer is not None else (self.tag, *form.required)
+        shown = {name: {} if kind is None else kind.schema for name, kind in form.fields.items()}
+        return objects(required, **{self.tag: {"const": tag}, **shown})
+
+    def _others(self) -> list[JsonSchema]:
+        if self.other is None:
+            return []
+        schema = self.other.schema
+        tag = {"type": "string", "not": {"enum": [*self.forms]}}
+        return [{**schema, "properties": {self.tag: tag, **schema["properties"]}}]
+
+    @property
+    def description(self) -> str:
+        return f"an object with {self.tag} " + ", ".join(map(repr, self.forms))
+
+    def read(self, name: str, given: Any, settings: Settings) -> tuple[str, dict[str, Any]]:
+        """The tag, and the other fields."""
+        if not isinstance(given, dict):
+            raise PayloadError.of(name, given, "an object")
+        tag = given.get(self.tag)
+        if tag is None and self.infer is not None:
+            tag = self.infer(given)
+        form = self.forms.get(tag, self.other) if isinstance(tag, str) else None
+        if form is None or not isinstance(tag, str):
+            refused = UnsupportedError if isinstance(tag, str) else PayloadError
+            raise refused.of(f"{name}.{self.tag}", tag, " or ".join(map(repr, self.forms)) + self.where)
+        return tag, form.read(name, given, settings, self.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Nested):
+    """A list."""
+
+    kind: Kind | Nested
+    least: int = 0
+    most: int | None = None
+    noun: str = "entries"
+
+    @property
+    def schema(self) -> JsonSchema:
+        return array(self.kind.schema, self.least, self.most)
+
+    @property
+    def description(self) -> str:
+        return f"a list of {self.noun}"
+
+    def read(self, name: str, given: Any, settings: Settings) -> list[Any]:
+        if not isinstance(given, list):
+            raise PayloadError.of(name, given, f"a list of {self.noun}")
+        if len(given) < self.least:
+            raise ParameterError.of(name, given, f"a list of {self.noun}, at least {self.least}")
+        if self.most is not None and len(given) > self.most:
+            raise ParameterError(f"{name}: expected at most {self.most} {self.noun}, got {len(given)}", name)
+        return [read_field(self.kind, f"{name}[{index}]", one, settings) for index, one in enumerate(given)]

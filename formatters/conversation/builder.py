@@ -1,0 +1,151 @@
+"""A conversation in the making: each dialect's reader says what was said, and the builder makes messages of it.
+
+    builder.say("user", content, place)
+    turn = builder.answer(place); turn.reasoning.append(...); turn.content.text(...); turn.call(...)
+    builder.result(call_id, content, place)
+    builder.messages()  -->  (Message, ...)
+
+It alone knows what the engine's side bears: arguments of calls that are no JSON object, contents that are empty. What
+templates bear, that side knows (model/text/template_messages.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ...model.conversation import Call, Message
+from ...model.errors import ParameterError
+from ..base import JsonSchema, encode
+from ..common.kinds import Text, Tree
+from ..common.schemas import STRING, one_of
+from .content import MAX_MESSAGES, Content
+
+__all__ = ["NONE", "Arguments", "Builder", "Turn"]
+
+RAW = "raw_arguments"
+"""What holds arguments of a call that are no JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call: a JSON object, or one as text, which is what it becomes.
+
+    Models write other things than objects, and are cut off: the client, which sends back what it got, cannot help it.
+    Of vLLM's servers 0.26 refuses that, and every later turn with it, 0.32 forgets it; here it is a member of an
+    object, so that the model sees what it wrote.
+    """
+
+    @property
+    def schema(self) -> JsonSchema:
+        return one_of(STRING, {"type": "object"})
+
+    @property
+    def description(self) -> str:
+        return "a JSON object, or one as text"
+
+    def read(self, name: str, given: Any) -> str:
+        if isinstance(given, dict):
+            return encode(Tree().read(name, given)).decode()
+        arguments = Text().read(name, given)
+        try:
+            read = msgspec.json.decode(arguments) if arguments.strip() else None
+        except (msgspec.DecodeError, RecursionError):
+            return encode({RAW: arguments}).decode()
+        if isinstance(read, dict):
+            return arguments
+        return NONE if read is None else encode({RAW: arguments}).decode()
+
+
+NONE = "{}"
+"""No arguments."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """An answer of the assistant's, as far as it has been read: what it thought, said and called."""
+
+    content: Content = field(default_factory=Content)
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: list[Call] = field(default_factory=list[Call])
+    name: str = ""
+    said: bool = False
+    """Whether a message of it has been added."""
+
+    def say(self, content: Content) -> None:
+        """Adds what was said."""
+        self.content.add(content)
+        self.said = True
+
+    def call(self, call_id: str, name: str, arguments: str = NONE) -> None:
+        """Adds a call; `arguments`: as Arguments reads them."""
+        self.calls.append(Call(call_id, name, arguments))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was thought, said or called."""
+        return not (self.said or self.content.parts or self.reasoning or self.calls)
+
+
+class Builder:
+    """The messages of one request, in the order in which they are added."""
+
+    __slots__ = ("_count", "_field", "_messages", "_turn", "fields")
+
+    def __init__(self, field: str = "messages") -> None:
+        """`field`: what the client calls the list of messages."""
+        self._field = field
+        self._messages: list[Message] = []
+        self._turn: Turn | None = None
+        self._count = 0
+        self.fields: dict[str, str] = {}
+        """What the client calls images and their URLs, by their paths (ClientFields.own)."""
+
+    @property
+    def turn(self) -> Turn | None:
+        """The assistant's answer that was added last, where nothing came after it: it may be added to."""
+        return self._turn
+
+    def say(self, role: str, content: Content, name: str = "") -> None:
+        """A message of the system's, the user's or of whom else the template knows."""
+        self._close()
+        self._add(Message(role, content.made(), name=name), content)
+
+    def result(self, call_id: str, content: Content, *, failed: bool = False, name: str = "") -> None:
+        """The result of a call. `failed`: it is an error, which templates have no other place for than its text."""
+        self._close()
+        if failed:
+            content = content.after("Error: ")
+        self._add(Message("tool", content.made(), call_id=call_id, name=name), content)
+
+    def answer(self) -> Turn:
+        """A further answer of the assistant's, which is to be filled."""
+        self._close()
+        self._turn = Turn()
+        return self._turn
+
+    def messages(self) -> tuple[Message, ...]:
+        """All of them."""
+        self._close()
+        return tuple(self._messages)
+
+    def _close(self) -> None:
+        """The end of the assistant's last answer."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            content, reasoning = turn.content, "".join(turn.reasoning)
+            self._add(Message("assistant", content.made(), reasoning, tuple(turn.calls), name=turn.name), content)
+
+    def _add(self, message: Message, content: Content) -> None:
+        self._count += 1 + len(content.parts) + len(message.calls)
+        if self._count > MAX_MESSAGES:
+            raise ParameterError(
+                f"{self._field}: expected at most {MAX_MESSAGES} messages, their parts and calls included", self._field
+            )
+        for index, name in content.fields.items():
+            path = f"prompt.messages[{len(self._messages)}].content[{index}]"
+            # The client may have the part in another place, too.
+            self.fields |= {path: name[: name.rindex("]") + 1], f"{path}.url": name}
+        self._messages.append(message)

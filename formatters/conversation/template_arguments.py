@@ -1,0 +1,64 @@
+"""Variables of the chat template: a client's own, and how much the model is to think, by one rule for all dialects.
+
+    reasoning_effort: "none" | "low" | ...         chat, Azure; `reasoning.effort` of Responses
+    thinking: {"type": "disabled", "budget_tokens"}, output_config: {"effort"}        Anthropic
+        --think--> enable_thinking, thinking, reasoning_effort, thinking_budget       chat_template_kwargs
+
+Templates ignore the variables that they do not know. What a client says in chat_template_kwargs itself stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...model.errors import UnsupportedError
+from ...model.options import Settings
+
+__all__ = ["read_template_arguments", "think"]
+
+NONE = "none"
+"""The effort that switches thinking off, as in vLLM's server."""
+
+
+def think(
+    arguments: dict[str, Any],
+    settings: Settings,
+    *,
+    effort: str | None = None,
+    thinks: bool | None = None,
+    budget: int | None = None,
+) -> None:
+    """Adds the variables that a request's effort and thinking come to; None: it does not say.
+
+    Without option.reasoning_parser thinking is not switched on: what the model thinks would be in the answer's text.
+    """
+    if thinks is None and effort is not None:
+        thinks = effort != NONE
+    if thinks is False or (thinks and settings.reasoning_parser is not None):
+        arguments.setdefault("enable_thinking", thinks)
+        arguments.setdefault("thinking", thinks)
+    if effort is not None:
+        arguments.setdefault("reasoning_effort", effort)
+    if budget is not None:
+        arguments.setdefault("thinking_budget", budget)
+
+
+RESERVED = (
+    "conversation", "messages", "model_config", "padding", "processor_kwargs", "return_assistant_tokens_mask",
+    "return_dict", "return_tensors", "self", "tokenize", "tokenizer", "tokenizer_kwargs", "truncation", "max_length",
+)  # fmt: skip
+"""Arguments of the libraries' functions that apply a template (apply_chat_template of transformers and of vLLM): with
+`padding` and `max_length` one request has all the machine's memory."""
+
+
+def read_template_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of `chat_template_kwargs`; raises UnsupportedError for what is none of the template's."""
+    if "chat_template" in given:
+        field = "chat_template_kwargs.chat_template"
+        raise UnsupportedError(f"{field}: not supported in a request, set option.chat_template", field)
+    for name in RESERVED:
+        if name in given:
+            field = f"chat_template_kwargs.{name}"
+            raise UnsupportedError(f"{field}: not supported, expected variables of the chat template", field)
+    return dict(given)

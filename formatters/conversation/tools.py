@@ -1,0 +1,124 @@
+"""The tools that a model is offered, and which of them may or must be called, however a client says it.
+
+    [Offer(...), ...], Choice("auto" | "required" | "none", forced, allowed) --use--> ToolUse, for a Conversation
+
+Each dialect reads its own forms of tools and choices; what these mean together is one rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
+from ...model.options import Settings
+from ..common.fields import log_once
+from ..common.forms import Form
+from ..common.kinds import Boolean, Filled, Text, Tree
+
+__all__ = ["CHOICES", "FUNCTION", "MODES", "TOOLS", "Choice", "Offer", "ToolUse", "known", "leave_out", "listed", "use"]
+
+TOOLS = 1024
+"""Tools in one request. OpenAI's limit is 128."""
+CHOICES = ("none", "auto", "required")
+MODES = ("auto", "required")
+"""Of what is allowed."""
+FUNCTION = Form({"name": Filled(), "description": Text(), "parameters": Tree(), "strict": Boolean()}, ("name",))
+"""A function in OpenAI's form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool that the model may call."""
+
+    name: str
+    """The model's."""
+    function: dict[str, Any]
+    """What templates take of it, but for the name: description, parameters, strict."""
+    place: str
+    """Where the client has it."""
+    schema: str
+    """Where the client has the schema of its arguments."""
+    custom: bool = False
+    """Whether the client gave it as a custom tool."""
+
+    @property
+    def tool(self) -> dict[str, Any]:
+        """As templates take it."""
+        return {"type": "function", "function": {"name": self.name, **self.function}}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a client says of its tools, by the model's names."""
+
+    word: str = "auto"
+    """none, auto or required."""
+    function: str | None = None
+    """The one that must be called."""
+    allowed: Collection[str] | None = None
+    """Those that may be; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """What a conversation says of tools."""
+
+    tools: tuple[dict[str, Any], ...] = ()
+    """In OpenAI's form."""
+    choice: str | None = None
+    """auto or required; None without tools, and where none may be called."""
+    function: str | None = None
+    """The name of the one that must be called."""
+    custom: frozenset[str] = frozenset()
+    """The names of those that were given as custom tools."""
+    own: dict[str, str] = field(default_factory=dict[str, str])
+    """Where the client has them, other than its dialect usually has (ClientFields.own)."""
+
+
+def use(offers: Iterable[Offer], choice: Choice, place: str, usual: str, schema: str) -> ToolUse:
+    """What may and must be called; raises ParameterError where a call is required and there is no tool.
+
+    place: the client's name of the choice. usual, schema: where its dialect has tool [] and its arguments' schema.
+    """
+    every = [*offers]
+    offered = every if choice.allowed is None else [offer for offer in every if offer.name in choice.allowed]
+    if choice.word == "none" or not offered:
+        if choice.word == "required":
+            raise ParameterError(f"{place}: a call is required, and there are no tools to call", place)
+        return ToolUse()
+    own: dict[str, str] = {}
+    for index, offer in enumerate(offered):
+        number = f"[{index}]"
+        if offer.place != usual.replace("[]", number) or offer.schema != schema.replace("[]", number):
+            own |= {f"prompt.tools{number}": offer.place, f"prompt.tools{number}.parameters": offer.schema}
+    custom = frozenset(offer.name for offer in offered if offer.custom)
+    return ToolUse(tuple(offer.tool for offer in offered), choice.word, choice.function, custom, own)
+
+
+def leave_out(kind: str, place: str, settings: Settings, served: str) -> None:
+    """What is done about a tool of a type that only a model's maker can run, such as web_search: it is left out with a
+    line in the log, as agents offer such tools unasked. Raises UnsupportedError with option.server_tools=error.
+    """
+    if settings.server_tools == "error":
+        raise UnsupportedError.of(place, kind, f"{served} (option.server_tools=error refuses the others)")
+    log_once("tools of a type that is not served here are left out: %s", kind, "type ")
+
+
+def known(name: str, place: str, names: Collection[str]) -> str:
+    """A name that is one of the tools'; raises ParameterError."""
+    if name not in names:
+        raise ParameterError.of(place, name, "the name of one of the tools that are given")
+    return name
+
+
+def listed(given: Any, name: str) -> Sequence[Any]:
+    """A list of at most TOOLS, whose entries are not read yet; null is an empty one. Raises RequestError."""
+    if given is None:
+        return ()
+    if not isinstance(given, list):
+        raise PayloadError.of(name, given, f"a list of {name}")
+    if len(given) > TOOLS:
+        raise ParameterError(f"{name}: expected at most {TOOLS}, got {len(given)}", name)
+    return given

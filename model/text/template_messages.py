@@ -1,0 +1,136 @@
+"""The messages of a conversation as chat templates take them, in OpenAI's form: the one place that makes it.
+
+    Message("assistant", "Let me see.", calls=(Call("call_1", "look", "{}"),))
+        --template_messages--> {"role": "assistant", "content": "Let me see.", "tool_calls": [{"id": "call_1", ...}]}
+
+What templates cannot bear is brought into a form that they can:
+
+    images in results      follow the results, in a message of the user's: most templates write a result as text
+    results                come in the order of their calls: some templates go by it, and answers are cached by prefixes
+    reasoning              has both names that templates know
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..conversation import Call, Image, Message, Part
+
+__all__ = ["image_urls", "template_messages"]
+
+TemplateMessage = dict[str, Any]
+
+
+class _Numbers:
+    """Numbers images in the order of the conversation, whatever the order in which templates get them."""
+
+    def __init__(self, *, urls: bool) -> None:
+        self.count = 0
+        self._urls = urls
+
+    def part(self, part: Part) -> TemplateMessage:
+        if isinstance(part, Image):
+            self.count += 1
+            return {"type": "image_url", "image_url": {"url": part.url if self._urls else str(self.count - 1)}}
+        return {"type": "text", "text": part.text}
+
+
+def template_messages(messages: Iterable[Message | TemplateMessage], *, urls: bool = True) -> list[TemplateMessage]:
+    """The messages for a template; those that are in OpenAI's form stay as they are.
+
+    urls: whether images have their URLs, which may be megabytes long; else each has its number, from 0 on.
+    """
+    numbers = _Numbers(urls=urls)
+    made: list[TemplateMessage] = []
+    calls: Sequence[Call] = ()
+    results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]] = []
+    for message in messages:
+        if isinstance(message, Message) and message.role == "tool":
+            results.append((message, *_result(message, numbers)))
+            continue
+        if results:
+            images = _take_results(made, results, calls)
+            results = []
+        else:
+            images = []
+        if isinstance(message, dict):
+            made += _user(images)
+            made.append(_numbered(message, numbers))
+            continue
+        content = message.content if isinstance(message.content, str) else [*map(numbers.part, message.content)]
+        if images and message.role == "user":
+            content = [*images, *([{"type": "text", "text": content}] if isinstance(content, str) else content)]
+        else:
+            made += _user(images)
+        calls = message.calls or calls
+        made.append(_said(message, content))
+    made += _user(_take_results(made, results, calls))
+    return made
+
+
+def _said(message: Message, content: str | list[TemplateMessage]) -> TemplateMessage:
+    said: TemplateMessage = {"role": message.role, "content": content}
+    if message.reasoning:
+        said["reasoning"] = said["reasoning_content"] = message.reasoning
+    if message.calls:
+        said["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    if message.name:
+        said["name"] = message.name
+    return said
+
+
+def _result(message: Message, numbers: _Numbers) -> tuple[TemplateMessage, list[TemplateMessage]]:
+    """A result, and its images."""
+    images: list[TemplateMessage] = []
+    content = message.content
+    if not isinstance(content, str):
+        parts = [*map(numbers.part, content)]
+        images = [part for part in parts if part["type"] == "image_url"]
+        content = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    made: TemplateMessage = {"role": "tool", "tool_call_id": message.call_id, "content": content}
+    if message.name:
+        made["name"] = message.name
+    return made, images
+
+
+def _take_results(
+    made: list[TemplateMessage],
+    results: list[tuple[Message, TemplateMessage, list[TemplateMessage]]],
+    calls: Sequence[Call],
+) -> list[TemplateMessage]:
+    """Adds results in the order of their calls; returns their images."""
+    places = {call.id: place for place, call in reversed([*enumerate(calls)])}
+    ordered = sorted(results, key=lambda result: places.get(result[0].call_id, len(places)))
+    made += [result for _, result, _ in ordered]
+    return [image for _, _, images in ordered for image in images]
+
+
+def _user(images: list[TemplateMessage]) -> Iterator[TemplateMessage]:
+    if images:
+        yield {"role": "user", "content": images}
+
+
+def _numbered(message: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_numbered_part(part, numbers) for part in content]}
+
+
+def _numbered_part(part: TemplateMessage, numbers: _Numbers) -> TemplateMessage:
+    return numbers.part(Image(part["image_url"]["url"])) if part.get("type") == "image_url" else part
+
+
+def image_urls(message: Message | TemplateMessage) -> Iterator[tuple[int, str]]:
+    """The place in the content and the URL of each image of a message."""
+    if isinstance(message, Message):
+        if not isinstance(message.content, str):
+            yield from ((index, part.url) for index, part in enumerate(message.content) if isinstance(part, Image))
+    elif isinstance(content := message.get("content"), list):
+        yield from (
+            (index, part["image_url"]["url"]) for index, part in enumerate(content) if part.get("type") == "image_url"
+        )

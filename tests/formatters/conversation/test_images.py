@@ -1,0 +1,80 @@
+"""Images in the parts of messages, in the forms of dialects that have OpenAI's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lmi.formatters.azure.request import PARTS as AZURE
+from lmi.formatters.conversation.content import Content, Contents
+from lmi.formatters.openai.messages import PARTS
+from lmi.model.conversation import Image
+
+from ...kit.api.errors import ParameterError, PayloadError, RequestError
+from ...kit.api.options import typed_settings
+from ...kit.models.pictures import data_url, png
+
+PICTURE = png()
+
+
+def part(given: dict[str, Any], *, azure: bool) -> Content:
+    """What a part of a user's content adds to it."""
+    contents = Contents(AZURE if azure else PARTS)
+    return contents.read("messages[0].content", [{"type": "image_url", **given}], typed_settings())
+
+
+URL = "https://example.com/a.png"
+AT = "messages[0].content[0]"
+USUAL = (URL, f"{AT}.image_url.url")
+READ: list[tuple[dict[str, Any], bool, tuple[str, str]]] = [
+    ({"image_url": {"url": URL}}, False, USUAL),
+    ({"image_url": {"url": f" {URL}\n"}}, False, USUAL),
+    ({"image_url": {"url": URL, "detail": "high"}}, False, USUAL),
+    ({"image_url": {"url": URL, "detail": None}}, False, USUAL),
+    ({"image_url": URL}, False, (URL, f"{AT}.image_url")),
+    ({"image_url": URL, "detail": "low"}, True, (URL, f"{AT}.image_url")),
+    ({"image_url": {"url": URL}}, True, USUAL),
+    ({"content": URL}, True, (URL, f"{AT}.content")),
+    ({"content": "iVBORw0KGgo="}, True, ("data:image/png;base64,iVBORw0KGgo=", f"{AT}.content")),
+    ({"content": data_url(PICTURE)}, True, (data_url(PICTURE), f"{AT}.content")),
+]
+
+
+@pytest.mark.parametrize(("given", "azure", "read"), READ)
+def test_a_part_is_read(given: dict[str, Any], azure: bool, read: dict[str, Any]) -> None:
+    content = part(given, azure=azure)
+    (image,) = content.parts
+    assert isinstance(image, Image)
+    assert (image.url, content.fields[0]) == read
+
+
+PLAIN = "expected a URL of an image: data:image/...;base64,..., https://... or http://..."
+BASE64 = "or a PNG, JPEG, GIF or WebP image in base64"
+MISREAD: list[tuple[dict[str, Any], bool, type[RequestError], str]] = [
+    ({}, False, PayloadError, "image_url: expected an object, got None"),
+    ({"image_url": 5}, False, PayloadError, "image_url: expected an object, got 5"),
+    ({"image_url": {}}, False, PayloadError, f"image_url.url: {PLAIN}, got None"),
+    ({"image_url": {"url": ""}}, False, ParameterError, f"image_url.url: {PLAIN}, got ''"),
+    ({"image_url": "iVBORw0KGgo="}, False, ParameterError, f"image_url: {PLAIN}, got 'iVBORw0KGgo='"),
+    ({"image_url": {"url": "ftp://example.com"}}, False, ParameterError, f"image_url.url: {PLAIN}, got 'ftp://exam"),
+    ({"image_url": {"url": URL, "detail": "best"}}, False, ParameterError, "image_url.detail: expected one of auto, "),
+    ({"content": URL}, False, PayloadError, "image_url: expected an object, got None"),
+    ({"content": ""}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got ''"),
+    ({"content": "ftp://example.com"}, True, ParameterError, f"content: {PLAIN}, {BASE64}, got 'ftp"),
+    ({"content": URL, "detail": 5}, True, PayloadError, "detail: expected one of auto, low, high, original, got 5"),
+]
+
+
+@pytest.mark.parametrize(("given", "azure", "kind", "message"), MISREAD)
+def test_a_part_is_refused(given: dict[str, Any], azure: bool, kind: type[RequestError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        part(given, azure=azure)
+    assert caught.value.message.startswith(f"messages[0].content[0].{message}")
+    assert caught.value.param == "messages[0].content[0]." + message.partition(":")[0]
+
+
+def test_a_long_value_is_not_repeated() -> None:
+    with pytest.raises(ParameterError) as caught:
+        part({"image_url": {"url": "A" * (1 << 20)}}, azure=False)
+    assert len(caught.value.message) < 400
