@@ -19,7 +19,7 @@ from ..common.forms import Form, Listed, Tagged
 from ..common.kinds import Boolean, Filled, Text
 from ..conversation.builder import NONE, Arguments, Builder
 from ..conversation.carried import uncarried
-from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm
+from ..conversation.content import MAX_MESSAGES, Content, Contents, PartForm, content_of
 from ..conversation.images import read_url
 
 __all__ = ["CALL_PREFIX", "MESSAGES_SCHEMA", "SYSTEM", "read_conversation"]
@@ -38,7 +38,7 @@ class Blocks(Content):
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     """Ids, names and arguments."""
-    results: list[tuple[str, Content, bool]] = field(default_factory=list[tuple[str, Content, bool]])
+    results: list[tuple[str, str | Content, bool]] = field(default_factory=list[tuple[str, str | Content, bool]])
     """The ids of their calls, what they say, and whether they are errors."""
 
     def text(self, text: str) -> None:
@@ -46,9 +46,11 @@ class Blocks(Content):
         if text:
             Content.text(self, text)
 
-    def extend(self, other: Blocks) -> None:
+    def extend(self, other: str | Blocks) -> None:
         """Adds what the next message says."""
         self.add(other)
+        if isinstance(other, str):
+            return
         self.reasoning += other.reasoning
         self.calls += other.calls
         self.results += other.results
@@ -73,7 +75,7 @@ def _image(read: Read, content: Content, place: str, settings: Settings) -> None
 def _document(read: Read, content: Content, place: str, settings: Settings) -> None:
     """A document is its title, its context and its text, a line each."""
     kind, source = read["source"]
-    inner = source["content"] if kind == "content" else Blocks([TextPart(source["data"])])
+    inner = source["content"] if kind == "content" else source["data"]
     _add_lines(content, [read[name] for name in ("title", "context") if read.get(name)], inner)
 
 
@@ -81,8 +83,9 @@ def _search_result(read: Read, content: Content, place: str, settings: Settings)
     _add_lines(content, [read["title"], read["source"]], read["content"])
 
 
-def _add_lines(content: Content, lines: list[str], inner: Content) -> None:
-    """Adds lines and then parts, texts in a row as one: they are one document's."""
+def _add_lines(content: Content, lines: list[str], said: str | Content) -> None:
+    """Adds lines and then what is said, texts in a row as one: they are one document's."""
+    inner = content_of(said)
     for index, part in enumerate(inner.parts):
         if isinstance(part, TextPart):
             lines.append(part.text)
@@ -112,8 +115,8 @@ def _tool_use(read: Read, content: Blocks, place: str, settings: Settings) -> No
 
 
 def _tool_result(read: Read, content: Blocks, place: str, settings: Settings) -> None:
-    said = read.get("content", Content())
-    content.results.append((_engines_id(read["tool_use_id"]), said, read.get("is_error", False)))
+    result = (_engines_id(read["tool_use_id"]), read.get("content", ""), read.get("is_error", False))
+    content.results.append(result)
 
 
 def _engines_id(given: str) -> str:
@@ -192,7 +195,7 @@ MESSAGES_SCHEMA: JsonSchema = Listed(MESSAGE, 1, MAX_MESSAGES).schema
 
 
 def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bool]:
-    """What was said, and whether the answer is to go on with the last message; raises RequestError, naming the place."""
+    """What was said, and whether the answer is to go on with the last message; raises RequestError."""
     given = payload.get("messages")
     if not isinstance(given, list):
         raise PayloadError.of("messages", given, "a list of messages")
@@ -209,7 +212,7 @@ def read_conversation(payload: Payload, settings: Settings) -> tuple[Builder, bo
         if role != last:
             _say(builder, last, said)
             last, said = role, Blocks()
-        said.extend(read.get("content", Blocks()))
+        said.extend(read.get("content", ""))
     continues = last == "assistant" and bool(said.parts or said.reasoning or said.calls)
     if continues:
         _check_beginning(said, f"messages[{len(given) - 1}].content")
@@ -225,7 +228,7 @@ def _say(builder: Builder, role: str, said: Blocks) -> None:
         _say_system(builder, said)
     elif role == "assistant":
         turn = builder.answer()
-        turn.content.add(said)
+        turn.say(said)
         turn.reasoning += said.reasoning
         for call in said.calls:
             turn.call(*call)
@@ -236,12 +239,12 @@ def _say(builder: Builder, role: str, said: Blocks) -> None:
             builder.say(role, said)
 
 
-def _say_system(builder: Builder, said: Content) -> None:
+def _say_system(builder: Builder, said: str | Content) -> None:
     """A system prompt, as one text: its blocks are a line each."""
-    texts = [part.text for part in said.parts if isinstance(part, TextPart)]
+    texts = [said] if isinstance(said, str) else [part.text for part in said.parts if isinstance(part, TextPart)]
     kept = [text for text in texts if text and not text.startswith(BILLING)]
     if kept:
-        builder.say("system", Content([TextPart("\n".join(kept))]))
+        builder.say("system", "\n".join(kept))
 
 
 def _check_beginning(last: Blocks, place: str) -> None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
 from .fields import handle_unknown_field
-from .kinds import Kind, Nested, read_field
+from .kinds import Filled, Kind, Nested, Text, read_field
 from .schemas import array, objects, one_of
 
 __all__ = ["Form", "Listed", "Tagged"]
@@ -32,6 +32,16 @@ class Form(Nested):
     fields: Mapping[str, Kind | Nested | None]
     """None: whatever it is, it has no effect."""
     required: tuple[str, ...] = ()
+    texts: Mapping[str, bool] = field(init=False, repr=False, compare=False)
+    """The fields that are any string, and whether it may be empty: there are thousands of them in a long history, and
+    the place of one is only put together where it is no string."""
+
+    def __post_init__(self) -> None:
+        plain = {Text(): True, Filled(): False}
+        texts = {
+            name: plain[kind] for name, kind in self.fields.items() if isinstance(kind, Text | Filled) and kind in plain
+        }
+        object.__setattr__(self, "texts", texts)
 
     @property
     def schema(self) -> JsonSchema:
@@ -47,10 +57,14 @@ class Form(Nested):
         if not isinstance(given, dict):
             raise PayloadError.of(name, given, "an object")
         read: dict[str, Any] = {}
+        fields, texts = self.fields, self.texts
         for key, value in given.items():
             if value is None or key == tag:
                 continue
-            kind = self.fields.get(key, self)
+            if type(value) is str and (value or texts.get(key)) and key in texts:
+                read[key] = value
+                continue
+            kind = fields.get(key, self)
             if kind is self:
                 handle_unknown_field(key, self.fields, settings, f"{INDEX.sub('[]', name)}.")
             elif kind is not None:

@@ -5,7 +5,6 @@ Kind.read(name, given) -> value, or an error that names the field
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -66,24 +65,24 @@ class Kind(Protocol):
         ...
 
 
-class Nested(ABC):
+class Nested:
     """A kind that has fields or entries of its own; the settings say what is done about unknown fields."""
 
     __slots__ = ()
 
     @property
-    @abstractmethod
     def schema(self) -> JsonSchema:
         """It as JSON Schema, for /openapi.json."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def description(self) -> str:
         """It in words, for docs/parameters.md."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read(self, name: str, given: Any, settings: Settings) -> Any:
         """The value; raises RequestError, naming the place."""
+        raise NotImplementedError
 
 
 def read_field(kind: Kind | Nested, name: str, given: Any, settings: Settings) -> Any:

@@ -21,7 +21,7 @@ from ...model.errors import ParameterError
 from ..base import JsonSchema, encode
 from ..common.kinds import Text, Tree
 from ..common.schemas import STRING, one_of
-from .content import MAX_MESSAGES, Content
+from .content import MAX_MESSAGES, Content, content_of
 
 __all__ = ["NONE", "Arguments", "Builder", "Turn"]
 
@@ -67,16 +67,20 @@ NONE = "{}"
 class Turn:
     """An answer of the assistant's, as far as it has been read: what it thought, said and called."""
 
-    content: Content = field(default_factory=Content)
+    content: str | Content = ""
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[Call] = field(default_factory=list[Call])
     name: str = ""
     said: bool = False
     """Whether a message of it has been added."""
 
-    def say(self, content: Content) -> None:
+    def say(self, content: str | Content) -> None:
         """Adds what was said."""
-        self.content.add(content)
+        if self.content:
+            self.content = content_of(self.content)
+            self.content.add(content)
+        else:
+            self.content = content
         self.said = True
 
     def call(self, call_id: str, name: str, arguments: str = NONE) -> None:
@@ -86,7 +90,7 @@ class Turn:
     @property
     def empty(self) -> bool:
         """Whether nothing was thought, said or called."""
-        return not (self.said or self.content.parts or self.reasoning or self.calls)
+        return not (self.said or self.reasoning or self.calls)
 
 
 class Builder:
@@ -108,23 +112,27 @@ class Builder:
         """The assistant's answer that was added last, where nothing came after it: it may be added to."""
         return self._turn
 
-    def say(self, role: str, content: Content, name: str = "") -> None:
+    def say(self, role: str, content: str | Content, name: str = "") -> None:
         """A message of the system's, the user's or of whom else the template knows."""
-        self._close()
-        self._add(Message(role, content.made(), name=name), content)
+        if self._turn is not None:
+            self._close()
+        self._add(Message(role, content if isinstance(content, str) else content.made(), name=name), content)
 
-    def result(self, call_id: str, content: Content, *, failed: bool = False, name: str = "") -> None:
+    def result(self, call_id: str, content: str | Content, *, failed: bool = False, name: str = "") -> None:
         """The result of a call. `failed`: it is an error, which templates have no other place for than its text."""
-        self._close()
+        if self._turn is not None:
+            self._close()
         if failed:
-            content = content.after("Error: ")
-        self._add(Message("tool", content.made(), call_id=call_id, name=name), content)
+            content = content_of(content).after("Error: ")
+        said = content if isinstance(content, str) else content.made()
+        self._add(Message("tool", said, call_id=call_id, name=name), content)
 
     def answer(self) -> Turn:
         """A further answer of the assistant's, which is to be filled."""
-        self._close()
-        self._turn = Turn()
-        return self._turn
+        if self._turn is not None:
+            self._close()
+        self._turn = turn = Turn()
+        return turn
 
     def messages(self) -> tuple[Message, ...]:
         """All of them."""
@@ -136,15 +144,16 @@ class Builder:
         turn, self._turn = self._turn, None
         if turn is not None:
             content, reasoning = turn.content, "".join(turn.reasoning)
-            self._add(Message("assistant", content.made(), reasoning, tuple(turn.calls), name=turn.name), content)
+            said = content if isinstance(content, str) else content.made()
+            self._add(Message("assistant", said, reasoning, tuple(turn.calls), name=turn.name), content)
 
-    def _add(self, message: Message, content: Content) -> None:
-        self._count += 1 + len(content.parts) + len(message.calls)
+    def _add(self, message: Message, content: str | Content) -> None:
+        self._count += 1 + len(message.calls) + (0 if isinstance(content, str) else len(content.parts))
         if self._count > MAX_MESSAGES:
             raise ParameterError(
                 f"{self._field}: expected at most {MAX_MESSAGES} messages, their parts and calls included", self._field
             )
-        for index, name in content.fields.items():
+        for index, name in () if isinstance(content, str) else content.fields.items():
             path = f"prompt.messages[{len(self._messages)}].content[{index}]"
             # The client may have the part in another place, too.
             self.fields |= {path: name[: name.rindex("]") + 1], f"{path}.url": name}

@@ -20,7 +20,7 @@ from ..common.kinds import Nested
 from ..common.kinds import Text as TextKind
 from ..common.schemas import STRING, array, one_of
 
-__all__ = ["MAX_MESSAGES", "Content", "Contents", "PartForm", "text_form"]
+__all__ = ["MAX_MESSAGES", "Content", "Contents", "PartForm", "content_of", "text_form"]
 
 MAX_MESSAGES = 1 << 14
 """Messages, parts of their contents and calls in them, together, as templates go through them one by one; a message is
@@ -44,8 +44,11 @@ class Content:
         self.fields[len(self.parts)] = field
         self.parts.append(Image(url))
 
-    def add(self, other: Content) -> None:
-        """Adds the parts of another one."""
+    def add(self, other: str | Content) -> None:
+        """Adds a text, or the parts of another content."""
+        if isinstance(other, str):
+            self.text(other)
+            return
         start = len(self.parts)
         self.fields |= {start + index: name for index, name in other.fields.items()}
         self.parts += other.parts
@@ -68,6 +71,15 @@ class Content:
             return ""
         first = parts[0]
         return first.text if len(parts) == 1 and isinstance(first, Text) else tuple(parts)
+
+
+def content_of(said: str | Content) -> Content:
+    """A text as a content; a content is one."""
+    if isinstance(said, Content):
+        return said
+    content = Content()
+    content.text(said)
+    return content
 
 
 Add = Callable[[dict[str, Any], Content, str, Settings], None]
@@ -120,11 +132,10 @@ class Contents(Nested):
     def description(self) -> str:
         return f"a string or a list of {self.noun}"
 
-    def read(self, name: str, given: Any, settings: Settings) -> Content:
-        content = self.make()
+    def read(self, name: str, given: Any, settings: Settings) -> str | Content:
         if isinstance(given, str):
-            content.text(given)
-            return content
+            return given
+        content = self.make()
         if not isinstance(given, list):
             raise PayloadError.of(name, given, self.description)
         if len(given) > MAX_MESSAGES:
@@ -135,7 +146,7 @@ class Contents(Nested):
                 kind, read = self.tagged.read(place, one, settings)
             except UnsupportedError as error:
                 # What has a place of its own within the part is the part's; unknown fields have none.
-                if settings.unreadable_parts == "error" or not (error.param or "").startswith(place):
+                if settings.images.unreadable_parts == "error" or not (error.param or "").startswith(place):
                     raise
                 content.text(left_out(one.get("type")))
                 continue

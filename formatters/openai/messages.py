@@ -120,7 +120,7 @@ def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Bui
     for index, one in enumerate(given):
         place = f"messages[{index}]"
         role, read = form.read(place, one, settings)
-        content = read.get("content") or Content()
+        content = read.get("content", "")
         if role == "assistant":
             if "function_call" in read:
                 function_call = f"call_function_{index}"
@@ -134,13 +134,12 @@ def read_messages(given: Any, settings: Settings, form: Tagged = MESSAGE) -> Bui
     return builder
 
 
-def _answer(builder: Builder, read: dict[str, Any], content: Content, function_call: str) -> None:
+def _answer(builder: Builder, read: dict[str, Any], content: str | Content, function_call: str) -> None:
     turn = builder.answer()
-    turn.content, turn.name = content, read.get("name", "")
+    turn.name = read.get("name", "")
+    turn.say(read["refusal"] if "refusal" in read and "content" not in read else content)
     if reasoning := read.get("reasoning") or read.get("reasoning_content"):
         turn.reasoning.append(reasoning)
-    if "refusal" in read and "content" not in read:
-        content.text(read["refusal"])
     for kind, call in read.get("tool_calls", ()):
         called = call[kind]
         arguments = called.get("arguments", NONE) if kind == "function" else arguments_of(called["input"])

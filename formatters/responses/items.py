@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...model.conversation import Text as TextPart
 from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.options import Settings
 from ..base import JsonSchema
@@ -79,7 +78,6 @@ def _texts(kind: str) -> Listed:
 ITEM = Tagged(
     "type",
     {
-        "message": Form({"role": None, "content": None, "phase": None, **BESIDE}),
         "function_call": Form({**CALL, "arguments": Arguments(), **BESIDE}, ("call_id", "name")),
         "function_call_output": OUTPUT,
         "custom_tool_call": Form({**CALL, "input": Text(), **BESIDE}, ("call_id", "name", "input")),
@@ -94,7 +92,7 @@ ITEM = Tagged(
             }
         ),
     },
-    infer=lambda item: "message" if item.get("role") is not None else None,
+    where=" or 'message'",
 )
 
 Name = Callable[[str | None, str], str]
@@ -104,7 +102,7 @@ Name = Callable[[str | None, str], str]
 def add_items(builder: Builder, given: Any, place: str, name: Name, settings: Settings) -> None:
     """Items, or a text, which is a message of the user; raises RequestError, naming the place."""
     if isinstance(given, str):
-        builder.say("user", Content([TextPart(given)]))
+        builder.say("user", given)
         return
     if not isinstance(given, list):
         raise PayloadError.of(place, given, "a string or a list of items")
@@ -114,17 +112,24 @@ def add_items(builder: Builder, given: Any, place: str, name: Name, settings: Se
         raise ParameterError(f"{place}: expected at most {MAX_MESSAGES} items, got {len(given)}", place)
     for index, one in enumerate(given):
         where = f"{place}[{index}]"
-        kind, item = ITEM.read(where, one, settings)
-        if kind == "message":
+        if _is_message(one):
             _message(builder, *MESSAGE.read(where, one, settings))
-        elif kind == "reasoning":
+            continue
+        kind, item = ITEM.read(where, one, settings)
+        if kind == "reasoning":
             _reasoning(builder, item)
         elif kind in ("function_call", "custom_tool_call"):
             called = name(item.get("namespace"), item["name"])
             arguments = arguments_of(item["input"]) if kind == "custom_tool_call" else item.get("arguments", NONE)
             _turn(builder).call(item["call_id"], called, arguments)
         elif kind != "additional_tools":
-            builder.result(item["call_id"], item.get("output") or Content())
+            builder.result(item["call_id"], item.get("output", ""))
+
+
+def _is_message(given: Any) -> bool:
+    return isinstance(given, dict) and (
+        given.get("type") == "message" or (given.get("type") is None and given.get("role") is not None)
+    )
 
 
 def _turn(builder: Builder, fits: Callable[[Turn], bool] = lambda turn: True) -> Turn:
@@ -134,7 +139,7 @@ def _turn(builder: Builder, fits: Callable[[Turn], bool] = lambda turn: True) ->
 
 
 def _message(builder: Builder, role: str, read: Read) -> None:
-    content = read.get("content") or Content()
+    content = read.get("content", "")
     if role != "assistant":
         builder.say(role, content)
         return
@@ -200,7 +205,7 @@ PREFIXES = {
 
 
 def _schema() -> JsonSchema:
-    items = {name: form for name, form in ITEM.forms.items() if name not in ("message", "additional_tools")}
+    items = {name: form for name, form in ITEM.forms.items() if name != "additional_tools"}
     more = {"type": "object", "properties": {"type": {"const": "additional_tools"}, "tools": array(TOOL_SCHEMA)}}
     more["required"] = ["type", "tools"]
     return one_of(MESSAGE.schema, Tagged("type", items).schema, more)

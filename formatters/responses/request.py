@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.conversation import Message, Text
+from ...model.conversation import Message
 from ...model.errors import ParameterError, PayloadError
 from ...model.generation import FITTING, Conversation, Generation, Sampling
 from ...model.options import Settings
@@ -23,7 +23,6 @@ from ..base import Payload, Request
 from ..client_fields import ClientFields, Paths
 from ..common.fields import paths_of
 from ..conversation.builder import Builder
-from ..conversation.content import Content
 from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
@@ -61,7 +60,7 @@ def read_request(
     tools = read_tools(payload, settings, further)
     builder = Builder("input")
     if (instructions := values.get("instructions")) is not None:
-        builder.say("system", Content([Text(instructions)]))
+        builder.say("system", instructions)
     if previous:
         add_items(builder, previous, "previous_response_id", tools.name, settings)
     add_items(builder, given, "input", tools.name, settings)

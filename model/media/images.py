@@ -12,13 +12,20 @@ import binascii
 import threading
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
+from msgspec.structs import replace
+
+from ..conversation import Message, Text
 from ..errors import ParameterError
 from ..generation import Conversation
 from ..text.template_messages import image_urls
 from .url_policy import MediaError
 
-__all__ = ["Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url"]
+__all__ = [
+    "Budget", "Image", "ImagePart", "check_image", "data_url_bytes", "image_parts", "is_data_url",
+    "without_images",
+]  # fmt: skip
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """What is decoded, by Pillow's names: what browsers make. Pillow's other readers are many, and rarely reviewed."""
@@ -70,6 +77,22 @@ def image_parts(conversation: Conversation) -> list[ImagePart]:
         for number, message in enumerate(conversation.messages)
         for index, url in image_urls(message)
     ]
+
+
+def without_images(conversation: Conversation) -> Conversation:
+    """The conversation with a text in the place of each image, for a model that reads text alone."""
+    return replace(conversation, messages=tuple(map(_told, conversation.messages)))
+
+
+def _told(message: Message | dict[str, Any]) -> Message | dict[str, Any]:
+    if isinstance(message, dict) or isinstance(message.content, str):
+        return message
+    return replace(
+        message, content=tuple(Text(LEFT_OUT) if not isinstance(part, Text) else part for part in message.content)
+    )
+
+
+LEFT_OUT = "[An image was left out: this model reads text alone.]"
 
 
 def _part(url: str, place: str) -> ImagePart:

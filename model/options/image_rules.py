@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -59,4 +59,8 @@ class ImageRules(msgspec.Struct, frozen=True, kw_only=True):
         "Pixels that the images of a prompt may have together.", name="max_image_pixels", ge=1,
     )] = 1 << 27
     """Some 400 MB as RGB: eleven pictures of an ordinary telephone."""
+    unreadable_parts: Annotated[Literal["error", "text"], Option(
+        "What to do with parts of messages that the model cannot read (a PDF, an image where it reads text alone): "
+        "refuse the request, or put a text in their place that says so.",
+    )] = "error"
 # fmt: on

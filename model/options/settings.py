@@ -151,10 +151,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "What to do with tools that only the maker of a model can run (web search, MCP servers ...): leave them out, "
         "or refuse the request.",
     )] = "ignore"
-    unreadable_parts: Annotated[Literal["error", "text"], Option(
-        "What to do with parts of messages that the model cannot read (a PDF, an image where it reads text alone): "
-        "refuse the request, or put a text in their place that says so.",
-    )] = "error"
     unknown_models: Annotated[Literal["base", "error"], Option(
         "What an OpenAI request gets whose `model` is neither this one nor an adapter: this one, or a 404.",
     )] = "base"

@@ -21,12 +21,23 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..backend import BackendBase, tokenized
 from ..errors import ParameterError, UnsupportedError
 from ..events import Started
 from ..generation import Conversation, Generation
 from ..media.fetch import Fetcher
-from ..media.images import Budget, Image, ImagePart, check_image, data_url_bytes, image_parts, is_data_url
+from ..media.images import (
+    Budget,
+    Image,
+    ImagePart,
+    check_image,
+    data_url_bytes,
+    image_parts,
+    is_data_url,
+    without_images,
+)
 from ..media.url_policy import MediaError
 from ..options.image_rules import ImageRules
 
@@ -92,7 +103,16 @@ class RequestPreparer:
     def take(self, number: int, generation: Generation) -> None:
         """Has a generation prepared, on another thread. Raises nothing that a request can cause."""
         try:
-            parts = image_parts(generation.prompt) if isinstance(generation.prompt, Conversation) else []
+            prompt = generation.prompt
+            parts = image_parts(prompt) if isinstance(prompt, Conversation) else []
+            if (
+                isinstance(prompt, Conversation)
+                and parts
+                and not self._backend.info.images
+                and self._rules.unreadable_parts == "text"
+            ):
+                generation = replace(generation, prompt=without_images(prompt))
+                parts = []
             if parts:
                 self._admit(parts)
         except BaseException as error:  # noqa: BLE001 - becomes the generation's error; libraries in Rust panic with one

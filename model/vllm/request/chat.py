@@ -24,6 +24,7 @@ from ..library.internals import keep_linear, tokenize_params
 from ..library.parts import part
 from .images import ImageDecoder, processor_faults, with_pictures
 from .prompt import path_of
+from .roles import TemplateRoles
 
 __all__ = ["ChatRenderer"]
 
@@ -50,6 +51,7 @@ class ChatRenderer:
         self._form = part("vllm.entrypoints.openai.chat_completion.protocol:ChatCompletionRequest")
         self._by_mistral: bool = part("vllm.utils.mistral:is_mistral_tokenizer")(core.get_tokenizer())
         self._plain = self._form(messages=[{"role": "user", "content": ""}])
+        self._roles = TemplateRoles(self._trial)
         # Fails at start, not at the first request that needs a parser. Some need a model's own tokens.
         self._try("tool_call_parser", settings.tool_call_parser, None)
         reasoner = getattr(self._try("reasoning_parser", None, settings.reasoning_parser), "reasoning_parser", None)
@@ -66,7 +68,7 @@ class ChatRenderer:
         from pydantic import ValidationError
 
         fields: dict[str, Any] = {
-            "messages": (messages := template_messages(conversation.messages, urls=False)),
+            "messages": (messages := template_messages(self._roles.fitted(conversation.messages), urls=False)),
             "add_generation_prompt": conversation.add_generation_prompt,
             "continue_final_message": conversation.continue_final_message,
             "add_special_tokens": conversation.add_special_tokens,
@@ -146,6 +148,12 @@ class ChatRenderer:
             message = f"{TRUNCATE}: a prompt with images is not cut, expected at least its {tokens} tokens"
             raise UnsupportedError(f"{message}, got {truncate}", TRUNCATE)
         return prompt
+
+    def _trial(self, messages: list[dict[str, Any]]) -> str:
+        """The prompt of messages, as text; raises what templates raise."""
+        prompt = self.render(self._form(messages=messages))
+        text: str = self._core.get_tokenizer().decode(prompt["prompt_token_ids"])
+        return text
 
     def splitter(self, conversation: Conversation, request: Any, prompt_ids: list[int]) -> Splitter | None:
         """A splitter for one sequence; None where the answer is text as it is."""
