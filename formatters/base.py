@@ -31,6 +31,7 @@ __all__ = [
     "SSE",
     "UNDESCRIBED",
     "Dialect",
+    "DialectShape",
     "JsonSchema",
     "OpenApi",
     "Page",
@@ -41,11 +42,10 @@ __all__ = [
     "ResponseEncoder",
     "Route",
     "encode",
-    "encoder_for_formatters",
     "event_record",
     "line_record",
     "named_record",
-    "openapi_of",
+    "own_response",
     "variable_part",
 ]
 
@@ -232,13 +232,38 @@ def variable_part(pattern: str, path: str) -> str:
     return path[len(start) :] if path.startswith(start) else ""
 
 
-class Dialect(Protocol):
-    """A dialect. Modules of this package have this shape: the same names, as functions and constants.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dialect:
+    """A dialect: how its requests are known, read and refused. All of ours are in table.py."""
 
-    It may have further ones. `OPENAPI: tuple[OpenApi, ...]` describes requests that are detected by their bodies.
-    `NAMES_MODEL: bool` is whether the body's `model` may name an adapter.
-    `for_formatters(generation, settings) -> ResponseEncoder | None` makes what output formatters of users get
-    for a generation, where that is not the dialect's own response.
+    name: str
+    """What `option.dialect` and the request attribute `dialect` call it."""
+    body_field: str
+    """The field of the body that `matches` goes by, named in the error when no dialect matches, or empty."""
+    routes: tuple[Route, ...]
+    """The paths that select this dialect, before the body is read."""
+    openapi: tuple[OpenApi, ...]
+    """What describes requests that are detected by their bodies."""
+    names_model: bool
+    """Whether the body's `model` may name an adapter."""
+    matches: Callable[[Payload, Request, Settings], bool]
+    """Whether a body without an explicit dialect is this one's."""
+    parse: Callable[[Payload, Request, Settings], ParsedRequest]
+    """The parsed request; raises RequestError."""
+    refuse: Callable[[LmiError, Payload | None, Request, Settings], Response]
+    """The response to a request that `parse` refused, or that could not be read (there is no body then)."""
+    for_formatters: Callable[[Generation, Settings], ResponseEncoder | None]
+    """What output formatters of users get instead of the dialect's own response; None: that response."""
+
+
+def own_response(generation: Generation, settings: Settings) -> None:
+    """For `for_formatters`: output formatters of users get the dialect's own response."""
+
+
+class DialectShape(Protocol):
+    """What a dialect of a user's own has: a module, a class or an object with these names.
+
+    `OPENAPI: tuple[OpenApi, ...]` may describe requests that are detected by their bodies.
     """
 
     NAME: str
@@ -263,18 +288,6 @@ class Dialect(Protocol):
 
 UNDESCRIBED = OpenApi("", lambda _: {"type": "object"}, {JSON: ()}, {JSON: ()})
 """For a dialect that has no description."""
-
-
-def openapi_of(dialect: Dialect) -> tuple[OpenApi, ...]:
-    """A dialect's description of requests that are detected by their bodies."""
-    given = getattr(dialect, "OPENAPI", None)
-    return given if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given) else (UNDESCRIBED,)
-
-
-def encoder_for_formatters(dialect: Dialect, generation: Generation, settings: Settings) -> ResponseEncoder | None:
-    """What output formatters of users get instead of the dialect's own response; None: that response."""
-    make: Callable[[Generation, Settings], ResponseEncoder | None] | None = getattr(dialect, "for_formatters", None)
-    return None if make is None else make(generation, settings)
 
 
 FORMER_NAMES = {

@@ -29,7 +29,7 @@ from ..model.errors import (
 from ..model.options import Settings
 from .adapters import NO_ADAPTERS, AdapterNames, NotReadyError, select, take_names, with_adapters, with_name
 from .azure.request import DEPLOYMENT, EXTRAS
-from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, encode, openapi_of
+from .base import Dialect, OpenApi, ParsedRequest, Payload, Request, Response, encode
 from .coding import check_content_type, decoded
 from .common.body_size import LARGE
 from .common.json_body import TOO_DEEP, names_in, read_json
@@ -60,10 +60,10 @@ def explicit_dialect(request: Request, settings: Settings, user_dialects: Sequen
         return found[0] if found else None
     known = (*user_dialects, *DIALECTS)
     for candidate in known:
-        if name == candidate.NAME:
+        if name == candidate.name:
             return candidate
     separated = " (custom attributes are separated by semicolons)" if "," in name else ""
-    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.NAME for candidate in known) + separated)
+    raise PayloadError.of("dialect", name, "one of " + ", ".join(candidate.name for candidate in known) + separated)
 
 
 def comma_error(request: Request) -> PayloadError | None:
@@ -83,7 +83,7 @@ COMMA_BEFORE = re.compile(rf",\s*(dialect|{ROUTE}|{EXTRAS}|{DEPLOYMENT})\s*=", r
 
 def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> None:
     """Raises OptionError if `option.dialect` names no dialect."""
-    names = [known.NAME for known in (*user_dialects, *DIALECTS)]
+    names = [known.name for known in (*user_dialects, *DIALECTS)]
     if settings.dialect and settings.dialect not in names:
         expected = ", ".join(names)
         raise OptionError(f"option.dialect: expected one of {expected}, got {settings.dialect!r}", "dialect")
@@ -103,12 +103,12 @@ def detect(payload: Payload, request: Request, settings: Settings, user_dialects
             return candidate
     usual = fallback(settings)
     # Those of `inputs` share their mark.
-    marks = {usual.BODY_FIELD: usual.NAME}
+    marks = {usual.body_field: usual.name}
     for one in known:
-        if one.BODY_FIELD:
-            marks.setdefault(one.BODY_FIELD, one.NAME)
+        if one.body_field:
+            marks.setdefault(one.body_field, one.name)
     listed = ", ".join(f"{mark} ({name})" for mark, name in marks.items())
-    raise PayloadError(f"unknown dialect: expected a field {listed}", usual.BODY_FIELD)
+    raise PayloadError(f"unknown dialect: expected a field {listed}", usual.body_field)
 
 
 def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> list[OpenApi]:
@@ -116,13 +116,13 @@ def documents_by_body(settings: Settings, user_dialects: Sequence[Dialect] = ())
 
     Of our dialects with the same field of the body the first one that serves it is found (`inputs`: tgi, dynamic, lmi).
     """
-    found = [one for known in user_dialects for one in openapi_of(known) if one.serves(settings)]
+    found = [one for known in user_dialects for one in known.openapi if one.serves(settings)]
     fields: set[str] = set()
     for known in DIALECTS:
-        served = [one for one in openapi_of(known) if one.serves(settings)]
-        if served and known.BODY_FIELD not in fields:
+        served = [one for one in known.openapi if one.serves(settings)]
+        if served and known.body_field not in fields:
             found += served
-            fields |= {known.BODY_FIELD} - {""}
+            fields |= {known.body_field} - {""}
     return found
 
 
@@ -207,7 +207,7 @@ def receive(
         asked = control_of(request)
         if asked is not None and not is_users(asked, request, settings, user_dialects, explicit):
             check_content_type(request)
-            return replace(control.answer(asked, request), dialect=dialect.NAME)
+            return replace(control.answer(asked, request), dialect=dialect.name)
         try:
             payload = hooks.read(request)
         except (AdapterError, ModelNotFoundError):
@@ -225,14 +225,14 @@ def receive(
         named = None
         if dialect in DIALECTS:
             named, payload = take_names(payload)
-        model = payload.get("model") if getattr(dialect, "NAMES_MODEL", False) else None
+        model = payload.get("model") if dialect.names_model else None
         selected = select(named, model, request, settings, adapters)
         settings = with_name(settings, selected)
         call = dialect.parse(payload, request, settings)
         _check_task(call, settings)
         call = with_trace(with_adapters(call, selected, adapters), request, settings)
         call = hooks.ready(call, dialect, payload, request, settings)
-        return replace(call, dialect=dialect.NAME)
+        return replace(call, dialect=dialect.name)
     except (RequestError, UserCodeError, AdapterError) as error:
         return _refused(dialect, error, payload, request, settings)
     except NotReadyError:
@@ -278,6 +278,6 @@ def _refused(
     try:
         answer = dialect.refuse(error, payload, request, settings)
     except Exception:
-        logger.exception("request %s: the dialect %s failed to render an error", request.request_id, dialect.NAME)
+        logger.exception("request %s: the dialect %s failed to render an error", request.request_id, dialect.name)
         answer = Response(encode({"error": error.message, "code": error.status}), error.status, failure=error)
-    return replace(answer, dialect=dialect.NAME)
+    return replace(answer, dialect=dialect.name)

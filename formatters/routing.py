@@ -31,12 +31,12 @@ INVOCATIONS = "/invocations"
 
 def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found | None:
     """The dialect that has a route of its own for the request's path, and the route."""
-    taking = [(known, route) for known in user_dialects for route in known.ROUTES if route.takes(request)]
+    taking = [(known, route) for known in user_dialects for route in known.routes if route.takes(request)]
     taking += [found for found in _ours(request.path) if found[1].takes(request)]
     return min(taking, key=_by_query, default=None)
 
 
-EVERY: list[Found] = [(known, route) for known in DIALECTS for route in known.ROUTES]
+EVERY: list[Found] = [(known, route) for known in DIALECTS for route in known.routes]
 """Our dialects' routes."""
 VARIABLE = [found for found in EVERY if found[1].variable]
 FIXED: dict[str, list[Found]] = {}
@@ -66,10 +66,10 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Req
         return request, route_of(request, user_dialects)
     method, path, query = _parts(given)
     request = replace(request, path=path, query={**request.query, **dict(parse_qsl(query, keep_blank_values=True))})
-    there = [(known, one) for known in user_dialects for one in known.ROUTES if one.has(path)] + _ours(path)
+    there = [(known, one) for known in user_dialects for one in known.routes if one.has(path)] + _ours(path)
     named = request.attributes.get("dialect")
     # A dialect that is named needs no query to be told from another.
-    taking = [one for one in there if (_asks_for(one[1], request) if not named else named == one[0].NAME)]
+    taking = [one for one in there if (_asks_for(one[1], request) if not named else named == one[0].name)]
     taking = [one for one in taking if not method or method in one[1].methods]
     if path == INVOCATIONS and not taking:
         # Any dialect's, in whichever way the request says it.
@@ -78,7 +78,7 @@ def routed(request: Request, user_dialects: Sequence[Dialect] = ()) -> tuple[Req
         raise _unknown(given, named, there, user_dialects)
     dialect, route = min(taking, key=_by_query)
     method = method or ("POST" if "POST" in route.methods else route.methods[0])
-    return replace(request, method=method, attributes={**request.attributes, "dialect": dialect.NAME}), (dialect, route)
+    return replace(request, method=method, attributes={**request.attributes, "dialect": dialect.name}), (dialect, route)
 
 
 METHODS = ("GET", "POST", "DELETE")
@@ -99,9 +99,9 @@ def _asks_for(route: Route, request: Request) -> bool:
 
 def _unknown(given: str, named: str | None, there: Sequence[Found], user_dialects: Sequence[Dialect]) -> RequestError:
     if named and there:
-        names = " or ".join(dict.fromkeys(known.NAME for known, _ in there))
+        names = " or ".join(dict.fromkeys(known.name for known, _ in there))
         return PayloadError.of("dialect", named, f"{names}, whose route {given} is")
-    every = [route for known in (*user_dialects, *DIALECTS) for route in known.ROUTES]
+    every = [route for known in (*user_dialects, *DIALECTS) for route in known.routes]
     paths = dict.fromkeys([INVOCATIONS, *(one.path + (f"?{one.query}=..." if one.query else "") for one in every)])
     separated = " (custom attributes are separated by semicolons)" if "," in given else ""
     return NotFoundError.of(ROUTE, given, "one of " + ", ".join(paths) + separated)

@@ -9,9 +9,11 @@ from .lmi import dynamic
 
 __all__ = ["DIALECTS", "fallback"]
 
-DIALECTS: tuple[Dialect, ...] = (azure, rerank, tgi, dynamic, lmi, anthropic, responses, openai, minimal, tokens)
+DIALECTS: tuple[Dialect, ...] = tuple(
+    module.DIALECT for module in (azure, rerank, tgi, dynamic, lmi, anthropic, responses, openai, minimal, tokens)
+)
 
 
 def fallback(settings: Settings) -> Dialect:
     """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
-    return dynamic if settings.dynamic_batch else lmi
+    return dynamic.DIALECT if settings.dynamic_batch else lmi.DIALECT

@@ -20,7 +20,6 @@ from ..formatters.base import (
     JSON,
     JSON_LINES,
     SSE,
-    Dialect,
     OpenApi,
     ParsedRequest,
     Payload,
@@ -32,6 +31,7 @@ from ..formatters.base import (
     event_record,
     line_record,
 )
+from ..formatters.base import DialectShape as Dialect
 from ..formatters.client_fields import ClientFields
 from ..formatters.sessions import Session
 from ..model.backend import Backend

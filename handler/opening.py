@@ -220,7 +220,7 @@ class Opener:
             return refused
         settings = self._service.settings
         try:
-            return replace(self.control.answer(read_body(request), request), dialect=fallback(settings).NAME)
+            return replace(self.control.answer(read_body(request), request), dialect=fallback(settings).name)
         except LmiError as error:
             return refusal(error, request, settings)
 
@@ -247,7 +247,7 @@ class Opener:
         dialect, page = found[0], found[1].page
         assert page is not None
         try:
-            return replace(page(request, self._service.settings, self._service.info), dialect=dialect.NAME)
+            return replace(page(request, self._service.settings, self._service.info), dialect=dialect.name)
         except LmiError as error:
             return refusal(error, request, self._service.settings)
 

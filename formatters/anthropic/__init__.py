@@ -17,17 +17,14 @@ from typing import Any
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from .counting import parse_count
 from .errors import error_response
 from .openapi import COUNT, MESSAGES
 from .request import parse_messages
 
-__all__ = ["BODY_FIELD", "COUNT_PATH", "NAME", "OPENAPI", "PATH", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["COUNT_PATH", "DIALECT", "PATH", "matches", "parse", "refuse"]
 
-NAME: str = "anthropic"
-BODY_FIELD: str = ""
-NAMES_MODEL: bool = True
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -74,3 +71,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     return error_response(error, request.request_id)
+
+
+DIALECT = Dialect(
+    name="anthropic",
+    body_field="",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

@@ -17,7 +17,20 @@ import msgspec
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, NotFoundError, RequestError
 from ...model.options import Settings
-from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
+from ..base import (
+    JSON,
+    SSE,
+    Dialect,
+    JsonSchema,
+    OpenApi,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    Route,
+    encode,
+    own_response,
+)
 from ..common.schemas import STRING
 from ..openai.bodies import ChatChunk, ErrorBody
 from ..openai.chat import read_chat
@@ -27,11 +40,7 @@ from .errors import OtherError, PlainError, UnprocessableError, error_response
 from .reply import Body, azure_encoder
 from .request import API_VERSION, DEPLOYMENT, EXTRAS, FIELDS, MESSAGE, check_deployment, check_version, read_payload
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
-
-NAME: str = "azure"
-BODY_FIELD: str = ""
-NAMES_MODEL: bool = True
+__all__ = ["DIALECT", "matches", "parse", "refuse"]
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -117,3 +126,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON with its status and code, for streamed requests too."""
     return error_response(error, payload, request.headers)
+
+
+DIALECT = Dialect(
+    name="azure",
+    body_field="",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

@@ -22,7 +22,7 @@ from typing import Any, cast
 from ...model.errors import LmiError, PayloadError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route
 from ..client_fields import ClientFields
 from ..common.fields import Parameter, handle_unknown_field
 from . import embeddings as lmi_embeddings
@@ -43,11 +43,8 @@ from .reply import (
 from .status import status_of
 
 __all__ = [
-    "BODY_FIELD",
+    "DIALECT",
     "FIELDS",
-    "NAME",
-    "OPENAPI",
-    "ROUTES",
     "LmiRequest",
     "for_formatters",
     "framing_of",
@@ -62,8 +59,6 @@ __all__ = [
     "stream_of",
 ]
 
-NAME: str = "lmi"
-BODY_FIELD: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
 OPENAPI = (LMI, VECTORS)
 
@@ -200,3 +195,16 @@ def refuse_several(parameters: Parameters) -> None:
     """What a stream has no place for: several sequences, or one that is chosen when all of them have ended."""
     if name := parameters.several:
         raise UnsupportedError(f"{name}: above 1 is not supported with streaming", name)
+
+
+DIALECT = Dialect(
+    name="lmi",
+    body_field="inputs",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=False,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=for_formatters,
+)

@@ -17,7 +17,20 @@ from ...model.errors import LmiError
 from ...model.events import Delta, Event, Failed
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import JSON, JSON_LINES, SSE, OpenApi, ParsedRequest, Payload, Request, Response, Route, encode
+from ..base import (
+    JSON,
+    JSON_LINES,
+    SSE,
+    Dialect,
+    OpenApi,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    Route,
+    encode,
+    own_response,
+)
 from ..client_fields import ClientFields, prompt_names
 from ..common.encoder import EncoderState
 from ..common.finish import aborted
@@ -29,10 +42,8 @@ from .parameters import PATHS, SHOWN_KEYS, Parameters, read_parameters
 from .reply import Framing
 from .status import REFUSED, status_of
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "WITHOUT", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "WITHOUT", "matches", "parse", "refuse"]
 
-NAME: str = "dynamic"
-BODY_FIELD: str = "inputs"
 ROUTES: tuple[Route, ...] = ()
 
 
@@ -200,3 +211,16 @@ class StreamedTexts(_Encoder):
             return _Encoder._fail(self, error)
         self.finished, self.failure = True, error
         return [self.framing.record(ErrorBody(REFUSED, error.message))]
+
+
+DIALECT = Dialect(
+    name="dynamic",
+    body_field="inputs",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=False,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

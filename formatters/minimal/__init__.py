@@ -13,7 +13,19 @@ from __future__ import annotations
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import JSON, SSE, JsonSchema, OpenApi, ParsedRequest, Payload, Request, Response, Route
+from ..base import (
+    JSON,
+    SSE,
+    Dialect,
+    JsonSchema,
+    OpenApi,
+    ParsedRequest,
+    Payload,
+    Request,
+    Response,
+    Route,
+    own_response,
+)
 from ..common.kinds import Boolean
 from ..common.schemas import STRING
 from ..openai.chat import read_chat
@@ -37,11 +49,8 @@ from .reply import (
     status_of,
 )
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "matches", "parse", "refuse"]
 
-NAME: str = "minimal"
-BODY_FIELD: str = ""
-NAMES_MODEL: bool = True
 
 CHAT_PATH = "/chat/completions"
 SSE_PATH = "/chat/sse"
@@ -113,3 +122,16 @@ def _form(payload: Payload, request: Request) -> Form:
     # /chat/completions has a sister for events; hosts with one path have none.
     wanted = request.path != CHAT_PATH and SSE in request.headers.get("accept", "").lower()
     return EVENTS if wanted else LINES
+
+
+DIALECT = Dialect(
+    name="minimal",
+    body_field="",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from . import chat as openai_chat
 from . import completions as openai_completions
 from . import embeddings as openai_embeddings
@@ -26,21 +26,15 @@ from .openapi import CHAT, EMBEDDINGS, MODEL, MODELS, TEXT
 from .reply import error_response
 
 __all__ = [
-    "BODY_FIELD",
     "CHAT_PATH",
+    "DIALECT",
     "EMBEDDINGS_PATH",
-    "NAME",
-    "OPENAPI",
-    "ROUTES",
     "TEXT_PATH",
     "matches",
     "parse",
     "refuse",
 ]
 
-NAME: str = "openai"
-BODY_FIELD: str = "messages, prompt or input"
-NAMES_MODEL: bool = True
 
 CHAT_PATH = "/v1/chat/completions"
 TEXT_PATH = "/v1/completions"
@@ -82,3 +76,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     return error_response(error)
+
+
+DIALECT = Dialect(
+    name="openai",
+    body_field="messages, prompt or input",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

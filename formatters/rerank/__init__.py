@@ -19,17 +19,14 @@ from typing import NamedTuple
 
 from ...model.errors import LmiError, PayloadError
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from ..openai.reply import error_response
 from . import classes, ranking, scores
 from .bodies import rank_error, tei_error
 from .openapi import CLASSIFY, PREDICT, RERANK, RERANK_COHERE, SCORE
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "matches", "parse", "refuse"]
 
-NAME: str = "rerank"
-BODY_FIELD: str = "query"
-NAMES_MODEL: bool = True
 
 ROUTES: tuple[Route, ...] = (
     Route("/rerank", described=RERANK),
@@ -101,3 +98,16 @@ def _form(payload: Payload, request: Request) -> Form | None:
     if "input" in payload or "messages" in payload:
         return CLASSES
     return PREDICTIONS if "inputs" in payload else None
+
+
+DIALECT = Dialect(
+    name="rerank",
+    body_field="query",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

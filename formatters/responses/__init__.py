@@ -21,7 +21,7 @@ from typing import Any
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import SSE, ParsedRequest, Payload, Request, Response, Route
+from ..base import SSE, Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from ..openai.reply import Identity, error_response
 from .openapi import CREATE, DELETE, RETRIEVE
 from .reply import WholeResponse
@@ -29,11 +29,8 @@ from .request import read_request
 from .stored import STORED_PATH, delete, retrieve
 from .stream import StreamedResponse
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "matches", "parse", "refuse"]
 
-NAME: str = "responses"
-BODY_FIELD: str = ""
-NAMES_MODEL: bool = True
 
 PATH = "/v1/responses"
 
@@ -71,3 +68,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     return error_response(error)
+
+
+DIALECT = Dialect(
+    name="responses",
+    body_field="",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

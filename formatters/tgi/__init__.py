@@ -23,7 +23,7 @@ import secrets
 from ...model.errors import LmiError, UnsupportedError
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route, encode
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, encode
 from ..client_fields import ClientFields
 from ..lmi import framing_of, inputs_of, parameters_of, stream_of
 from ..lmi.formatter_input import for_formatters
@@ -35,10 +35,8 @@ from .openapi import TGI, TGI_INFO, TGI_ROOT, TGI_STREAM, TGI_WHOLE
 from .parameters import BEST_OF, PATHS, read_parameters
 from .reply import ResponseOptions, StreamEncoder, WholeEncoder
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "for_formatters", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "for_formatters", "matches", "parse", "refuse"]
 
-NAME: str = "tgi"
-BODY_FIELD: str = "inputs"
 
 WHOLE_PATH = "/generate"
 STREAM_PATH = "/generate_stream"
@@ -138,3 +136,16 @@ def _framing(payload: Payload, request: Request, settings: Settings) -> Framing 
     if request.path == ROOT_PATH:
         return EVENTS if stream else None
     return framing_of(stream, settings, EVENTS)
+
+
+DIALECT = Dialect(
+    name="tgi",
+    body_field="inputs",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=False,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=for_formatters,
+)

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from ...model.errors import LmiError
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, Response, Route
+from ..base import Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from ..openai.reply import error_response
 from .openapi import DETOKENIZE, TOKENIZE
 from .request import read_detokenize, read_tokenize
 
-__all__ = ["BODY_FIELD", "NAME", "OPENAPI", "ROUTES", "matches", "parse", "refuse"]
+__all__ = ["DIALECT", "matches", "parse", "refuse"]
 
-NAME: str = "tokens"
-BODY_FIELD: str = ""
-NAMES_MODEL: bool = True
 
 TOKENIZE_PATH = "/tokenize"
 DETOKENIZE_PATH = "/detokenize"
@@ -47,3 +44,16 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error as JSON, with its status."""
     return error_response(error)
+
+
+DIALECT = Dialect(
+    name="tokens",
+    body_field="",
+    routes=ROUTES,
+    openapi=OPENAPI,
+    names_model=True,
+    matches=matches,
+    parse=parse,
+    refuse=refuse,
+    for_formatters=own_response,
+)

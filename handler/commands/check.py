@@ -135,7 +135,7 @@ def _own_code(settings: Settings) -> list[str]:
         ("content filter", extensions.filter),
     ]
     kinds = [kind for kind, one in found if one]
-    kinds += [f"dialect {dialect.NAME}" for dialect in extensions.dialects]
+    kinds += [f"dialect {dialect.name}" for dialect in extensions.dialects]
     return [f"your own code: {', '.join(kinds)}"] if kinds else []
 
 

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
 from ...formatters import DIALECTS, Dialect, Route
-from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi, openapi_of
+from ...formatters.base import JSON, UNDESCRIBED, JsonSchema, OpenApi
 from ...formatters.common.schemas import STRING, one_of
 from ...formatters.detection import documents_by_body
 from ...model.options import Settings
@@ -114,16 +114,16 @@ def _documents(route: HttpRoute, method: str, user_dialects: Sequence[Dialect], 
     dialects = (*user_dialects, *DIALECTS)
     path = BY_BODY[0] if route.path_format in BY_BODY else route.path_format
     own_routes = [
-        (known, one) for known in dialects for one in known.ROUTES if one.path == path and method in one.methods
+        (known, one) for known in dialects for one in known.routes if one.path == path and method in one.methods
     ]
     by_body = route.path_format in BY_BODY
     found: list[Documented] = [(one.described or UNDESCRIBED, one) for _, one in own_routes]
     pages = any(one.page for _, one in own_routes)
     if settings.dialect and (by_body or found) and not pages:
-        (dialect,) = (known for known in dialects if settings.dialect == known.NAME)
+        (dialect,) = (known for known in dialects if settings.dialect == known.name)
         # A path that is its own means what it always does.
         its = [(one.described or UNDESCRIBED, one) for known, one in own_routes if known is dialect]
-        return [*its] or [(one, None) for one in openapi_of(dialect)]
+        return [*its] or [(one, None) for one in dialect.openapi]
     if by_body:
         found += [(one, None) for one in documents_by_body(settings, user_dialects)]
     return found

@@ -39,7 +39,7 @@ def dialect_routes(
     """A route for each path of the dialects, ours and these, and those of all dialects."""
     methods: dict[str, set[str]] = {path: {"POST"} for path in BY_BODY}
     for known in (*user_dialects, *DIALECTS):
-        for route in known.ROUTES:
+        for route in known.routes:
             methods.setdefault(_pattern(route), set()).update(route.methods)
     return [HttpRoute(path, endpoint, methods=sorted(allowed)) for path, allowed in methods.items()]
 

@@ -1,4 +1,4 @@
-"""A user's own dialect: an object of the shape of formatters.base.Dialect, made safe to stand beside ours.
+"""A user's own dialect: an object of the shape of formatters.base.DialectShape, made safe to stand beside ours.
 
     module, class or object --dialect_of--> UserDialect: every call guarded, everything it gives checked
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, cast
 
 import msgspec
 
 from ...formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, Route, fallback
-from ...formatters.base import Payload, ResponseEncoder
+from ...formatters.base import UNDESCRIBED, DialectShape, OpenApi, Payload, ResponseEncoder, own_response
 from ...formatters.client_fields import ClientFields
 from ...model.engine import EngineInfo
 from ...model.errors import LmiError, OptionError, UserCodeError
@@ -58,10 +58,16 @@ def dialect_of(found: object, label: str, workers: Workers, taken: tuple[Dialect
     faults = _faults(found)
     if faults:
         raise OptionError(f"{label} is not a dialect: {'; '.join(faults)}", "output_formatter")
-    shape = cast(Dialect, found)
-    if any(shape.NAME == other.NAME for other in (*taken, *DIALECTS)):
+    shape = cast(DialectShape, found)
+    if any(other.name == shape.NAME for other in (*taken, *DIALECTS)):
         raise OptionError(f"{label}: there is a dialect named {shape.NAME} already", "output_formatter")
-    return UserDialect(shape, workers)
+    return _Guard(shape, workers).dialect(shape)
+
+
+def _described(shape: DialectShape) -> tuple[OpenApi, ...]:
+    """What a user's dialect says of requests that are detected by their bodies."""
+    given = getattr(shape, "OPENAPI", None)
+    return given if isinstance(given, tuple) and all(isinstance(one, OpenApi) for one in given) else (UNDESCRIBED,)
 
 
 def _take_former_names(found: object) -> None:
@@ -104,18 +110,34 @@ def _signature_fault(function: object, name: str) -> str | None:
     return None
 
 
-class UserDialect:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UserDialect(Dialect):
     """A Dialect whose functions are the user's."""
 
-    def __init__(self, shape: Dialect, workers: Workers) -> None:
-        self.NAME: str = shape.NAME
-        self.BODY_FIELD: str = shape.BODY_FIELD
+
+class _Guard:
+    """The functions of a user's dialect, guarded."""
+
+    def __init__(self, shape: DialectShape, workers: Workers) -> None:
+        self._name = shape.NAME
         self._workers = workers
-        self.OPENAPI: object = getattr(shape, "OPENAPI", None)
-        self.ROUTES: tuple[Route, ...] = tuple(self._guarded(route) for route in shape.ROUTES)
         self._matches = self._function(shape.matches, "matches")
         self._parse = self._function(shape.parse, "parse")
         self._refuse = self._function(shape.refuse, "refuse")
+
+    def dialect(self, shape: DialectShape) -> UserDialect:
+        """The dialect that has them."""
+        return UserDialect(
+            name=shape.NAME,
+            body_field=shape.BODY_FIELD,
+            routes=tuple(self._guarded(route) for route in shape.ROUTES),
+            openapi=_described(shape),
+            names_model=False,
+            matches=self.matches,
+            parse=self.parse,
+            refuse=self.refuse,
+            for_formatters=own_response,
+        )
 
     def _guarded(self, route: Route) -> Route:
         """The route, its page checked."""
@@ -132,7 +154,7 @@ class UserDialect:
         return replace(route, page=checked)
 
     def _function(self, function: Callable[..., Any], name: str) -> Function:
-        return Function(function, f"dialect {self.NAME}: {name}", self._workers)
+        return Function(function, f"dialect {self._name}: {name}", self._workers)
 
     def matches(self, payload: Payload, request: Request, settings: Settings) -> bool:
         """Whether the body is this dialect's; raises UserCodeError."""
@@ -153,7 +175,7 @@ class UserDialect:
             raise UserCodeError(f"{self._parse.name} returned a ParsedRequest whose reply has no {', '.join(missing)}")
         feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
         reply = UserEncoder(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
-        fields = with_former(call.fields, generations, self.NAME)
+        fields = with_former(call.fields, generations, self._name)
         return ParsedRequest(generations, reply, fields=fields)
 
     def _checked(self, generation: object) -> Generation:

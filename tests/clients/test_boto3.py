@@ -18,7 +18,7 @@ from ..kit.hosts.host import Host
 
 pytestmark = [pytest.mark.engine, pytest.mark.djl]
 
-NAMES = [known.NAME for known in GENERATING]
+NAMES = [known.name for known in GENERATING]
 
 
 def test_every_dialect_is_spoken() -> None:

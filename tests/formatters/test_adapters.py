@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
+from lmi.handler.user_code.dialect import dialect_of
+from lmi.handler.user_code.pool import Workers
 
 from ..kit.answers.events import end, feed
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
@@ -359,7 +361,7 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
 
     def read(body: dict[str, Any], headers: dict[str, str] | None = None) -> ParsedRequest | Response:
         request = Request(json.dumps(body).encode(), attributes=attributes_of((headers or {}).items()))
-        return receive(request, typed_settings(), [Users()], adapters=Names())
+        return receive(request, typed_settings(), [dialect_of(Users(), "it", Workers(1))], adapters=Names())
 
     assert keys(read({"adapters": [1, 2, 3]})) == [None, None]
     assert keys(read({"adapter_of_mine": "b"})) == ["b#1", "b#1"]

@@ -20,7 +20,7 @@ SETTINGS = typed_settings()
 VERSION = "api-version=2024-05-01-preview"
 ASK = [{"role": "user", "content": "Hello"}]
 
-OWN = [(known, route) for known in DIALECTS for route in known.ROUTES]
+OWN = [(known, route) for known in DIALECTS for route in known.routes]
 
 
 def asked(attributes: str, **request: Any) -> Request:
@@ -28,14 +28,14 @@ def asked(attributes: str, **request: Any) -> Request:
     return Request(b"", **{"attributes": attributes_of(headers), **request})
 
 
-@pytest.mark.parametrize(("dialect", "route"), OWN, ids=[f"{known.NAME}{route.path}" for known, route in OWN])
+@pytest.mark.parametrize(("dialect", "route"), OWN, ids=[f"{known.name}{route.path}" for known, route in OWN])
 def test_every_route_is_found_from_the_one_path(dialect: Dialect, route: Route) -> None:
     name = f"{route.path}?{VERSION}" if route.query else route.path
     if route.methods == ("DELETE",):
         name = f"DELETE {name}"
     request, found = routed(asked(f"trace=a; route={name}"))
     assert found is not None
-    assert (found[0].NAME, found[1].path) == (dialect.NAME, route.path)
+    assert (found[0].name, found[1].path) == (dialect.name, route.path)
     assert (request.path, found[1].page) == (route.path, route.page)
     # As a request that comes on that path, by a method that it has.
     assert request.method in route.methods
@@ -176,5 +176,5 @@ def test_the_dialect_reads_it_as_on_its_path(route: str, body: dict[str, Any]) -
     call = receive(request, SETTINGS)
     assert isinstance(call, ParsedRequest), call
     assert found is not None
-    assert call.dialect == found[0].NAME
+    assert call.dialect == found[0].name
     assert call.generations[0].stream == (route in ("/generate_stream", "/chat/sse"))

@@ -74,7 +74,7 @@ TYPES = (
 ATTRIBUTES = (
     "", "dialect=", "dialect=none", "=", ",,;;", "a=b=c", "dialect=\n", "x" * 5000, "dialect=lmi;dialect=tgi",
     "k=\r\nX: 1", "dialect=azure,extra-parameters=pass-through", "DIALECT=openai",
-    *(f"dialect={known.NAME}" for known in DIALECTS),
+    *(f"dialect={known.name}" for known in DIALECTS),
 )
 HEADERS: Sequence[Mapping[str, str]] = (
     {}, {}, {}, {"accept": "text/event-stream"}, {"x-amzn-sagemaker-adapter-identifier": "a"},

@@ -334,7 +334,7 @@ def test_a_fault_of_a_dialect_before_anything_runs(
     name: str, place: str, user_code: bool,
 ) -> None:  # fmt: skip
     """Behind DJL an exception here would end the step of all, and leave its own client waiting."""
-    (dialect,) = [one for one in DIALECTS if name == one.NAME]
+    (dialect,) = [one for one in DIALECTS if name == one.name]
     whole = getattr(dialect, place)
 
     def faulty(*given: Any) -> Any:

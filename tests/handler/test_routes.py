@@ -150,4 +150,4 @@ def test_files_of_sessions_are_for_other_threads_whatever_the_dialect(service: S
 
 
 def page_of_the_users(service: Service) -> str:
-    return next(route.path for dialect in service.dialects for route in dialect.ROUTES if route.page)
+    return next(route.path for dialect in service.dialects for route in dialect.routes if route.page)

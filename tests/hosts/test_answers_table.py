@@ -50,10 +50,10 @@ def told(answer: httpx.Response) -> str:
 
 
 def test_every_dialect_has_a_row() -> None:
-    assert list(table()) == [known.NAME for known in GENERATING]
+    assert list(table()) == [known.name for known in GENERATING]
 
 
-@pytest.mark.parametrize("dialect", [known.NAME for known in GENERATING])
+@pytest.mark.parametrize("dialect", [known.name for known in GENERATING])
 def test_row(host: Host, dialect: str) -> None:
     row = table()[dialect]
     spoken = next(one for one in SPOKEN.values() if one.dialect == dialect)

@@ -43,19 +43,19 @@ def setup(settings: Settings, info: EngineInfo, user_dialects: Sequence[Dialect]
 
 def _requests(settings: Settings, user_dialects: Sequence[Dialect]) -> Iterator[dict[str, Any]]:
     known = (*user_dialects, *DIALECTS)
-    named: dict[str, Dialect] = {dialect.NAME: dialect for dialect in reversed(known)}
+    named: dict[str, Dialect] = {dialect.name: dialect for dialect in reversed(known)}
     for example in EXAMPLES:
         dialect = named.get(example.dialect)
         if dialect and _serves(example, dialect, settings):
             yield _request(example, dialect, settings, user_dialects)
     told = {(example.dialect, path) for example in EXAMPLES for path in (example.path, example.stream_path)}
     for dialect in known:
-        for route in dialect.ROUTES:
+        for route in dialect.routes:
             own = route.path not in (INVOCATIONS, "/") and _takes_a_body(route)
-            if own and (dialect.NAME, route.path) not in told and (route.described or UNDESCRIBED).serves(settings):
+            if own and (dialect.name, route.path) not in told and (route.described or UNDESCRIBED).serves(settings):
                 yield _request(_unknown(dialect, route), dialect, settings, user_dialects)
-        if dialect in user_dialects and not any(map(_takes_a_body, dialect.ROUTES)):
-            example = Example(dialect.NAME, INVOCATIONS, dialect.NAME, lambda _: {})
+        if dialect in user_dialects and not any(map(_takes_a_body, dialect.routes)):
+            example = Example(dialect.name, INVOCATIONS, dialect.name, lambda _: {})
             yield _request(example, dialect, settings, user_dialects)
 
 
@@ -64,7 +64,7 @@ def _takes_a_body(route: Route) -> bool:
 
 
 def _serves(example: Example, dialect: Dialect, settings: Settings) -> bool:
-    routes = [one for one in dialect.ROUTES if one.path == example.path and _takes_a_body(one)]
+    routes = [one for one in dialect.routes if one.path == example.path and _takes_a_body(one)]
     if example.serves is not None:
         return (example.path == INVOCATIONS or bool(routes)) and example.serves(settings)
     return any((route.described or UNDESCRIBED).serves(settings) for route in routes)
@@ -73,7 +73,7 @@ def _serves(example: Example, dialect: Dialect, settings: Settings) -> bool:
 def _unknown(dialect: Dialect, route: Route) -> Example:
     """For a route without an entry."""
     title = (route.described.summary if route.described else "") or route.path
-    return Example(dialect.NAME, route.path, title, lambda _: {}, query=f"{route.query}=" if route.query else "")
+    return Example(dialect.name, route.path, title, lambda _: {}, query=f"{route.query}=" if route.query else "")
 
 
 def _request(
@@ -106,7 +106,7 @@ def _request(
         "stream_attributes": _attributes(example, example.stream_path) if example.stream_path else "",
         "images": example.images,
         "client": example.client,
-        "adapter": "model" if getattr(dialect, "NAMES_MODEL", False) else "adapters",
+        "adapter": "model" if dialect.names_model else "adapters",
     }
 
 

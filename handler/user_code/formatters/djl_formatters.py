@@ -27,7 +27,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ....formatters import Dialect, ParsedRequest, Request, Response, read_body
-from ....formatters.base import Payload, encoder_for_formatters
+from ....formatters.base import Payload
 from ....model.errors import LmiError, OptionError, UnsupportedError
 from ....model.generation import Generation
 from ....model.options import Settings
@@ -239,7 +239,7 @@ class OutputFormatter:
         if self.form != "response":
             return self._of_tokens(call, payload, request, settings, made, refuse)
         function = self._for(request)
-        completion = encoder_for_formatters(dialect, generation, settings)
+        completion = dialect.for_formatters(generation, settings)
         if generation.stream:
             return replace(call, reply=FormattedChunksEncoder(completion or call.reply, refuse, function))
         return replace(call, reply=FormattedEncoder(call.reply, refuse, function, completion))

@@ -260,7 +260,7 @@ async def test_the_path_is_not_taken_from_the_host_header() -> None:
 # HEAD: of pages it is GET without the body; what starts a generation it does not start.
 
 REQUEST = {"request": json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})}
-GENERATING = {route.path for dialect in DIALECTS for route in dialect.ROUTES if not route.page}
+GENERATING = {route.path for dialect in DIALECTS for route in dialect.routes if not route.page}
 
 
 @pytest.fixture

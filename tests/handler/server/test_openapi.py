@@ -85,8 +85,8 @@ def test_every_route_of_ours_is_described() -> None:
     """One that is not would be told of as anything at all."""
     for known in DIALECTS:
         assert all(isinstance(one, OpenApi) for one in cast(Any, known).OPENAPI)
-        assert [route.path for route in known.ROUTES if route.described is None] == []
-    dialects = {route.path for known in DIALECTS for route in known.ROUTES}
+        assert [route.path for route in known.routes if route.described is None] == []
+    dialects = {route.path for known in DIALECTS for route in known.routes}
     paths = {
         route.path_format
         for route in server_of(SETTINGS).routes

@@ -28,7 +28,7 @@ from ...kit.api.types import (
 )
 
 SETTINGS = typed_settings(tgi_compat=True)
-BY_NAME: dict[str, Any] = {dialect.NAME: dialect for dialect in GENERATING}
+BY_NAME: dict[str, Any] = {dialect.name: dialect for dialect in GENERATING}
 
 REQUEST = Request(b"", query={"api-version": "2024-05-01-preview"})
 BODIES: dict[str, dict[str, Any]] = {

@@ -208,7 +208,7 @@ def cases() -> Iterator[Any]:
 
 
 def test_every_dialect_is_tried() -> None:
-    assert {dialect.NAME for dialect in GENERATING} == {dialect for dialect, _ in REQUESTS.values()}
+    assert {dialect.name for dialect in GENERATING} == {dialect for dialect, _ in REQUESTS.values()}
 
 
 @pytest.mark.parametrize(("name", "stream", "script"), [*cases()])

@@ -60,7 +60,7 @@ def http(model_dir: Path) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("dialect", BODIES)
 def test_the_engine_serves_every_dialect(http: TestClient, dialect: str) -> None:
-    assert set(BODIES) == {"shout", *(known.NAME for known in GENERATING)}
+    assert set(BODIES) == {"shout", *(known.name for known in GENERATING)}
     headers = {"x-amzn-sagemaker-custom-attributes": f"dialect={dialect}"}
     answer = http.post("/invocations", json=BODIES[dialect], headers=headers)
     assert answer.status_code == 200, answer.text

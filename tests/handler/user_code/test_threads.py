@@ -521,7 +521,7 @@ def test_an_entry_point_registers_a_dialect(place: Callable[..., Place], tmp_pat
     (package / "entry_points.txt").write_text("[lmi.dialects]\ntoy = toy_installed:Toy\n")
     toy = (USER_CODE / "toy.py").read_text()
     made = place({"toy_installed.py": toy}, dialect="toy")
-    assert [dialect.NAME for dialect in made.service.dialects] == ["toy"]
+    assert [dialect.name for dialect in made.service.dialects] == ["toy"]
     exchange = made.open(b'{"say": "Hi"}')
     made.submitted(1)
     made.engine.say(0, delta("Hello", END))

@@ -105,13 +105,13 @@ WITHOUT_TEXT = {
 """The dialects whose answers have no generated text, and what they have instead. Tests that ask a dialect for text, cut
 it off or show it leave these out; each has tests of its own for what it answers."""
 
-GENERATING = tuple(known for known in DIALECTS if known.NAME not in WITHOUT_TEXT)
+GENERATING = tuple(known for known in DIALECTS if known.name not in WITHOUT_TEXT)
 """The others."""
 
 
 def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:
     """What a body, decoded, asks for in a dialect. `request`: fields of Request. Raises RequestError."""
-    (read,) = [known.parse for known in DIALECTS if dialect == known.NAME]
+    (read,) = [known.parse for known in DIALECTS if dialect == known.name]
     found = read(body, Request(b"", **request), settings)
     assert isinstance(found, ParsedRequest)
     return found

@@ -13,6 +13,6 @@ def test_entries_do_not_repeat() -> None:
 
 
 def test_entries_are_of_dialects_and_routes_that_there_are() -> None:
-    routes = {(dialect.NAME, route.path) for dialect in DIALECTS for route in dialect.ROUTES}
+    routes = {(dialect.name, route.path) for dialect in DIALECTS for route in dialect.routes}
     named = {(one.dialect, path) for one in EXAMPLES for path in (one.path, one.stream_path)}
     assert {one for one in named if one[1] not in ("", "/invocations")} <= routes

@@ -40,7 +40,7 @@ def test_every_dialect_is_there() -> None:
     """A dialect that joins has an entry, or is here with an empty body."""
     tasks = ("text-generation", "embed", "text-ranking", "text-classification")
     named = {one["dialect"] for task in tasks for one in told(task=task)["requests"]}
-    assert named >= {dialect.NAME for dialect in DIALECTS if any("POST" in one.methods for one in dialect.ROUTES)} | {
+    assert named >= {dialect.name for dialect in DIALECTS if any("POST" in one.methods for one in dialect.routes)} | {
         "lmi"
     }
 

@@ -241,7 +241,7 @@ def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
     payload = {"inputs": "Hi"}
     request = Request(b"", request_id="r")
     formatter = OutputFormatter(mine, "it", compatible, WORKERS)
-    call = formatter.around(tgi.parse(payload, request, compatible), tgi, payload, request, compatible, None)
+    call = formatter.around(tgi.parse(payload, request, compatible), tgi.DIALECT, payload, request, compatible, None)
     body = json.loads(feed(call.reply, *deltas(set()))[0])
     if as_completion:
         assert body["choices"][0]["text"] == WORDS + "!"
