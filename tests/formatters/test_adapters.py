@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
+from lmi.formatters.common.encoder import EncoderState
 from lmi.handler.user_code.dialect import dialect_of
 from lmi.handler.user_code.pool import Workers
 
@@ -17,7 +18,7 @@ from ..kit.answers.events import end, feed
 from ..kit.api.errors import AdapterError, LmiError, ModelNotFoundError
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
-from ..kit.api.types import Delta, Generation, Payload, Settings, Started
+from ..kit.api.types import Delta, Event, Generation, Payload, Settings, Started
 
 HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
@@ -342,6 +343,12 @@ def test_azures_deployment_is_the_endpoint_whatever_the_adapter() -> None:
 def test_a_dialect_of_the_users_names_them_itself() -> None:
     """Its bodies may mean anything by `adapters`; the header goes first all the same."""
 
+    class Never(EncoderState):
+        """It is never fed."""
+
+        def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+            raise AssertionError(event)
+
     class Users:
         NAME: str = "users"
         BODY_FIELD: str = ""
@@ -353,8 +360,7 @@ def test_a_dialect_of_the_users_names_them_itself() -> None:
 
         def parse(self, payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
             generation = Generation(request_id="r", prompt=(1,), adapter=payload.get("adapter_of_mine"))
-            # It is never fed.
-            return ParsedRequest((generation, generation), cast(Any, None))
+            return ParsedRequest((generation, generation), Never())
 
         def refuse(self, error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
             return Response(error.message.encode(), error.status, failure=error)

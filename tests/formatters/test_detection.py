@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive
 
 from ..kit.api.dialects import LMI_TABLE as TABLE
-from ..kit.api.dialects import anthropic, azure, lmi, minimal, openai, read_json, responses, tgi
+from ..kit.api.dialects import named, read_json
 from ..kit.api.errors import PayloadError
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Settings
+
+anthropic, azure, lmi, minimal, openai, responses, tgi = map(
+    named, ("anthropic", "azure", "lmi", "minimal", "openai", "responses", "tgi")
+)
 
 SETTINGS = typed_settings()
 
@@ -179,58 +183,58 @@ ODD = msgspec.structs.replace(SETTINGS, dialect="odd")
 @pytest.mark.parametrize(
     ("payload", "attributes", "settings", "found"),
     [
-        ({"inputs": "a"}, {}, SETTINGS, lmi.DIALECT),
+        ({"inputs": "a"}, {}, SETTINGS, lmi),
         ({"requestType": "CLOSE"}, {}, SETTINGS, NO_DIALECT),
-        ({}, {"dialect": "lmi"}, SETTINGS, lmi.DIALECT),
-        ({}, {}, EXPLICIT, lmi.DIALECT),
-        ({}, {"dialect": "lmi"}, ODD, lmi.DIALECT),
-        ({"messages": []}, {}, SETTINGS, openai.DIALECT),
-        ({"prompt": "a"}, {}, SETTINGS, openai.DIALECT),
-        ({"inputs": "a", "messages": []}, {}, SETTINGS, lmi.DIALECT),
-        ({"messages": []}, {}, EXPLICIT, lmi.DIALECT),
-        ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai.DIALECT),
+        ({}, {"dialect": "lmi"}, SETTINGS, lmi),
+        ({}, {}, EXPLICIT, lmi),
+        ({}, {"dialect": "lmi"}, ODD, lmi),
+        ({"messages": []}, {}, SETTINGS, openai),
+        ({"prompt": "a"}, {}, SETTINGS, openai),
+        ({"inputs": "a", "messages": []}, {}, SETTINGS, lmi),
+        ({"messages": []}, {}, EXPLICIT, lmi),
+        ({"inputs": "a"}, {"dialect": "openai"}, EXPLICIT, openai),
         ({}, {}, SETTINGS, NO_DIALECT),
         ({"input": "a"}, {}, SETTINGS, responses),
         ({"input": [{"role": "user", "content": "a"}]}, {}, SETTINGS, responses),
         # Of embeddings, whatever the model is.
-        ({"input": ["a"]}, {}, SETTINGS, openai.DIALECT),
-        ({"input": [1]}, {}, SETTINGS, openai.DIALECT),
-        ({"input": "a", "encoding_format": "float"}, {}, SETTINGS, openai.DIALECT),
-        ({"input": "a"}, {}, EMBEDS, openai.DIALECT),
-        ({"input": [{}]}, {}, EMBEDS, openai.DIALECT),
-        ({"input": "a", "messages": []}, {}, SETTINGS, openai.DIALECT),
-        ({"input": "a", "inputs": "a"}, {}, SETTINGS, lmi.DIALECT),
+        ({"input": ["a"]}, {}, SETTINGS, openai),
+        ({"input": [1]}, {}, SETTINGS, openai),
+        ({"input": "a", "encoding_format": "float"}, {}, SETTINGS, openai),
+        ({"input": "a"}, {}, EMBEDS, openai),
+        ({"input": [{}]}, {}, EMBEDS, openai),
+        ({"input": "a", "messages": []}, {}, SETTINGS, openai),
+        ({"input": "a", "inputs": "a"}, {}, SETTINGS, lmi),
         ({"text": "a"}, {}, SETTINGS, NO_DIALECT),
-        ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure.DIALECT),
-        ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal.DIALECT),
+        ({"messages": []}, {"dialect": "azure"}, SETTINGS, azure),
+        ({"messages": []}, {"dialect": "minimal"}, SETTINGS, minimal),
         ({"inputs": "a"}, {"dialect": "odd"}, SETTINGS, f"dialect: expected one of {KNOWN}, got 'odd'"),
         ({"inputs": "a"}, {}, COMPATIBLE, tgi),
-        ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi.DIALECT),
+        ({"inputs": "a"}, {"dialect": "lmi"}, COMPATIBLE, lmi),
         ({"inputs": "a"}, {"dialect": "tgi"}, SETTINGS, tgi),
         ({"inputs": "a", "messages": []}, {}, COMPATIBLE, tgi),
-        ({"messages": []}, {}, COMPATIBLE, openai.DIALECT),
+        ({"messages": []}, {}, COMPATIBLE, openai),
         ({"inputs": "a"}, {}, msgspec.structs.replace(COMPATIBLE, rolling_batch="disable"), tgi),
         ({}, {}, COMPATIBLE, NO_DIALECT),
-        ({"messages": [], "system": "a"}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "system": [{"type": "text", "text": "a"}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "stop_sequences": ["a"]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "anthropic_version": "bedrock-2023-05-31"}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "output_config": {"effort": "low"}}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "output_format": {"type": "json_schema"}}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "thread": {"type": "create"}}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [], "tools": [{"name": "a", "input_schema": {}}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"content": [{"type": "tool_use"}]}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"content": [{"type": "tool_result"}]}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"content": "a"}, {"content": [{"type": "thinking"}]}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"content": [{"type": "image", "source": {}}]}]}, {}, SETTINGS, anthropic.DIALECT),
-        ({"messages": [{"content": [{"type": "image", "content": "a"}]}]}, {}, SETTINGS, openai.DIALECT),
-        ({"messages": [], "system": None, "max_tokens": 5}, {}, SETTINGS, openai.DIALECT),
-        ({"messages": [5, {}, {"content": [5]}], "tools": [5, {"type": "function"}]}, {}, SETTINGS, openai.DIALECT),
-        ({"messages": {}, "system": "a"}, {}, SETTINGS, openai.DIALECT),
-        ({"inputs": "a", "messages": [], "system": "a"}, {}, SETTINGS, lmi.DIALECT),
-        ({"messages": [], "system": "a"}, {"dialect": "openai"}, SETTINGS, openai.DIALECT),
-        ({"messages": []}, {"dialect": "anthropic"}, SETTINGS, anthropic.DIALECT),
+        ({"messages": [], "system": "a"}, {}, SETTINGS, anthropic),
+        ({"messages": [], "system": [{"type": "text", "text": "a"}]}, {}, SETTINGS, anthropic),
+        ({"messages": [], "stop_sequences": ["a"]}, {}, SETTINGS, anthropic),
+        ({"messages": [], "anthropic_version": "bedrock-2023-05-31"}, {}, SETTINGS, anthropic),
+        ({"messages": [], "output_config": {"effort": "low"}}, {}, SETTINGS, anthropic),
+        ({"messages": [], "output_format": {"type": "json_schema"}}, {}, SETTINGS, anthropic),
+        ({"messages": [], "thread": {"type": "create"}}, {}, SETTINGS, anthropic),
+        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [], "tools": [{"name": "a", "input_schema": {}}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "tool_use"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "tool_result"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": "a"}, {"content": [{"type": "thinking"}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "image", "source": {}}]}]}, {}, SETTINGS, anthropic),
+        ({"messages": [{"content": [{"type": "image", "content": "a"}]}]}, {}, SETTINGS, openai),
+        ({"messages": [], "system": None, "max_tokens": 5}, {}, SETTINGS, openai),
+        ({"messages": [5, {}, {"content": [5]}], "tools": [5, {"type": "function"}]}, {}, SETTINGS, openai),
+        ({"messages": {}, "system": "a"}, {}, SETTINGS, openai),
+        ({"inputs": "a", "messages": [], "system": "a"}, {}, SETTINGS, lmi),
+        ({"messages": [], "system": "a"}, {"dialect": "openai"}, SETTINGS, openai),
+        ({"messages": []}, {"dialect": "anthropic"}, SETTINGS, anthropic),
     ],
 )
 def test_detect(payload: dict[str, Any], attributes: dict[str, str], settings: Settings, found: Dialect | str) -> None:
@@ -291,8 +295,8 @@ def test_a_dialect_with_a_comma_is_told_what_separates() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 def test_paths_of_one_dialect(path: str) -> None:
-    assert detect({"inputs": "a"}, Request(b"", path=path), SETTINGS) is openai.DIALECT
-    assert detect({"inputs": "a"}, Request(b"", path=path), EXPLICIT) is lmi.DIALECT
+    assert detect({"inputs": "a"}, Request(b"", path=path), SETTINGS) is openai
+    assert detect({"inputs": "a"}, Request(b"", path=path), EXPLICIT) is lmi
     answer = receive(Request(b"{", path=path), SETTINGS)
     assert isinstance(answer, Response)
     assert (answer.status, list(json.loads(answer.body))) == (400, ["error"])
@@ -304,26 +308,26 @@ VERSION = {"api-version": "2024-05-01-preview"}
 @pytest.mark.parametrize(
     ("path", "query", "found"),
     [
-        ("/chat/completions", VERSION, azure.DIALECT),
-        ("/chat/completions", {"api-version": ""}, azure.DIALECT),
-        ("/chat/completions", {}, minimal.DIALECT),
-        ("/chat/completions", {"version": "1"}, minimal.DIALECT),
-        ("/chat/sse", {}, minimal.DIALECT),
-        ("/chat/sse", VERSION, minimal.DIALECT),
-        ("/v1/chat/completions", VERSION, openai.DIALECT),
-        ("/invocations", VERSION, azure.DIALECT),
-        ("/invocations", {}, openai.DIALECT),
-        ("/v1/messages", {}, anthropic.DIALECT),
-        ("/v1/messages", {"beta": "true"}, anthropic.DIALECT),
-        ("/v1/messages/count_tokens", {}, anthropic.DIALECT),
+        ("/chat/completions", VERSION, azure),
+        ("/chat/completions", {"api-version": ""}, azure),
+        ("/chat/completions", {}, minimal),
+        ("/chat/completions", {"version": "1"}, minimal),
+        ("/chat/sse", {}, minimal),
+        ("/chat/sse", VERSION, minimal),
+        ("/v1/chat/completions", VERSION, openai),
+        ("/invocations", VERSION, azure),
+        ("/invocations", {}, openai),
+        ("/v1/messages", {}, anthropic),
+        ("/v1/messages", {"beta": "true"}, anthropic),
+        ("/v1/messages/count_tokens", {}, anthropic),
     ],
 )
 def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Dialect) -> None:
     """Wire decisions, Which dialect a request is, 1 to 3."""
     assert detect({"messages": []}, Request(b"", path=path, query=query), SETTINGS) is found
-    assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi.DIALECT
+    assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
     named = Request(b"", path=path, query=query, attributes={"dialect": "openai"})
-    assert detect({"messages": []}, named, EXPLICIT) is openai.DIALECT
+    assert detect({"messages": []}, named, EXPLICIT) is openai
 
 
 def test_formats_have_names_of_their_own() -> None:

@@ -10,11 +10,13 @@ import pytest
 from lmi.formatters import DIALECTS, Dialect, ParsedRequest, Request, Response, detect, receive, refusal
 from lmi.formatters.routing import misrouted, routed, well_routed
 
-from ..kit.api.dialects import azure, minimal, openai, responses, route_of, tgi
+from ..kit.api.dialects import named, route_of
 from ..kit.api.errors import NotFoundError, OverloadedError, PayloadError
 from ..kit.api.handler import attributes_of
 from ..kit.api.options import typed_settings
 from ..kit.api.types import Route
+
+azure, minimal, openai, responses, tgi = map(named, ("azure", "minimal", "openai", "responses", "tgi"))
 
 SETTINGS = typed_settings()
 VERSION = "api-version=2024-05-01-preview"

@@ -20,7 +20,7 @@ import pytest
 
 from lmi.handler.exchange import Exchange
 
-from ..kit.api.dialects import DIALECTS
+from ..kit.api.dialects import DIALECTS, Dialect, replace_member
 from ..kit.api.handler import (
     READ_HEADERS,
     AsyncBatcher,
@@ -147,7 +147,10 @@ class Place:
         def failing(*given: Any, **named: Any) -> Any:
             return fault() if is_bad(*given) else known(*given, **named)
 
-        self.patch.setattr(owner, name, failing)
+        if isinstance(owner, Dialect):
+            replace_member(self.patch, owner, name, failing)
+        else:
+            self.patch.setattr(owner, name, failing)
 
     def when_opened(self, then: Callable[[Exchange], None]) -> None:
         """Calls `then` with the bad request's exchange."""
@@ -340,7 +343,7 @@ def test_a_fault_of_a_dialect_before_anything_runs(
     def faulty(*given: Any) -> Any:
         return fault() if any(isinstance(one, Request) and one.request_id == "bad" for one in given) else whole(*given)
 
-    monkeypatch.setattr(dialect, place, faulty)
+    replace_member(monkeypatch, dialect, place, faulty)
     (tmp_path / "model.py").write_text(FILTER)
     options = {"content_filter": "model:judge"} if user_code else {}
     engine = ScriptedEngine()

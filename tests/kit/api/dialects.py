@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lmi.formatters import (
     DIALECTS,
     LARGE,
+    Dialect,
     anthropic,
     azure,
     lmi,
@@ -74,6 +75,7 @@ __all__ = [
     "TEXT_TABLE",
     "WITHOUT_TEXT",
     "ClientFields",
+    "Dialect",
     "Integer",
     "Parameter",
     "anthropic",
@@ -83,12 +85,14 @@ __all__ = [
     "lmi",
     "look_through_in_pieces",
     "minimal",
+    "named",
     "openai",
     "parse",
     "read_field",
     "read_json",
     "receive",
     "refusal",
+    "replace_member",
     "responses",
     "route_of",
     "routed",
@@ -107,6 +111,30 @@ it off or show it leave these out; each has tests of its own for what it answers
 
 GENERATING = tuple(known for known in DIALECTS if known.name not in WITHOUT_TEXT)
 """The others."""
+
+
+def named(name: str) -> Dialect:
+    """The dialect of this name."""
+    (found,) = [known for known in DIALECTS if known.name == name]
+    return found
+
+
+def replace_member(patch: pytest.MonkeyPatch, dialect: Dialect, name: str, function: object) -> None:
+    """Gives a dialect another function, although it is frozen, until the patch is undone."""
+    patch.setitem(cast("dict[str, object]", _Members(dialect)), name, function)
+
+
+class _Members:
+    """The members of a frozen dataclass as items, which is what a patch can set and undo."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def get(self, name: str, _: object) -> object:
+        return getattr(self._dialect, name)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        object.__setattr__(self._dialect, name, value)
 
 
 def parse(dialect: str, body: Any, settings: Settings, **request: Any) -> ParsedRequest:

@@ -19,6 +19,7 @@ from lmi.formatters.base import (
     Route,
 )
 from lmi.model.backend import Backend
+from lmi.model.conversation import Message
 from lmi.model.engine import EngineInfo, EngineStats, Sink
 from lmi.model.events import (
     CallDelta,
@@ -52,9 +53,9 @@ from lmi.model.text.template_messages import template_messages
 __all__ = [
     "JSON", "JSON_LINES", "SSE", "Backend", "Beams", "CallDelta", "Conversation", "Delta", "Dialect",
     "Embedding", "EngineEvent", "EngineInfo", "EngineStats", "Event", "Failed", "Finish", "FinishReason", "Generation",
-    "Hooks", "Image", "OpenApi", "ParsedRequest", "Payload", "Prefill", "Prompt", "Rendered", "Request", "Response",
-    "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput", "Token",
-    "TopToken", "nth_seed", "said", "template_messages",
+    "Hooks", "Image", "Message", "OpenApi", "ParsedRequest", "Payload", "Prefill", "Prompt", "Rendered", "Request",
+    "Response", "ResponseEncoder", "Route", "Sampling", "Scoring", "Settings", "Sink", "Started", "StructuredOutput",
+    "Token", "TopToken", "nth_seed", "said", "template_messages",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lmi.handler.user_code.formatters.djl_formatters import InputFormatter, OutputFormatter
 
-from ....kit.api.dialects import lmi, openai, receive, tgi
+from ....kit.api.dialects import named, receive
 from ....kit.api.errors import OptionError, ParameterError, UnsupportedError, UserCodeError
 from ....kit.api.handler import FormatterResponse, Function, Workers, response_of, text_of
 from ....kit.api.options import typed_settings
@@ -37,6 +37,8 @@ from ....kit.api.types import (
     Token,
 )
 from ....kit.djl import hosting
+
+lmi, openai, tgi = map(named, ("lmi", "openai", "tgi"))
 
 pytestmark = pytest.mark.skipif(hosting.available() is not None, reason=str(hosting.available()))
 
@@ -241,7 +243,7 @@ def test_tgis_list_of_one_is_given_as_its_answer(as_completion: bool) -> None:
     payload = {"inputs": "Hi"}
     request = Request(b"", request_id="r")
     formatter = OutputFormatter(mine, "it", compatible, WORKERS)
-    call = formatter.around(tgi.parse(payload, request, compatible), tgi.DIALECT, payload, request, compatible, None)
+    call = formatter.around(tgi.parse(payload, request, compatible), tgi, payload, request, compatible, None)
     body = json.loads(feed(call.reply, *deltas(set()))[0])
     if as_completion:
         assert body["choices"][0]["text"] == WORDS + "!"
