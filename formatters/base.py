@@ -200,8 +200,8 @@ class Route:
     """A path of the local server that is one dialect's own."""
 
     path: str
-    """It may end in a name in braces, which stands for a part that is not empty and may have slashes:
-    `/v1/models/{id}`."""
+    """It may have a name in braces, which stands for a part that is not empty and may have slashes:
+    `/v1/models/{id}`, `/v1/responses/{id}/cancel`."""
     methods: tuple[str, ...] = ("POST",)
     query: str | None = None
     """Only requests with this query parameter; such routes take precedence over those of the same path without one."""
@@ -222,14 +222,16 @@ class Route:
 
     @property
     def variable(self) -> bool:
-        """Whether its path ends in a part that varies."""
-        return self.path.endswith("}")
+        """Whether a part of its path varies."""
+        return "{" in self.path
 
 
 def variable_part(pattern: str, path: str) -> str:
-    """What stands in `path` in place of the name in braces that `pattern`, a Route's path, ends in; else nothing."""
-    start = pattern[: pattern.rindex("{")]
-    return path[len(start) :] if path.startswith(start) else ""
+    """What stands in `path` in place of the name in braces of `pattern`, a Route's path; else nothing."""
+    start, _, rest = pattern.partition("{")
+    end = rest.partition("}")[2]
+    there = path.startswith(start) and path.endswith(end) and len(path) > len(start) + len(end)
+    return path[len(start) : len(path) - len(end)] if there else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -38,7 +38,8 @@ def route_of(request: Request, user_dialects: Sequence[Dialect] = ()) -> Found |
 
 EVERY: list[Found] = [(known, route) for known in DIALECTS for route in known.routes]
 """Our dialects' routes."""
-VARIABLE = [found for found in EVERY if found[1].variable]
+VARIABLE = sorted((found for found in EVERY if found[1].variable), key=lambda found: -len(found[1].path))
+"""Those of which a part varies, the most special first: /v1/responses/{id}/cancel before /v1/responses/{id}."""
 FIXED: dict[str, list[Found]] = {}
 """The others, by their paths."""
 for _found in EVERY:
@@ -48,7 +49,10 @@ for _found in EVERY:
 
 def _ours(path: str) -> list[Found]:
     """Those of our routes that have a path."""
-    return FIXED.get(path) or [found for found in VARIABLE if found[1].has(path)]
+    if (fixed := FIXED.get(path)) is not None:
+        return fixed
+    there = [found for found in VARIABLE if found[1].has(path)]
+    return [found for found in there if found[1].path == there[0][1].path]
 
 
 def _by_query(found: Found) -> bool:

@@ -41,8 +41,10 @@ def dialect_routes(
     for known in (*user_dialects, *DIALECTS):
         for route in known.routes:
             methods.setdefault(_pattern(route), set()).update(route.methods)
-    return [HttpRoute(path, endpoint, methods=sorted(allowed)) for path, allowed in methods.items()]
+    # Of paths that fit the first one is taken: those without a part that varies, then the most special.
+    ordered = sorted(methods.items(), key=lambda pair: ("{" in pair[0], -len(pair[0])))
+    return [HttpRoute(path, endpoint, methods=sorted(allowed)) for path, allowed in ordered]
 
 
 def _pattern(route: Route) -> str:
-    return route.path.removesuffix("}") + ":rest}" if route.variable else route.path
+    return route.path.replace("}", ":rest}")
