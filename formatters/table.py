@@ -13,5 +13,5 @@ DIALECTS: tuple[Dialect, ...] = (azure, rerank, tgi, dynamic, lmi, anthropic, re
 
 
 def fallback(settings: Settings) -> Dialect:
-    """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
+    """The dialect whose form errors have where none is known yet (docs/decisions.md: Which dialect a request is)."""
     return dynamic if settings.dynamic_batch else lmi

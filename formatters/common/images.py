@@ -2,7 +2,7 @@
 
     OpenAI   {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}, or "image_url": URL
     Azure    {"type": "image_url" or "image", "content": URL or base64, "detail": "low"}
-             (004, ChatCompletionMessageContentPart)
+             (docs/decisions.md: Azure images)
 
 Both become {"type": "image_url", "image_url": {"url", "detail"}}, with "field" where the client's name for the URL is
 another than `image_url.url`, until `take_places` takes it out. Whether the model takes images and the URL may be

@@ -113,7 +113,7 @@ def messages_schema(roles: Iterable[str] = tuple(FIELDS), part: JsonSchema | Non
 def read_messages(given: Any, settings: Settings, *, azure: bool = False) -> tuple[Message, ...]:
     """The messages, as templates take them; raises RequestError, naming the place.
 
-    azure: a part's text or image may be called `content`, and an image's type `image` (specs 004).
+    azure: parts may have their text or image in `content`, images the type `image` (docs/decisions.md: Azure images).
     """
     if not isinstance(given, list):
         raise PayloadError.of("messages", given, "a list of messages")
