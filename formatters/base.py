@@ -66,7 +66,7 @@ def line_record(value: object) -> bytes:
 
 
 def event_record(value: object) -> bytes:
-    """`value` as one server-sent event: one `data: ` line, ended by LF LF (wire-decisions: SSE)."""
+    """`value` as one server-sent event: one `data: ` line, ended by LF LF (docs/decisions.md: Server-sent events)."""
     return b"data: " + encode(value) + b"\n\n"
 
 

@@ -92,7 +92,7 @@ def check_dialect(settings: Settings, user_dialects: Sequence[Dialect] = ()) -> 
 def detect(payload: Payload, request: Request, settings: Settings, user_dialects: Sequence[Dialect] = ()) -> Dialect:
     """The dialect of a request: by the request's `dialect` attribute, then `option.dialect`, the path, the body.
 
-    Raises PayloadError where none fits (wire-decisions: Which dialect a request is).
+    Raises PayloadError where none fits (docs/decisions.md: Which dialect a request is).
     """
     explicit = explicit_dialect(request, settings, user_dialects)
     if explicit is not None:

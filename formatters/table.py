@@ -15,5 +15,5 @@ DIALECTS: tuple[Dialect, ...] = tuple(
 
 
 def fallback(settings: Settings) -> Dialect:
-    """The dialect whose form errors have where none is known yet (wire-decisions: Which dialect a request is)."""
+    """The dialect whose form errors have where none is known yet (docs/decisions.md: Which dialect a request is)."""
     return dynamic.DIALECT if settings.dynamic_batch else lmi.DIALECT

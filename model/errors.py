@@ -214,7 +214,7 @@ class ThreadError(UnsupportedError):
 
 
 class ContentFilterError(RequestError):
-    """`option.content_filter` flagged the prompt (specs 004: ContentFilterError); `param` is the prompt's field."""
+    """`option.content_filter` flagged the prompt (docs/decisions.md: Content filter); `param` is the prompt's field."""
 
     code = "content_filter"
 

@@ -26,7 +26,7 @@ FinishReason = Literal["eos", "stop", "length", "abort", "content_filter"]
 content_filter: the user's filter flagged what came next; engines do not give it."""
 
 LOWEST_LOGPROB = -9999.0
-"""Stands for minus infinity, which JSON cannot carry (the value that OpenAI documents: specs 001, Token object)."""
+"""Stands for minus infinity, which JSON cannot carry (docs/decisions.md: Numbers)."""
 
 
 class TopToken(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""The dialect of Azure AI Model Inference: chat completions (specs 004; wire-decisions: Azure).
+"""The dialect of Azure AI Model Inference: chat completions (docs/decisions.md: Azure requests).
 
     request.py   api-version, extra-parameters, deployments, the forms of parts; the fields that are taken
     reply.py     the answers
@@ -86,7 +86,7 @@ def model_info(request: Request, settings: Settings, info: EngineInfo) -> Respon
 
 
 def not_served(request: Request, settings: Settings, info: EngineInfo) -> Response:
-    """The 404 of a route for models of another kind (specs 004, Responses: Modality not supported by the model)."""
+    """The 404 of a route for models of another kind (Azure's reference: Modality not supported by the model)."""
     served = {
         "embed": "makes embeddings: POST /v1/embeddings",
         "rank": "ranks texts: POST /rerank",

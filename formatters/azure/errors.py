@@ -1,4 +1,4 @@
-"""The errors of Azure AI Model Inference (specs 004, Responses and Definitions; wire-decisions: Azure).
+"""The errors of Azure AI Model Inference (docs/decisions.md: Azure errors).
 
     401, 404, 429    {"error", "message", "status"}
     422              {"code", "detail": {"loc", "value"}, "error", "message", "status"}

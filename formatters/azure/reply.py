@@ -1,4 +1,4 @@
-"""The answers of Azure AI Model Inference (specs 004, CreateChatCompletionResponse; wire-decisions: Azure).
+"""The answers of Azure AI Model Inference (docs/decisions.md: Azure responses).
 
 A stream's chunks are OpenAI's. A whole answer has the document's keys, and beyond them only what was asked for:
 `logprobs` with the extra parameter of that name, `reasoning` of a model with a reasoning parser.

@@ -1,4 +1,4 @@
-"""What Azure's requests have that OpenAI's have not (specs 004; wire-decisions: Azure).
+"""What Azure's requests have that OpenAI's have not (docs/decisions.md: Azure requests).
 
     query api-version                  check_version
     header azureml-model-deployment    check_deployment

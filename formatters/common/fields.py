@@ -111,7 +111,7 @@ _logged_names: set[str] = set()
 
 
 def handle_unknown_field(name: str, known: Iterable[str], settings: Settings, prefix: str = "") -> None:
-    """Ignores a name with one log line a process, or refuses it (wire-decisions: an unknown parameter)."""
+    """Ignores a name with one log line a process, or refuses it (docs/decisions.md: Unknown parameters)."""
     if settings.unknown_parameters == "error":
         shown = _shown(name, prefix)
         raise UnsupportedError(f"{shown}: unknown field{did_you_mean(name[:64], known, prefix=prefix)}", shown)

@@ -11,7 +11,7 @@ FINISH_REASONS: dict[FinishReason, str] = {
     "eos": "eos_token",
     "stop": "stop_sequence",
     "length": "length",
-    # No word of specs 002; its clients read the reason as text, and one that looks must not take the text for whole.
+    # LMI's schema has no such word (docs/decisions.md: Content filter).
     "content_filter": "content_filter",
 }
 """What is not in it, `abort`, is an error."""

@@ -1,4 +1,4 @@
-"""The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers (specs 002).
+"""The LMI dialect: `{"inputs", "parameters", "stream"}`, the rolling-batch schema of LMI containers.
 
     inputs.py       one text or several, for the bodies that take a list
     parameters.py   what `parameters` may hold and what it means; schemas.py: what differs by back end
@@ -10,7 +10,7 @@
 
 Every error has status 424, but for those of OWN_STATUS. These, and a payload that cannot be read, are `{"error",
 "code"}`; anything else that is wrong with a request is the documented generation-error body, with the message in
-`error` (wire-decisions: LMI, Errors).
+`error` (docs/decisions.md: LMI errors).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bodies of LMI's answers, typed (specs 002, Response Schema, Token, Details, BestOfSequence).
+"""The bodies of LMI's answers, typed (docs/decisions.md: LMI details).
 
     WholeBody          an answer that is not streamed
     TokenLine          a line of a stream, or a TopTokensLine; the last one is a LastLine
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class TokenObject(msgspec.Struct, frozen=True, gc=False):
-    """Specs 002: Token. `special_token` is true where there is no real token: in errors."""
+    """LMI's schema, Token. `special_token` is true where there is no real token: in errors."""
 
     id: int
     text: str
@@ -42,7 +42,7 @@ class TokenObject(msgspec.Struct, frozen=True, gc=False):
 
 
 class BestOfSequence(msgspec.Struct, frozen=True):
-    """Specs 002: BestOfSequence."""
+    """LMI's schema, BestOfSequence."""
 
     generated_text: str
     finish_reason: str
@@ -52,7 +52,7 @@ class BestOfSequence(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 002: Details. Null in errors; `tokens` only in whole answers, `prefill` only where it was asked for."""
+    """LMI's schema, Details. Null in errors; `tokens` only in whole answers, `prefill` only where it was asked for."""
 
     finish_reason: str
     generated_tokens: int | None = None

@@ -1,10 +1,11 @@
-"""Dynamic batch's dialect: `{"inputs": string or list, "parameters"}`, answered by a list (specs 002, Dynamic Batch).
+"""Dynamic batch's dialect: `{"inputs": string or list, "parameters"}`, answered by a list.
 
 It is the dialect of `inputs` where rolling batch is off and DJL's asynchronous mode too. `parameters` are the LMI
 dialect's. Whether an answer is streamed is up to `stream` in the body, and where that says nothing to
 `option.enable_streaming` and `option.output_formatter`.
 
-Every error is `{"code": 424, "message", "error"}` with status 424, but for those of status.py's OWN_STATUS.
+Every error is `{"code": 424, "message", "error"}` with status 424, but for those of status.py's OWN_STATUS
+(docs/decisions.md: Dynamic batch).
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Specs 002, Dynamic Batch, Error Responses."""
+    """LMI's schema, Dynamic Batch, Error Responses."""
 
     code: int
     error: str

@@ -1,4 +1,4 @@
-"""`inputs` where it may be several texts: in dynamic batches, and on models that embed (specs 002, Dynamic Batch)."""
+"""`inputs` where it may be several texts: in dynamic batches, and on models that embed."""
 
 from __future__ import annotations
 

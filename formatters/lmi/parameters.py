@@ -2,7 +2,7 @@
 
     {"top_k": 5, ...} --table--> values by key --inference of sampling--> Parameters(sampling, details, ...)
 
-The rows are those of the LMI schema (specs 002, GenerationParameters): the common ones, LmiDist's, vLLM's and
+The rows are those of LMI's schema (GenerationParameters): the common ones, LmiDist's, vLLM's and
 TensorRT-LLM's; schemas.py has what differs by back end, and further names. What nothing here can honour is refused
 by name, unless the value is the one that changes nothing.
 """
@@ -181,7 +181,7 @@ def prefill_of(values: dict[str, Any]) -> int | None:
 def _rank(values: dict[str, Any], names: dict[str, str]) -> str | None:
     """Sets how many sequences are generated and how many of them come, likeliest first; names the field that asks.
 
-    The answer has all of n, or of best_of where that is given alone (specs 002, BestOfSequence).
+    The answer has all of n, or of best_of where that is given alone (docs/decisions.md: Several sequences).
     """
     n, best_of = values["n"], values["best_of"]
     if "best_of" in names and best_of < n:
@@ -208,10 +208,10 @@ def _beams(values: dict[str, Any], names: dict[str, str]) -> str:
 
 
 def _samples(values: dict[str, Any], names: dict[str, str], schema: Schema) -> bool:
-    """Whether tokens are drawn, or the likeliest taken (wire-decisions: LMI, do_sample); sets what then is the default.
+    """Whether tokens are drawn, or the likeliest taken; sets what then is the default.
 
     A temperature of 0 is greedy whatever else is said. Without do_sample a temperature that was given, or another value
-    that only matters to sampling and is not neutral, asks for sampling.
+    that only matters to sampling and is not neutral, asks for sampling (docs/decisions.md: Greedy or sampled).
     """
     if values["temperature"] == 0:
         return False

@@ -1,4 +1,4 @@
-"""LMI's answers: events in, a JSON body or a stream of token lines out (specs 002, Response Schema).
+"""LMI's answers: events in, a JSON body or a stream of token lines out (docs/decisions.md: LMI streams).
 
     whole    {"generated_text", "details"?}
     stream   {"token"}  {"token"}  ...  {"token", "generated_text", "details"?}     one record for every token

@@ -2,7 +2,7 @@
 
     option.parameter_schema, or else option.rolling_batch --schema_of--> Schema --rows--> the table, with its own rows
 
-Specs 002 (GenerationParameters) has one list of parameters for every back end and further ones for vLLM, LmiDist and
+LMI's schema (GenerationParameters) has one list of parameters for every back end and further ones for vLLM, LmiDist and
 TensorRT-LLM. A name of any of them means the same in all, so that each schema takes them all: a client that was
 written for one back end works on another. What differs are TensorRT-LLM's defaults and its rule for what is greedy.
 """

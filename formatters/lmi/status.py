@@ -1,4 +1,4 @@
-"""The statuses of LMI's errors, in all of its schemas (wire-decisions: LMI, Errors)."""
+"""The statuses of LMI's errors, in all of its schemas (docs/decisions.md: LMI errors)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The minimal chat API: `{"model", "messages", "stream"}` (specs 003; wire-decisions: Minimal chat).
+"""The minimal chat API: `{"model", "messages", "stream"}` (docs/decisions.md: Minimal chat requests).
 
     POST /chat/completions             one body, or with `stream: true` JSON lines
     POST /chat/sse                     server-sent events

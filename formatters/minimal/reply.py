@@ -1,4 +1,4 @@
-"""The answers of the minimal chat API, in its three forms (specs 003; wire-decisions: Minimal chat).
+"""The answers of the minimal chat API, in its three forms (docs/decisions.md: Minimal chat streams).
 
     WHOLE     one JSON body
     LINES     {chunk} LF  {chunk} LF ...   the last one has `done: true`
@@ -44,7 +44,7 @@ EVENTS: Form = "events"
 
 CONTENT_TYPES: Mapping[Form, str] = {WHOLE: JSON, LINES: JSON, EVENTS: SSE}
 STREAM_HEADERS: Mapping[str, str] = {"Cache-Control": "no-cache"}
-"""Specs 003, Response Headers; those of the connection are the host's."""
+"""The minimal chat document, Response Headers; those of the connection are the host's."""
 
 END = b"data: [END]\n\n"
 
@@ -57,7 +57,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Specs 003: Regular (Non-Streaming) Response."""
+    """The document's Regular (Non-Streaming) Response."""
 
     id: str
     model: str
@@ -67,7 +67,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """Specs 003: JSON Streaming Response Format; the same in events."""
+    """The document's JSON Streaming Response Format; the same in events."""
 
     message: Message
     done: bool
@@ -83,13 +83,13 @@ class ErrorObject(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Specs 003: Regular (Non-Streaming) Error Responses."""
+    """The document's Regular (Non-Streaming) Error Responses."""
 
     error: ErrorObject
 
 
 class ErrorLine(msgspec.Struct, frozen=True):
-    """Specs 003: JSON Streaming Error Responses."""
+    """The document's JSON Streaming Error Responses."""
 
     error: ErrorObject
     done: bool = True
@@ -101,7 +101,7 @@ def status_of(error: LmiError, form: Form) -> int:
 
 
 def error_records(error: LmiError, form: Form) -> list[bytes]:
-    """Specs 003, Error Responses."""
+    """The records of an error (docs/decisions.md: Minimal chat errors)."""
     told = error_body(error).error
     detail = ErrorObject(told.message, told.type, told.code)
     if form == EVENTS:

@@ -1,4 +1,4 @@
-"""The OpenAI dialect: chat and text completions (specs 000 and 001; wire-decisions: OpenAI), embeddings.
+"""The OpenAI dialect: chat and text completions, embeddings.
 
     chat.py           `messages`, or the path /v1/chat/completions; its answers: chat_reply.py
     completions.py    `prompt`, or the path /v1/completions; its answers: completions_reply.py

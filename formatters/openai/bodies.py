@@ -1,4 +1,4 @@
-"""The bodies of OpenAI answers, typed (specs 000 and 001; wire-decisions: OpenAI).
+"""The bodies of OpenAI answers, typed (docs/decisions.md: Complete chat responses).
 
     ChatBody, ChatChunk    chat completions, whole and a chunk of a stream
     TextBody, TextChunk    text completions
@@ -28,14 +28,14 @@ FinishWord = Literal["stop", "length", "tool_calls", "function_call", "content_f
 
 
 class PromptDetails(msgspec.Struct, frozen=True):
-    """Specs 001: Prompt Tokens Details."""
+    """The streaming document, Prompt Tokens Details."""
 
     cached_tokens: int = 0
     audio_tokens: int = 0
 
 
 class CompletionDetails(msgspec.Struct, frozen=True):
-    """Specs 001: Completion Tokens Details."""
+    """The streaming document, Completion Tokens Details."""
 
     reasoning_tokens: int = 0
     audio_tokens: int = 0
@@ -44,7 +44,7 @@ class CompletionDetails(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Specs 001: Usage Object; 000 has it without completion_tokens_details."""
+    """The streaming document, Usage Object (docs/decisions.md: Usage)."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -62,7 +62,7 @@ class TopLogprob(msgspec.Struct, frozen=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
-    """Specs 001: Content/Refusal Token Objects."""
+    """The streaming document, Content/Refusal Token Objects."""
 
     token: str
     logprob: float
@@ -71,7 +71,7 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class ChatLogprobs(msgspec.Struct, frozen=True):
-    """Specs 001: LogProbs Object."""
+    """The streaming document, LogProbs Object."""
 
     content: list[TokenLogprob]
     refusal: None = None
@@ -113,7 +113,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 000: message."""
+    """The completions document, `message`."""
 
     role: str = "assistant"
     content: str | None
@@ -138,7 +138,7 @@ class ChatChoice(msgspec.Struct, frozen=True):
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 000: chat completion, not streamed."""
+    """The completions document: chat completion, not streamed."""
 
     id: str
     object: str = "chat.completion"
@@ -160,7 +160,7 @@ class FunctionChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallChunk(msgspec.Struct, frozen=True):
-    """Specs 001: Tool Call Streaming. id, type and name come once, for clients join strings."""
+    """A piece of a tool call. id, type and name come once (docs/decisions.md: Tool calls in chunks)."""
 
     index: int
     id: str | UnsetType
@@ -170,7 +170,7 @@ class ToolCallChunk(msgspec.Struct, frozen=True):
 
 
 class ChatDelta(msgspec.Struct, frozen=True):
-    """Specs 000 and 001: delta. Only what is new is there."""
+    """What is new, and nothing else (docs/decisions.md: Fields left out of chat chunks)."""
 
     role: str | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
@@ -192,7 +192,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
 
 
 class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 000: chat completion, streamed. `usage` only with include_usage."""
+    """A chunk (docs/decisions.md: Chat chunks). `usage` only with include_usage."""
 
     id: str
     object: str = "chat.completion.chunk"
@@ -223,7 +223,7 @@ class TextChoice(msgspec.Struct, frozen=True):
 
 
 class TextBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 000: text completion, not streamed."""
+    """The completions document: text completion, not streamed."""
 
     id: str
     object: str = "text_completion"
@@ -247,7 +247,7 @@ class TextChunkChoice(msgspec.Struct, frozen=True):
 
 
 class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Specs 000: text completion, streamed. `usage` is there, null, without include_usage too."""
+    """The completions document: text completion, streamed. `usage` is there, null, without include_usage too."""
 
     id: str
     object: str = "text_completion"
@@ -258,7 +258,7 @@ class TextChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorObject(msgspec.Struct, frozen=True):
-    """Specs 001: Error Handling."""
+    """The streaming document, Error Handling."""
 
     message: str
     type: str

@@ -1,4 +1,4 @@
-"""Chat completions: `{"messages", ...}` (specs 000 and 001; wire-decisions: OpenAI).
+"""Chat completions: `{"messages", ...}` (docs/decisions.md: Complete chat responses).
 
 messages.py    messages, as templates take them
 tools.py       tools and which of them may or must be called
@@ -68,7 +68,7 @@ def read_chat(
     sampling = sampling_of(
         values,
         streams=streams,
-        # The newer name wins (wire-decisions: max_tokens absent is the rest of the context).
+        # The newer name wins (docs/decisions.md: Length of OpenAI responses).
         max_tokens=values.get("max_completion_tokens", values.get("max_tokens")),
         logprobs=logprobs,
         structured_output=guide.output,

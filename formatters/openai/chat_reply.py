@@ -1,4 +1,4 @@
-"""Chat completions, whole and streamed (specs 000 and 001; wire-decisions: OpenAI).
+"""Chat completions, whole and streamed (docs/decisions.md: Chat chunks).
 
 A chunk has what one Delta brought, reasoning before text before calls; the first chunk of each choice has its role,
 the last its finish_reason.

@@ -1,4 +1,4 @@
-"""Text completions: `{"prompt", ...}` (specs 000; wire-decisions: OpenAI).
+"""Text completions: `{"prompt", ...}` (docs/decisions.md: Text completions).
 
     parameters.py  the plain fields
     completions_reply.py    the answers
@@ -24,7 +24,7 @@ from .parameters import TEXT_TABLE, read_fields, read_streaming, sampling_of
 __all__ = ["CHOICES", "PATHS", "parse", "read_prompts"]
 
 MAX_TOKENS = 16
-"""Where the request does not say (wire-decisions: OpenAI)."""
+"""Where the request does not say (docs/decisions.md: Length of OpenAI responses)."""
 CHOICES = 2048
 """The most that a request may ask for."""
 

@@ -1,4 +1,4 @@
-"""Text completions, whole and streamed (specs 000; wire-decisions: OpenAI).
+"""Text completions, whole and streamed (docs/decisions.md: Text completions).
 
 With echo a choice's text begins with its prompt; in a stream the prompt is a chunk of its own.
 """

@@ -29,7 +29,7 @@ INPUTS = 2048
 """Inputs in one body (OpenAI's limit)."""
 
 TABLE: tuple[Parameter, ...] = (
-    # Any model is accepted (wire-decisions: OpenAI), the answer carries our name.
+    # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
     Parameter("input", Anything(), None),
     Parameter("encoding_format", Text(("float", "base64")), "float", "encoding"),

@@ -112,7 +112,7 @@ def _harmless(*names: str) -> tuple[Parameter, ...]:
 
 
 COMMON: tuple[Parameter, ...] = (
-    # Any model is accepted (wire-decisions: OpenAI), the answer carries our name.
+    # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
     Parameter("temperature", Number(0, 2), None, "temperature"),
     Parameter("top_p", Number(0, 1, above=True), None, "top_p"),

@@ -4,7 +4,7 @@
     stream    data: {chunk}   data: {chunk}   ...   [data: {usage}]   data: [DONE]
 
 An error before the first record is a JSON body with its status, for streamed requests too; later in a stream it is a
-chunk, followed by [DONE] (wire-decisions: OpenAI, Errors).
+chunk, followed by [DONE] (docs/decisions.md: OpenAI errors).
 """
 
 from __future__ import annotations

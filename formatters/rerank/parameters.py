@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ANY_MODEL = (
-    # Any model is accepted (wire-decisions: OpenAI), the answer carries our name.
+    # Any model is accepted, the answer carries our name (docs/decisions.md: The model's name).
     Parameter("model", Text(), None),
     Parameter("user", Anything(), None),
     Parameter("request_id", Anything(), None),

@@ -8,12 +8,11 @@
 
 A request is TGI's where it names the dialect or is on one of TGI's own routes, which the local server has in any case.
 There /generate is whole and /generate_stream streams; elsewhere `stream` decides. With `option.tgi_compat` every other
-body with `inputs` is LMI's request with TGI's answer (specs 002, Response with TGI compatibility). An error is
-`{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent yet (wire-decisions:
-LMI, TGI compat).
+body with `inputs` is LMI's request with TGI's answer (docs/decisions.md: LMI requests with TGI responses). An error is
+`{"error", "error_type"}` with its status, for streamed requests too where nothing has been sent yet.
 
-Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false by default (specs 002,
-GenerationParameters); the last line of a stream has its details unless `details` is false.
+Unlike TGI, a body without `parameters` is greedy and `return_full_text` is false by default
+(docs/decisions.md: TGI requests); the last line of a stream has its details unless `details` is false.
 """
 
 from __future__ import annotations

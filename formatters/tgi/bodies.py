@@ -81,7 +81,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str
     generated_tokens: int
     inputs: str | UnsetType = UNSET
-    """LMI's own (specs 002, Response with TGI compatibility); not on TGI's own routes."""
+    """LMI's own (its schema, Response with TGI compatibility); not on TGI's own routes."""
     seed: int | None
     """What the tokens were drawn with; null where the likeliest was taken."""
     prefill: list[PrefillToken]

@@ -1,4 +1,4 @@
-"""`option.tgi_compat`: LMI's request with TGI's answer (specs 002, Response with TGI compatibility).
+"""`option.tgi_compat`: LMI's request with TGI's answer (docs/decisions.md: LMI requests with TGI responses).
 
 An endpoint of LMI's that sets it gives the same texts as without: the names, defaults and limits of `parameters` are
 LMI's, a prompt that leaves no room for `max_new_tokens` gets fewer, and the best of several sequences is LMI's. Only

@@ -130,17 +130,17 @@ JAVAS_OWN = {"Content-Type": JSON}
 """What an error that Java gives a body of its own has instead of the dialect's; other headers stay."""
 
 CODES = {415: 424}
-"""Statuses that are others through DJL (wire-decisions: All dialects, Content type)."""
+"""Statuses that are others through DJL (docs/decisions.md: Content types)."""
 
 
 def frame_of_exchange(exchange: Exchange, *, first: bool, merge: bool) -> Frame:
     """The next frame of a running request, NOTHING where none is ready.
 
     An answer that is not streamed is one frame, so that Java gives it a Content-Length, which SageMaker's asynchronous
-    inference needs. Of a stream each record is one (wire-decisions, All dialects), or with `merge` all that are ready.
+    inference needs. Of a stream each record is one, or with `merge` all that are ready.
     What is too long for a frame comes in several, which Java joins again: it sends what it gets as it comes. A stream's
     last frame is empty, for a reader on the Java side may miss the last chunk. A first one that is the last too it
-    waits for, if it comes late enough (MIN_AGE_S).
+    waits for, if it comes late enough (MIN_AGE_S). docs/decisions.md: Records and chunks.
     """
     finished = exchange.finished
     records = exchange.records
@@ -186,7 +186,7 @@ def _fitting(records: deque[bytes], room: int) -> Iterator[bytes]:
 def frames_of_response(answer: Response) -> list[Frame]:
     """A whole answer that needs no engine: one frame, or several where a field does not hold it, the last one empty.
 
-    On these paths Java gives errors a body of its own (djl-contract, 3 and 4).
+    On these paths Java gives errors a body of its own (docs/decisions.md: Errors behind DJL Serving).
     """
     headers = headers_of(answer)
     if answer.failure is not None and answer.status >= 400:

@@ -107,7 +107,7 @@ class StreamResponse(HttpResponse):
             await send(_start(reply.status, {**headers, "content-length": str(len(body))}))
             await send({"type": "http.response.body", "body": body})
             return
-        # Specs 003, Response Headers. Where the connection is to be closed h11 replaces it.
+        # The minimal chat document, Response Headers. Where the connection is to be closed h11 replaces it.
         await send(_start(reply.status, {**headers, "connection": "keep-alive"}))
         connection = connection_of(scope)
         if connection is not None and in_chunks(scope, reply.status, map(str.lower, headers)):

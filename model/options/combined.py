@@ -247,7 +247,7 @@ def path_or_id(model: str, directory: str) -> str:
 
 
 def speculative_config(given: IndirectOptions, directory: str) -> str | None:
-    """vLLM's `speculative_config`, as JSON, of lmi-dist's three options (djl-contract, 8).
+    """vLLM's `speculative_config`, as JSON, of lmi-dist's three options.
 
     None where no draft model is named, without which the others mean nothing, or nothing is to be drafted.
     """

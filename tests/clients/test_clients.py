@@ -129,7 +129,7 @@ def test_azure_ai_inference(chat_server: Host) -> None:
 
 
 def test_httpx_sse(chat_server: Host) -> None:
-    """Specs 003, Actual SSE Streaming Response Format."""
+    """The minimal chat document, Actual SSE Streaming Response Format."""
     request = {"model": "any", "messages": [{"role": "user", "content": UNICODE.prompt}], "temperature": 0}
     seen = run_client("sse_reader.py", chat_server.url, request)
     for method in ("POST", "GET"):
@@ -144,7 +144,7 @@ def test_httpx_sse(chat_server: Host) -> None:
 
 
 def test_httpx_sse_reads_an_error(chat_server: Host) -> None:
-    """Specs 003, SSE Streaming Error Responses."""
+    """The minimal chat document, SSE Streaming Error Responses."""
     request = {"model": "any", "messages": [{"role": "user", "content": PLAIN.prompt}], "temperature": -1}
     seen = run_client("sse_reader.py", chat_server.url, request)
     for method in ("POST", "GET"):

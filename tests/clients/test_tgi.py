@@ -70,7 +70,7 @@ def test_generate(http: httpx.Client) -> None:
 
 
 def test_root_and_invocations(http: httpx.Client) -> None:
-    """An array; LMI's `inputs` in the details on SageMaker's route only (specs 002, TGI compatibility)."""
+    """An array; LMI's `inputs` in the details on SageMaker's route only (docs/decisions.md: TGI responses)."""
     for path in ("/", "/invocations", "/predictions/model"):
         answer = http.post(path, json={"inputs": ASKED.prompt, "parameters": {"details": True}}, headers=named("tgi"))
         (made,) = answer.json()
@@ -109,7 +109,7 @@ def test_errors(http: httpx.Client, path: str) -> None:
         assert (refused.status_code, refused.headers["content-type"]) == (422, "application/json")
         assert "parameters.top_p" in refused.json()["error"]
     unread = http.post(path, content=b"{", headers={"content-type": "application/json"})
-    # On /invocations nothing has told the dialect yet (wire-decisions: Which dialect a request is, 4).
+    # On /invocations nothing has told the dialect yet (docs/decisions.md: TGI errors).
     if path == "/invocations":
         assert (unread.status_code, sorted(unread.json())) == (424, ["code", "error"])
     else:
@@ -134,7 +134,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_the_texts_are_lmis(http: httpx.Client, kind: str) -> None:
-    """And all that its details tell; the answer has TGI's shape (specs 002, Response with TGI compatibility)."""
+    """And all that its details tell; the shape is TGI's (docs/decisions.md: LMI requests with TGI responses)."""
     body = {"inputs": ASKED.prompt, "parameters": REQUESTS[kind]}
     (made,) = http.post("/invocations", json=body).json()
     several = kind in ("best_of", "n", "beams")

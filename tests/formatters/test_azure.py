@@ -1,4 +1,4 @@
-"""Azure AI Model Inference (specs 004): what is asked of the engine, the answers, every error; no engine is needed."""
+"""Azure AI Model Inference: what is asked of the engine, the answers, every error; no engine is needed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def end(reason: FinishReason = "eos", count: int = 5) -> Finish:
     return Finish(reason, generated_tokens=count)
 
 
-# --- The sample of specs 004, Examples ---
+# --- The sample of Azure's reference, Examples ---
 
 SAMPLE_REQUEST: dict[str, Any] = {
     "messages": [
@@ -153,7 +153,7 @@ def test_the_sample() -> None:
 
 
 def test_the_rest_of_the_context_without_max_tokens() -> None:
-    """Specs 004, Request Body: null is the model's max context length."""
+    """Azure's reference, Request Body: null is the model's max context length."""
     assert asked().sampling.max_tokens is None
     assert asked(max_tokens=None).sampling.max_tokens is None
     assert asked().overflow == "refuse"
@@ -169,7 +169,7 @@ def test_finish_reasons(reason: FinishReason, called: bool) -> None:
 
 
 def test_tool_calls() -> None:
-    """Specs 004, ChatCompletionResponseMessage, ChatCompletionMessageToolCall, Function."""
+    """Azure's reference, ChatCompletionResponseMessage, ChatCompletionMessageToolCall, Function."""
     received = call(tools=[WEATHER], tool_choice="required")
     (generation,) = received.generations
     assert isinstance(generation.prompt, Conversation)
@@ -191,7 +191,7 @@ def test_tool_calls() -> None:
 
 
 def test_a_stream() -> None:
-    """Chunks are OpenAI's (wire-decisions: Azure), and [DONE] ends them (specs 004, Request Body, stream)."""
+    """Chunks are OpenAI's, and [DONE] ends them (docs/decisions.md: Azure responses)."""
     received = call(stream=True)
     assert received.generations[0].stream
     records = feed(received.reply, Started(3), Delta(0, "No, "), Delta(0, "never", (), end()))
@@ -217,7 +217,7 @@ def test_reasoning_and_logprobs_where_they_are_asked_for() -> None:
 
 
 def test_several_choices() -> None:
-    """Specs 004, Choices: can be more than one if `n` is greater than 1."""
+    """Azure's reference, Choices: can be more than one if `n` is greater than 1."""
     body = whole(
         call(PASS, n=2).reply,
         Started(1),
@@ -285,7 +285,7 @@ EVERY_FIELD: dict[str, Any] = {**SAMPLE_REQUEST, "tools": [WEATHER], "tool_choic
 
 
 def test_what_is_no_extra_parameter() -> None:
-    """Specs 004, Request Body; and `model` (wire-decisions: Azure)."""
+    """Azure's reference, Request Body; and `model` (docs/decisions.md: Azure requests)."""
     for name, value in EVERY_FIELD.items():
         fields = {"messages": [USER], "tools": [WEATHER], name: value}
         assert isinstance(receive(request(fields), SETTINGS), ParsedRequest), name
@@ -294,7 +294,7 @@ def test_what_is_no_extra_parameter() -> None:
 @pytest.mark.parametrize("headers", [{}, {"extra-parameters": "error"}, {"extra-parameters": " Error "}])
 @pytest.mark.parametrize("name", ["n", "top_k", "logprobs", "safe_mode", "safe mode\n"])
 def test_extra_parameters_are_errors(headers: dict[str, str], name: str) -> None:
-    """Specs 004, Request Header: only parameters specified in this API, or a 400 error is returned."""
+    """Azure's reference, Request Header: only parameters specified in this API, or a 400 error is returned."""
     answer = refused({"messages": [USER], name: 1}, headers)
     assert answer.status == 400
     body = json.loads(answer.body)
@@ -374,7 +374,7 @@ def image(url: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_parts(part: dict[str, Any], read: dict[str, Any]) -> None:
-    """Specs 004, ChatCompletionMessageContentPart; and the form that Azure's client sends, which is OpenAI's."""
+    """The reference's ChatCompletionMessageContentPart; and what Azure's client sends, which is OpenAI's form."""
     prompt = asked(messages=[{"role": "user", "content": [part]}]).prompt
     assert isinstance(prompt, Conversation)
     assert prompt.messages == ({"role": "user", "content": [read]},)
@@ -408,7 +408,7 @@ def test_parts_that_are_refused(part: Any, place: str | None, value: str) -> Non
         assert json.loads(answer.body)["detail"] == {"loc": loc, "value": value}
 
 
-# --- Errors: the tables of specs 004, as values of their types ---
+# --- Errors: the tables of Azure's reference, as values of their types ---
 
 UNAUTHORIZED: dict[str, Any] = {"error": "", "message": "", "status": 401}
 NOT_FOUND: dict[str, Any] = {"error": "", "message": "", "status": 404}
@@ -421,7 +421,7 @@ UNPROCESSABLE: dict[str, Any] = {
     "status": 422,
 }
 OTHER: dict[str, Any] = {"code": "", "error": "", "message": "", "param": "", "status": 400}
-"""ContentFilterError: specs 004, Responses, Other Status Codes."""
+"""ContentFilterError: Azure's reference, Responses, Other Status Codes."""
 
 
 class ContentFilterError(ParameterError):
@@ -601,7 +601,7 @@ def test_info() -> None:
 
 @pytest.mark.parametrize("path", ["/embeddings", "/images/embeddings", "/images/generations", "/completions"])
 def test_routes_of_other_models(path: str) -> None:
-    """Specs 004, Responses, 404: modality not supported by the model."""
+    """Azure's reference, Responses, 404: modality not supported by the model."""
     answer = page(path, "POST")
     assert answer.status == 404
     assert answer.headers == {"x-ms-error-code": "not_found"}

@@ -76,7 +76,7 @@ def test_unreadable(body: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("body", [body for body, _ in UNREADABLE])
 def test_unreadable_is_answered(body: bytes) -> None:
-    """Wire decisions, Which dialect a request is, 4."""
+    """Nothing fits (docs/decisions.md: Which dialect a request is)."""
     answer = receive(Request(body), SETTINGS)
     assert isinstance(answer, Response)
     assert (answer.status, answer.content_type) == (424, "application/json")
@@ -323,7 +323,7 @@ VERSION = {"api-version": "2024-05-01-preview"}
     ],
 )
 def test_the_path_and_the_query_tell(path: str, query: dict[str, str], found: Dialect) -> None:
-    """Wire decisions, Which dialect a request is, 1 to 3."""
+    """What goes first (docs/decisions.md: Which dialect a request is)."""
     assert detect({"messages": []}, Request(b"", path=path, query=query), SETTINGS) is found
     assert detect({"messages": []}, Request(b"", path=path, query=query), EXPLICIT) is lmi
     named = Request(b"", path=path, query=query, attributes={"dialect": "openai"})

@@ -1,6 +1,6 @@
 """Embeddings in the dialects: what is asked of the engine, and the answers, with vectors fed by hand.
 
-LMI's `inputs` (its embedding user guide, and djl-contract, 10: `[[...], ...]`), OpenAI's `input` (its API reference,
+LMI's `inputs` (its embedding user guide: `[[...], ...]`), OpenAI's `input` (its API reference,
 Create embeddings).
 """
 

@@ -148,7 +148,7 @@ class Faulty:
 
 
 def test_a_fault_of_a_dialect_is_its_requests_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Behind DJL's asynchronous mode an exception would leave the client waiting for ever (djl-contract, 4)."""
+    """Behind DJL's asynchronous mode an exception would leave the client waiting for ever."""
     request = Request(b'{"inputs": "a"}', attributes={"dialect": "faulty"}, request_id="7")
     answer = receive(request, SETTINGS, (cast(Dialect, Faulty),))
     assert isinstance(answer, Response)

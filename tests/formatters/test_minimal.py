@@ -1,4 +1,4 @@
-"""The minimal chat API (specs 003): what is asked of the engine, and answers and errors in their three forms."""
+"""The minimal chat API: what is asked of the engine, and answers and errors in their three forms."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ SAMPLE_EVENTS: tuple[Event, ...] = (
     Delta(0, "doing well"),
     Delta(0, ", thank you!", (), END_OF_TEXT),
 )
-"""The text of specs 003, Response Formats, 2 and 3."""
+"""The text of the minimal chat document, Response Formats, 2 and 3."""
 
 
-# --- The samples of specs 003, Response Formats ---
+# --- The samples of the minimal chat document, Response Formats ---
 
 SAMPLE_WHOLE: dict[str, Any] = {
     "id": "cmpl-123abc",
@@ -200,7 +200,7 @@ def test_no_split_changes_an_answer(cuts: list[int], empty_end: bool) -> None:
     assert [(one["index"], one["done"]) for one in documents] == [(index, False) for index in range(len(documents))]
 
 
-# --- The samples of specs 003, Error Responses ---
+# --- The samples of the minimal chat document, Error Responses ---
 
 SAMPLE_ERROR: dict[str, Any] = {
     "error": {
@@ -253,7 +253,7 @@ HEADERS = {"whole": {}, "lines": {"Cache-Control": "no-cache"}, "events": {"Cach
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("error", "status"), ERRORS, ids=lambda value: type(value).__name__)
 def test_errors(form: str, error: LmiError, status: int) -> None:
-    """The three forms; a browser's EventSource reads no answer but a 200 (wire-decisions: Minimal chat)."""
+    """The three forms; a browser's EventSource reads no answer but a 200 (docs/decisions.md: Minimal chat errors)."""
     shape = dict(FORMS[form])
     answer = minimal.refuse(error, {"stream": shape.get("stream")}, Request(b"", path=shape["path"]), SETTINGS)
     check_error(answer.body, form, error.message)
@@ -289,7 +289,7 @@ def test_a_generation_that_was_cut_off(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_request_of_the_document(form: str) -> None:
-    """Specs 003, Request Body for `/chat/completions`, and for `/chat/sse`."""
+    """The minimal chat document, Request Body for `/chat/completions`, and for `/chat/sse`."""
     messages = [
         {"role": "system", "content": "You are a helpful assistant."},
         {"role": "user", "content": "Hello, how are you?"},

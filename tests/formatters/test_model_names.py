@@ -28,7 +28,7 @@ class Form:
     dialect: str = ""
     events: list[Event] | None = None
     echoes: bool = False
-    """Whether the answer has the name that was asked for (specs 003), where there is one."""
+    """Whether the answer has the name that was asked for, where there is one."""
     streams: bool = True
 
 

@@ -98,7 +98,7 @@ LMI: dict[str, Any] = {
     },
     "stream": False,
 }
-"""Specs 002, GenerationParameters."""
+"""LMI's schema, GenerationParameters."""
 
 CHAT: dict[str, Any] = {
     "model": "m",
@@ -116,7 +116,7 @@ CHAT: dict[str, Any] = {
     "stream_options": {"include_usage": True},
     "seed": 3,
 }
-"""Specs 000 and 001."""
+"""OpenAI's chat."""
 
 MESSAGES: dict[str, Any] = {
     "model": "m",

@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, dict[str, Any]]] = {
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_is_refused(host: Host, http: httpx.Client, kind: str, stream: bool) -> None:
-    """The status and the code travel through DJL; the body there is Java's own (djl-contract, 3 and 4)."""
+    """The status and the code travel through DJL; the body is Java's (docs/decisions.md: Errors behind DJL Serving)."""
     fields, status, documented = REFUSED[kind]
     answer = ask(http, **fields, stream=stream)
     assert answer.status_code == status

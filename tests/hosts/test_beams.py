@@ -1,4 +1,4 @@
-"""Beam search and typical_p in LMI requests on every host (specs 002: num_beams, BestOfSequence, typical_p)."""
+"""Beam search and typical_p in LMI requests on every host."""
 
 from __future__ import annotations
 

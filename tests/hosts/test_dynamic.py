@@ -1,4 +1,4 @@
-"""Dynamic batches through the real DJL engine, and the same on the local server (specs 002, Dynamic Batch Schema)."""
+"""Dynamic batches through the real DJL engine, and the same on the local server (docs/decisions.md: Dynamic batch)."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_errors_of_inputs(host: Host, body: dict[str, Any], message: str) -> Non
 def test_errors_of_input(
     host: Host, request: pytest.FixtureRequest, body: dict[str, Any], param: str, message: str
 ) -> None:
-    """OpenAI's error object where the host can send it; else Java's own (wire-decisions: OpenAI, Errors)."""
+    """OpenAI's error object where the host can send it; else Java's (docs/decisions.md: Errors behind DJL Serving)."""
     answer = post(host, body)
     assert answer.status_code == 400
     error = answer.json()["error"]
@@ -227,7 +227,7 @@ def test_the_servers_own_route(host: Host, request: pytest.FixtureRequest, refer
 
 
 def test_an_answer_that_is_longer_than_a_field_of_the_hosts_protocol(host: Host, reference: Reference) -> None:
-    """Above 20 MB DJL closes its channel to the worker (djl-contract, 2): sent in slices."""
+    """Above 20 MB DJL closes its channel to the worker: sent in slices."""
     answer = post(host, {"inputs": ["a"] * 1024})
     assert answer.status_code == 200
     assert len(answer.content) > 20 << 20

@@ -93,7 +93,7 @@ def test_the_three_forms(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "lines"])
 def test_errors(host: Host, http: httpx.Client, stream: bool) -> None:
-    """The status travels through DJL; the body there is Java's own (djl-contract, 3 and 4)."""
+    """The status travels through DJL; the body is Java's (docs/decisions.md: Errors behind DJL Serving)."""
     refused = http.post("/invocations", json={**BAD, "stream": stream}, headers=MINIMAL)
     assert refused.status_code == 400
     assert refused.headers["content-type"].startswith("application/json")

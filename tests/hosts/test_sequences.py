@@ -1,4 +1,4 @@
-"""Several sequences for one prompt on every host: n and best_of (specs 002, BestOfSequence).
+"""Several sequences for one prompt on every host: n and best_of (docs/decisions.md: Several sequences).
 
 And the likeliest tokens in each one's place: logprobs, prompt_logprobs.
 """

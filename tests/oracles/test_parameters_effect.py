@@ -1,4 +1,4 @@
-"""Every generation parameter of specs 002: its documented default, what it does on the demo model, what it refuses.
+"""Every generation parameter of LMI's schema: its documented default, what it does on the demo model, what it refuses.
 
 A request goes through the LMI dialect, an engine and the dialect's reply: what is compared is what a client sees.
 """
@@ -31,7 +31,7 @@ TRTLLM = msgspec.structs.replace(COMMON, rolling_batch="trtllm")
 
 Given = dict[str, Any]
 
-# --- Specs 002, GenerationParameters: its four lists, with their defaults ---
+# --- LMI's schema, GenerationParameters: its four lists, with their defaults ---
 
 DOCUMENTED: dict[str, Given] = {
     # "available with every rolling batch backend"; the seed's default is random, do_sample is inferred (its Note).

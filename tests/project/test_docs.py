@@ -27,6 +27,16 @@ WITH_PYTHON = {
 PATH = re.compile(r"(?<![\w./-])(?:\.ci|\.requirements|docs|formatters|handler|model|tests)/[\w./-]*")
 """A path from the root of the repository."""
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
+CITATION = re.compile(r"docs/decisions\.md:(?: (\w(?:[\w' -]*\w)?))?")
+"""One of a decision on a wire format, with its heading; on one line, without which it is empty."""
+NOTES = re.compile(r"wire.decisions|\bspecs?,? 00\d|djl-contract", re.IGNORECASE)
+"""What is not in the repository, and so nobody could look up."""
+FOLDERS = ("docs", "formatters", "handler", "model", "tests")
+SOURCES = [
+    path
+    for path in (*ROOT.glob("*"), *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))))
+    if path.suffix in (".py", ".md") and path != Path(__file__)
+]
 
 
 def of(page: Path) -> str:
@@ -71,6 +81,40 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(link)
     assert not broken
+
+
+def uncited(text: str, headings: set[str]) -> list[str]:
+    """What a text cites of docs/decisions.md that is none of its headings."""
+    return [cited for cited in CITATION.findall(text) if cited not in headings]
+
+
+def test_decisions_that_are_cited_are_there() -> None:
+    """And no notes are cited that readers do not have."""
+    page = DOCS / "decisions.md"
+    headings = re.findall(r"^###? (.+)$", prose_of(page), re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    texts = {of(path): path.read_text(encoding="utf-8") for path in SOURCES}
+    wrong = {name: uncited(text, {*headings}) for name, text in texts.items()}
+    assert {name: cited for name, cited in wrong.items() if cited} == {}
+    assert [name for name, text in texts.items() if NOTES.search(text)] == []
+    assert sum("docs/decisions.md: " in text for text in texts.values()) >= 20
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("(docs/decisions.md: Two words)", []),
+        ("docs/decisions.md: Server-sent events. More", []),
+        ("# docs/decisions.md: The model's name", []),
+        ("docs/decisions.md has them", []),
+        ("(docs/decisions.md: Two)", ["Two"]),
+        ("(docs/decisions.md: Two words more)", ["Two words more"]),
+        ("(docs/decisions.md: Two\n    words)", ["Two"]),
+        ("(docs/decisions.md:\n    Two words)", [""]),
+    ],
+)
+def test_what_is_cited(text: str, wrong: list[str]) -> None:
+    assert uncited(text, {"Two words", "Server-sent events", "The model's name"}) == wrong
 
 
 def test_where_answers_with_files() -> None:

@@ -1,5 +1,5 @@
-"""The worker is killed, or the host is: what clients see, what is left, what comes back (djl-contract.md 4b;
-docs/robustness.md).
+"""The worker is killed, or the host is: what clients see, what is left, what comes back
+(docs/robustness.md).
 
 The host is the real one, and so are the worker and its engine's process; the engine in it is one of a few lines, which
 starts at once. The last test has vLLM.

@@ -1,4 +1,4 @@
-"""Dynamic batch's dialect (specs 002, Dynamic Batch Schema); tests/hosts/test_dynamic.py has the batches themselves."""
+"""Dynamic batch's dialect (docs/decisions.md: Dynamic batch); tests/hosts/test_dynamic.py has the batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def events(text: str) -> list[Event]:
 
 
 def test_whole() -> None:
-    """Specs 002: a list of objects with one field each, in the order of the inputs."""
+    """LMI's schema: a list of objects with one field each, in the order of the inputs."""
     asked = call({"inputs": TWO, "parameters": {"max_new_tokens": 256, "do_sample": True, "details": True}})
     assert [generation.prompt for generation in asked.generations] == TWO
     assert {generation.sampling.max_tokens for generation in asked.generations} == {256}
@@ -127,7 +127,7 @@ def test_what_decides_on_streaming(settings: Settings, stream: bool | None, stre
     ],
 )
 def test_errors(body: bytes, message: str) -> None:
-    """Specs 002, Dynamic Batch, Error Responses: code, message and error, with status 424."""
+    """LMI's schema, Dynamic Batch, Error Responses: code, message and error, with status 424."""
     answer = refused(body)
     assert (answer.status, answer.content_type) == (424, "application/json")
     told = json.loads(answer.body)

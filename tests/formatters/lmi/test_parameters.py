@@ -1,4 +1,4 @@
-"""LMI's GenerationParameters (specs 002): default, effect, wrong type and range of each; the inference of sampling."""
+"""LMI's GenerationParameters: default, effect, wrong type and range of each; the inference of sampling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GREEDY = Sampling(
     typical_p=1.0,
     max_tokens=30,
 )
-"""What no parameters at all give: specs 002's defaults, and none left to the model's generation_config."""
+"""What no parameters at all give: LMI's schema's defaults, and none left to the model's generation_config."""
 
 
 def sampling(parameters: dict[str, Any]) -> Sampling:
@@ -75,7 +75,7 @@ DOCUMENTED = {
         "frequency_penalty",
     },
 }  # fmt: skip
-"""Specs 002, GenerationParameters, by its lists."""
+"""LMI's schema, GenerationParameters, by its lists."""
 
 
 @pytest.mark.parametrize("list_name", DOCUMENTED)
@@ -194,7 +194,7 @@ INFERENCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("parameters", "fields"), INFERENCE)
 def test_sampling_is_inferred(parameters: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Wire decisions, LMI: do_sample absent."""
+    """Without do_sample (docs/decisions.md: Greedy or sampled)."""
     assert changed(parameters) == fields
 
 

@@ -1,4 +1,4 @@
-"""LMI's answers (specs 002): events and the bytes that they become, whole and incremental."""
+"""LMI's answers (docs/decisions.md: LMI details): events and the bytes that they become, whole and incremental."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def document(record: bytes) -> Any:
     return json.loads(record.removeprefix(b"data: "))
 
 
-# --- The samples of specs 002, Rolling Batch ---
+# --- The samples of LMI's schema, Rolling Batch ---
 
 
 def test_best_of_sequences() -> None:
-    """002, BestOfSequence: all but the likeliest, each with text, finish_reason, generated_tokens and tokens."""
+    """LMI's BestOfSequence: all but the likeliest, each with text, finish_reason, generated_tokens and tokens."""
     answer = reply({"n": 2, "details": True, "return_full_text": True})
     best = Delta(0, "Deep ", (DEEP,), Finish("eos", generated_tokens=1, last=False))
     other = Delta(1, " is", (IS,), Finish("length", generated_tokens=1))
@@ -79,14 +79,14 @@ def test_best_of_sequences() -> None:
 
 @pytest.mark.parametrize("name", ["n", "best_of"])
 def test_several_sequences_are_not_streamed(name: str) -> None:
-    """002: "only works with non-streaming case"."""
+    """LMI's schema: "only works with non-streaming case"."""
     with pytest.raises(UnsupportedError) as caught:
         reply({name: 2}, stream=True)
     assert caught.value.message == f"parameters.{name}: above 1 is not supported with streaming"
 
 
 def test_sample_whole() -> None:
-    """002, Response Schema, "Example response" with details; `finish reason` with a space is a misprint."""
+    """LMI's schema, Response Schema, "Example response" with details; `finish reason` with a space is a misprint."""
     tokens = [
         Token(100 + number, text, -0.5) for number, text in enumerate(["Deep Learning is a really", " cool field"])
     ]
@@ -110,7 +110,7 @@ def test_sample_whole() -> None:
 
 
 def test_sample_whole_without_details() -> None:
-    """002, Response Schema: `details` "only when parameters.details = true"."""
+    """LMI's schema, Response Schema: `details` "only when parameters.details = true"."""
     assert feed(reply(), Started(5), Delta(0, "Deep Learning", (), Finish("eos"))) == [
         b'{"generated_text":"Deep Learning"}'
     ]
@@ -129,7 +129,7 @@ SAMPLE_LINES = [
 
 
 def test_sample_json_lines() -> None:
-    """002, Response Schema, the streamed example: its lines, one document a line."""
+    """LMI's schema, Response Schema, the streamed example: its lines, one document a line."""
     answer = reply({"details": True}, stream=True)
     records = feed(answer, Started(5), delta([DEEP]), delta([LEARNING, IS]), delta([FIELD], "length"))
     assert records == [line + b"\n" for line in SAMPLE_LINES]
@@ -137,7 +137,7 @@ def test_sample_json_lines() -> None:
 
 
 def test_sample_server_sent_events() -> None:
-    """002, Response Schema, the SSE example: the same lines as `data:` events."""
+    """LMI's schema, Response Schema, the SSE example: the same lines as `data:` events."""
     answer = reply({"details": True}, stream=True, output_formatter="sse")
     records = feed(answer, Started(5), delta(TOKENS, "length"))
     assert records == [b"data: " + line + b"\n\n" for line in SAMPLE_LINES]
@@ -161,7 +161,7 @@ LAST_LINE_ERROR = (
 
 
 def test_sample_generation_error() -> None:
-    """002, Error Responses, not streaming: the sample, and `error` besides."""
+    """LMI's schema, Error Responses, not streaming: the sample, and `error` besides."""
     answer = reply()
     assert feed(answer, Failed.of(GenerationError("the reason"))) == [WHOLE_ERROR]
     assert (answer.status, answer.content_type, answer.finished) == (424, JSON, True)
@@ -169,7 +169,7 @@ def test_sample_generation_error() -> None:
 
 
 def test_sample_generation_error_streamed() -> None:
-    """002, Error Responses, streaming: the sample (less its surplus brace), and `error` besides."""
+    """LMI's schema, Error Responses, streaming: the sample (less its surplus brace), and `error` besides."""
     answer = reply(stream=True)
     assert feed(answer, Failed.of(ContextError("the reason"))) == [LAST_LINE_ERROR + b"\n"]
     assert (answer.status, answer.content_type, answer.finished) == (424, JSON_LINES, True)
@@ -237,7 +237,7 @@ PREFILL = (Token(1, "What"), Token(2, " is", -2.5))
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_prefill(stream: bool) -> None:
-    """002, Details: after `tokens`, from decoder_input_details; the first token of a prompt has no log_prob."""
+    """LMI's Details: after `tokens`, from decoder_input_details; the first token of a prompt has no log_prob."""
     answer = reply({"details": True, "decoder_input_details": True}, stream=stream)
     details = document(feed(answer, Started(2, prefill=PREFILL), delta(TOKENS, "eos"))[-1])["details"]
     assert list(details)[-1] == "prefill"
@@ -268,7 +268,7 @@ def test_multi_byte_and_special_tokens() -> None:
     assert document(records[-1])["generated_text"] == "🦊\u2028\n"
 
 
-# --- The likeliest tokens: logprobs, prompt_logprobs (specs 002 lists them, the form is djl_python's and vLLM's) ---
+# --- The likeliest tokens: logprobs, prompt_logprobs (LMI's schema lists them, the form is djl_python's and vLLM's) ---
 
 LIKELY = (TopToken(304, "Deep ", -0.25), TopToken(2, "", -3.5, special=True))
 SHOWN = [{"id": 304, "text": "Deep ", "log_prob": -0.25}, {"id": 2, "text": "", "log_prob": -3.5}]

@@ -1,4 +1,4 @@
-"""LMI requests (specs 002): what is asked of the engine, in which form it is answered, and how the rest is refused."""
+"""LMI requests: what is asked of the engine, in which form it is answered, and how the rest is refused."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_matches() -> None:
 
 
 def test_sample_payload_error() -> None:
-    """002, Error Responses, "an issue with payload validation"; plain JSON for streamed requests too."""
+    """LMI's schema, Error Responses, "an issue with payload validation"; plain JSON for streamed requests too."""
     for payload in (None, {"inputs": PROMPT, "stream": True}):
         answer = refuse(PayloadError("the reason"), payload, Request(b""), settings())
         assert (answer.body, answer.status, answer.content_type) == (b'{"error":"the reason","code":424}', 424, JSON)

@@ -1,4 +1,4 @@
-"""OpenAI chat answers (specs 000 and 001): events and the bytes that they become, whole and incremental."""
+"""OpenAI chat answers (docs/decisions.md: Chat chunks): events and their bytes, whole and incremental."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...kit.answers.openai import CHAT, DETAILS, REASONING, SETTINGS, TEXT, TOOL
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, Request, Settings, Started, Token, TopToken
 
-# --- The examples of specs 000 and 001 ---
+# --- The examples of the completions document and of the streaming document ---
 
 EXAMPLE_WHOLE: dict[str, Any] = {
     "id": "chatcmpl-30c3dbfa9f8b4208bff3f8db99e04a31",
@@ -34,7 +34,7 @@ EXAMPLE_WHOLE: dict[str, Any] = {
                 "audio": None,
                 "function_call": None,
                 "tool_calls": [],
-                # The document has the older name alone, vLLM 0.23 the newer one (wire-decisions, Later dialects).
+                # The document has the older name alone, vLLM the newer one (docs/decisions.md: Reasoning).
                 "reasoning": "\nOkay, let's try",
                 "reasoning_content": "\nOkay, let's try",
             },
@@ -49,7 +49,7 @@ EXAMPLE_WHOLE: dict[str, Any] = {
     "prompt_logprobs": None,
     "kv_transfer_params": None,
 }
-"""Specs 000, Non-Streaming, Chat Completion, Example (texts cut), with 001's usage details."""
+"""The completions document, Chat Completion, Example (texts cut), with the streaming document's usage details."""
 
 
 CUSTOM: list[Any] = [{"type": "custom", "custom": {"name": "patch"}}, *TOOLS]
@@ -126,7 +126,7 @@ EXAMPLE_CHUNKS = [
     _chunk({"content": "..."}),
     _chunk({"content": ""}, "stop"),
 ]
-"""Specs 000, Chat Completion (Streaming), Example; like lines left out."""
+"""The completions document, Chat Completion (Streaming), Example; like lines left out."""
 
 
 def test_example_stream() -> None:
@@ -150,7 +150,7 @@ FULL_CHUNK_LOGPROBS: dict[str, Any] = {
     ],
     "refusal": None,
 }
-"""Specs 001, Full Chunk Format, logprobs."""
+"""The streaming document, Full Chunk Format, logprobs."""
 
 HELLO = Token(9, "Hello", -0.31725305, top=(TopToken(9, "Hello", -0.31725305, b"Hello"),), raw=b"Hello")
 
@@ -176,7 +176,7 @@ EXAMPLE_CALLS: list[dict[str, Any]] = [
     {"index": 0, "function": {"arguments": '{"loc'}},
     {"index": 0, "function": {"arguments": 'ation": "San'}},
 ]
-"""Specs 001, Tool Call Streaming."""
+"""The streaming document, Tool Call Streaming."""
 
 CALLS = [
     CallDelta(0, "call_abc123", "get_weather", ""),
@@ -207,7 +207,7 @@ def test_example_tool_calls() -> None:
 
 
 def test_example_usage_chunk() -> None:
-    """Specs 001, Final Chunk with Usage; wire-decisions: `usage: null` on every other chunk."""
+    """The streaming document, Final Chunk with Usage; the others have `usage: null` (docs/decisions.md: Usage)."""
     made = chunks(
         reply(REASONING, stream=True, **USAGE),
         Started(9, 4),
@@ -232,7 +232,7 @@ def test_example_usage_chunk() -> None:
 
 
 def test_example_error_in_a_stream() -> None:
-    """Specs 001, Error Handling; then [DONE] (wire-decisions)."""
+    """The streaming document, Error Handling; then [DONE] (docs/decisions.md: OpenAI errors)."""
     answer = reply(stream=True)
     made = chunks(answer, Started(5), Delta(0, "Hello"), Failed.of(GenerationError("the reason")))
     same_shape(made[-1], {"error": {"message": "x", "type": "x", "param": None, "code": "x"}})
@@ -263,7 +263,7 @@ FULL_CHUNK: dict[str, Any] = {
     ],
     "usage": {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, **DETAILS},
 }
-"""Specs 001, Full Chunk Format with All Fields (its two details of usage in 000's order)."""
+"""The streaming document, Full Chunk Format with All Fields (its two details of usage in our order)."""
 
 
 def _places(value: Any, place: str = "") -> dict[str, type]:
@@ -279,7 +279,7 @@ def _places(value: Any, place: str = "") -> dict[str, type]:
 
 @pytest.mark.parametrize("legacy", [True, False])
 def test_example_full_chunk(legacy: bool) -> None:
-    """What comes is documented and of the documented type; what never comes is optional (wire-decisions: Chunks)."""
+    """What comes is of the documented type; what never comes: docs/decisions.md: Fields left out of chat chunks."""
     asked: dict[str, Any] = {"functions": [TOOLS[0]["function"]]} if legacy else {"tools": TOOLS}
     made = chunks(
         reply(stream=True, logprobs=True, top_logprobs=1, **asked, **USAGE),
@@ -289,7 +289,7 @@ def test_example_full_chunk(legacy: bool) -> None:
     )
     documented = _places(FULL_CHUNK)
     came = {name: kind for chunk in made for name, kind in _places(chunk).items() if kind is not type(None)}
-    # The one key that 000 adds is null here.
+    # The one key that the completions document adds is null here.
     assert {name: documented[name] for name in came if name != ".choices[].finish_reason"} == {
         name: kind for name, kind in came.items() if name != ".choices[].finish_reason"
     }
@@ -304,11 +304,11 @@ EXAMPLE_FIRST_CHUNKS: list[dict[str, Any]] = [
     {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
     {"index": 0, "delta": {"content": "The weather today"}, "finish_reason": None},
 ]
-"""Specs 001, Basic Content Streaming, choices."""
+"""The streaming document, Basic Content Streaming, choices."""
 
 
 def test_example_basic_content() -> None:
-    """The role comes once; 000 adds `logprobs` and `stop_reason`, both null."""
+    """The role comes once; the completions document adds `logprobs` and `stop_reason`, both null."""
     made = chunks(reply(stream=True), Started(5), Delta(0, "The weather today"), Delta(0, "", (), end()))
     choices = [chunk["choices"][0] for chunk in made]
     assert choices[:2] == [{**one, "logprobs": None, "stop_reason": None} for one in EXAMPLE_FIRST_CHUNKS]
@@ -317,7 +317,7 @@ def test_example_basic_content() -> None:
 
 
 def test_kv_transfer_params() -> None:
-    """Specs 000: an object or null, at the root of whole answers; chunks have no such field."""
+    """The completions document: an object or null, at the root of whole answers; chunks have no such field."""
     given: dict[str, Any] = {"do_remote_decode": True}
     told = end(kv_transfer_params={"remote_block_ids": [1, 2]})
     for asked, answer in (
@@ -382,7 +382,7 @@ def test_finish_reasons(finish: Finish, called: bool, word: str, stop_reason: An
 
 
 def test_functions_are_answered_in_kind() -> None:
-    """Wire decisions: functions / function_call are accepted and answered in kind."""
+    """functions and function_call are answered in kind (docs/decisions.md: Tool calls in chunks)."""
     functions = [TOOLS[0]["function"]]
     deltas = [Delta(0, "", calls=(CALLS[0], CALLS[1])), Delta(0, "", calls=(CALLS[2],)), Delta(0, "", (), end())]
     (choice,) = whole(reply(functions=functions), *deltas)["choices"]

@@ -1,4 +1,4 @@
-"""OpenAI text completions (specs 000): what is asked of the engine, and the answers, whole and incremental."""
+"""OpenAI text completions: what is asked of the engine, and the answers, whole and incremental."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_refused(fields: dict[str, Any], kind: type[LmiError], message: str) -> 
     assert caught.value.param == message.partition(":")[0]
 
 
-# --- The examples of specs 000 ---
+# --- The examples of the completions document ---
 
 
 def _example(choices: list[str], usage: tuple[int, int]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _example(choices: list[str], usage: tuple[int, int]) -> dict[str, Any]:
 
 
 def test_example_single_prompt() -> None:
-    """000, Text Completion, Example (Single Prompt)."""
+    """The completions document, Text Completion, Example (Single Prompt)."""
     text = "If you have a fever and body aches ..."
     body = whole(call().reply, Started(53), Delta(0, text, (), end(count=1230)))
     documented = _example([text], (53, 1230))
@@ -146,7 +146,7 @@ def test_example_single_prompt() -> None:
 
 
 def test_example_multiple_prompts() -> None:
-    """000, Text Completion, Example (Multiple Prompts); the second ends first."""
+    """The completions document, Text Completion, Example (Multiple Prompts); the second ends first."""
     texts = ["To maintain good kidney health ...", "Best practices for kidney care include ..."]
     body = whole(
         call(prompt=["a", "b"]).reply,
@@ -162,7 +162,7 @@ EXAMPLE_LINE = (
     rb'data: {"id":"cmpl-[0-9a-f]{32}","object":"text_completion","created":[0-9]{10},"model":"/opt/ml/model",'
     rb'"choices":\[{"index":0,"text":"%s","logprobs":null,"finish_reason":%s,"stop_reason":null}\],"usage":null}\n\n'
 )
-"""000, Text Completion (Streaming), Example."""
+"""The completions document, Text Completion (Streaming), Example."""
 
 
 def test_example_stream() -> None:

@@ -1,4 +1,4 @@
-"""Log-probabilities in OpenAI answers: chat's entries (specs 001), the columns of text completions, the prompt's."""
+"""Log-probabilities in OpenAI answers: chat's entries, the columns of text completions, the prompt's."""
 
 from __future__ import annotations
 

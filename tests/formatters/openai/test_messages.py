@@ -57,7 +57,7 @@ def test_a_message_is_kept(message: dict[str, Any]) -> None:
 
 
 REWRITTEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    # What clients send back of an answer, nulls and all (001's message of 000's example).
+    # What clients send back of an answer, nulls and all (the message of the completions document's example).
     (
         {
             "role": "assistant", "content": "hi", "refusal": None, "annotations": None, "audio": None,

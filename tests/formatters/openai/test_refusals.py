@@ -297,7 +297,7 @@ def test_unknown_fields_are_ignored_with_one_line(
     ],
 )
 def test_refuse(kind: type[LmiError], status: int, word: str, code: str) -> None:
-    """001, Error Handling, and wire-decisions: plain JSON with its status, for streamed requests too."""
+    """Plain JSON with its status, for streamed requests too (docs/decisions.md: OpenAI errors)."""
     error = kind("the\nreason", "temperature")
     for payload in (None, {**CHAT, "stream": True}):
         answer = refuse(error, payload, Request(b""), SETTINGS)

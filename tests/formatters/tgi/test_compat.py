@@ -1,4 +1,4 @@
-"""`option.tgi_compat`: LMI's request with TGI's answer (specs 002, Response with TGI compatibility)."""
+"""`option.tgi_compat`: LMI's request with TGI's answer (docs/decisions.md: LMI requests with TGI responses)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_every_name_of_lmis_is_in_the_table(schema: str) -> None:
 
 
 def test_defaults() -> None:
-    """Specs 002, GenerationParameters: 30 tokens, greedy, stop strings cut off; a long prompt leaves room for fewer."""
+    """LMI's: 30 tokens, greedy, stop strings cut off; a long prompt leaves room for fewer."""
     made = generation()
     sampling = made.sampling
     assert (sampling.max_tokens, sampling.temperature, sampling.include_stop, made.overflow) == (30, 0, False, "clip")

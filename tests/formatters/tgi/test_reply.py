@@ -1,4 +1,4 @@
-"""TGI's answers (specs 002, Response with TGI compatibility; TGI's own documents): events and their bytes."""
+"""TGI's answers (docs/decisions.md: TGI responses): events and their bytes."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def document(record: bytes) -> Any:
     return json.loads(record.removeprefix(b"data: "))
 
 
-# --- The samples of specs 002, Response with TGI compatibility, and TGI's own ---
+# --- The samples of LMI's schema, Response with TGI compatibility, and TGI's own ---
 
 
 def test_sample_whole() -> None:
-    """002: "Response will be a JSONArray"; the keys of its sample, and TGI's besides; `logprob`, not `log_prob`."""
+    """LMI: "Response will be a JSONArray"; the keys of its sample, and TGI's besides; `logprob`, not `log_prob`."""
     answer = reply({"details": True})
     (body,) = feed(answer, Started(7), delta(TOKENS, "length"))
     (made,) = json.loads(body)
@@ -122,7 +122,7 @@ SAMPLE_EVENTS = [
 
 @pytest.mark.parametrize("parameters", [{"details": True}, None, {"details": None}], ids=str)
 def test_sample_stream(parameters: dict[str, Any] | None) -> None:
-    """002: "Server Sent Events (text/event-stream) which will prefix with `data:`"; the last line with details."""
+    """LMI: "Server Sent Events (text/event-stream) which will prefix with `data:`"; the last line with details."""
     answer = reply(parameters, stream=True)
     records = feed(answer, Started(7), delta([DEEP]), delta([FIELD], "length"))
     assert records == [b"data: " + line + b"\n\n" for line in SAMPLE_EVENTS]

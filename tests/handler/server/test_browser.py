@@ -21,7 +21,7 @@ pytestmark = [
 
 ASKED = question("unicode")
 
-# After specs 003, Client-Side Implementation for SSE.
+# After the minimal chat document, Client-Side Implementation for SSE.
 READ = """
 new Promise((resolve) => {
   const seen = {opened: 0, chunks: [], errors: [], ended: false};
@@ -76,7 +76,7 @@ def test_a_stream_is_read_to_its_end(page: Browser) -> None:
 
 
 def test_an_error_reaches_the_error_handler(page: Browser) -> None:
-    """Specs 003: "automatically routed to error handlers in browser-based EventSource implementations"."""
+    """The document: "automatically routed to error handlers in browser-based EventSource implementations"."""
     seen = read(page, ASKED.prompt, temperature=-1)
     (error,) = seen["errors"]
     assert set(error) == {"message", "type", "code"}

@@ -1,4 +1,4 @@
-"""Streams on the wire: headers (specs 003, Response Headers, and what h11 makes of them), chunks. On bare sockets."""
+"""Streams on the wire: headers (docs/decisions.md: Minimal chat streams), and what h11 makes of them. Bare sockets."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_connection_that_is_to_be_closed(running: Make, version: str, header: 
 
 
 def test_a_whole_response_has_its_length(running: Make) -> None:
-    """Specs 003, Regular Response Headers: nothing of the connection."""
+    """The minimal chat document, Regular Response Headers: nothing of the connection."""
     server = running()
     with server.connect() as sock:
         server.engine.say(ask(server, sock, "/chat/completions", stream=False), *SAID["one record"])

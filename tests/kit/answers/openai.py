@@ -38,7 +38,7 @@ DETAILS = {
         "rejected_prediction_tokens": 0,
     },
 }
-"""Specs 001, Final Chunk with Usage; 000 has null for the first (wire-decisions: usage details are 001's)."""
+"""The streaming document, Final Chunk with Usage (docs/decisions.md: Usage)."""
 
 
 def reply(settings: Settings = SETTINGS, **fields: Any) -> ResponseEncoder:
