@@ -146,7 +146,8 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
         ),
         stream=values["stream"],
     )
-    reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream)
+    shown = not _omits_thinking(payload.get("thinking"))
+    reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream, shown=shown)
     return ParsedRequest((generation,), reply, fields=fields)
 
 
@@ -164,7 +165,7 @@ def conversation_of(
     messages, own = take_places(messages)
     choice = read_tools(payload, settings)
     arguments = read_template_arguments(values["template_arguments"] or {})
-    thinks, shown = _thinking(payload.get("thinking"), settings)
+    thinks = _thinking(payload.get("thinking"), settings)
     if thinks is not None and settings.reasoning_parser is not None:
         arguments.setdefault("enable_thinking", thinks)
     effort, guide = _output(payload, settings)
@@ -179,26 +180,30 @@ def conversation_of(
         template_arguments=arguments,
         add_generation_prompt=not continues,
         continue_final_message=continues,
-        include_reasoning=shown,
+        include_reasoning=thinks is not False,
     )
     return conversation, guide.output, ClientFields(PATHS, own | guide.own)
 
 
-def _thinking(given: Any, settings: Settings) -> tuple[bool | None, bool]:
-    """Whether the model is to think, None leaving it to its template; and whether the answer shows it."""
+def _thinking(given: Any, settings: Settings) -> bool | None:
+    """Whether the model is to think; None leaves it to its template."""
     if given is None:
-        return None, True
+        return None
     thinking = Object().read("thinking", given)
     kind = Text(THINKING_KINDS).read("thinking.type", thinking.get("type"))
     _check_names(thinking, THINKING, settings, "thinking.")
     if thinking.get("budget_tokens") is not None:
         # No engine ends the reasoning after so many tokens.
         Integer(1).read("thinking.budget_tokens", thinking["budget_tokens"])
-    display = thinking.get("display")
-    omitted = display is not None and Text(DISPLAYS).read("thinking.display", display) == "omitted"
+    if thinking.get("display") is not None:
+        Text(DISPLAYS).read("thinking.display", thinking["display"])
     # Between tools there is no thinking either, only what is said there is shown otherwise.
-    thinks = kind not in ("disabled", "between_tools")
-    return thinks, thinks and not omitted
+    return kind not in ("disabled", "between_tools")
+
+
+def _omits_thinking(given: Any) -> bool:
+    """Whether the blocks of thinking, which has been read, are to have no text."""
+    return given is not None and given.get("display") == "omitted"
 
 
 def _output(payload: Payload, settings: Settings) -> tuple[str | None, AskedGuide]:

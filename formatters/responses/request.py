@@ -28,7 +28,7 @@ from .bodies import ReasoningOptions, ResponseBody
 from .items import Messages, additional_tools
 from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
-from .stored import Keeper, keeper_of, previous_items
+from .stored import answered_items, previous_items
 from .tools import ToolUse, read_tools
 
 __all__ = ["read_request"]
@@ -63,7 +63,7 @@ def read_request(
     messages.add(given)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
-    keeper = keeper_of(values.get("store"), previous, given, request.responses)
+    answered = answered_items(values.get("store"), previous, given, request.responses)
     logprobs = _logprobs(values)
     sampling = sampling_of(
         values,
@@ -84,9 +84,9 @@ def read_request(
         overflow="refuse",
         priority=values.get("priority", 0),
     )
-    body = _begun(values, tools, text, reasoning, keeper, settings)
+    body = _begun(values, tools, text, reasoning, answered, settings)
     fields = ClientFields(PATHS, own | tools.own | guide.own)
-    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.offers), fields
+    return generation, ResponseOptions(body, logprobs is not None, answered, tools.offers), fields
 
 
 def _input(payload: Payload) -> Any:
@@ -136,7 +136,7 @@ def _begun(
     tools: ToolUse,
     text: dict[str, Any],
     reasoning: ReasoningOptions,
-    keeper: Keeper | None,
+    answered: bytes | None,
     settings: Settings,
 ) -> ResponseBody:
     """The response that has no output yet."""
@@ -148,6 +148,6 @@ def _begun(
         text=text,
         tools=tools.shown,
         tool_choice=tools.choice.shown,
-        store=keeper is not None,
+        store=answered is not None,
         **{name: values[name] for name in REPEATED if name in values},
     )
