@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ...model.errors import LmiError
-from ...model.events import CallDelta, Delta, Finish
+from ...model.events import CallDelta, Delta, Event, Finish
 from ..base import JSON, SSE, Response, encode, named_record
 from ..common.blocks import BlockEncoder, BlockKind, Growing
 from ..common.encoder import around
@@ -61,6 +61,8 @@ def message_encoder(
         model=model,
         request_id=request_id,
         max_tokens=max_tokens,
+        # Of a prompt alone the token that engines generate at least is left out.
+        silent=not max_tokens,
         shown=shown,
         content_type=content_type,
         headers=id_header(request_id),
@@ -77,12 +79,6 @@ class MessageEncoder(BlockEncoder[Growing]):
     shown: bool = True
     """Whether reasoning has its text."""
 
-    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        if not self.max_tokens:
-            # Of a prompt alone: the token that engines generate at least is left out.
-            delta = Delta(delta.index, "")
-        return BlockEncoder._take(self, delta, prompt)
-
     def _made(self, kind: BlockKind, call: CallDelta | None) -> Growing:
         index, self.held = len(self.blocks), ""
         if call is None:
@@ -95,7 +91,7 @@ class MessageEncoder(BlockEncoder[Growing]):
         return error_response(error, self.request_id)
 
     def _finish(self) -> Finish:
-        return self.finishes[0] if self.max_tokens else Finish("length")
+        return Finish("length") if self.silent else self.finishes[0]
 
     def _message(self, content: list[Block], stop: Stop | None, usage: Usage) -> MessageBody:
         return MessageBody(
@@ -152,12 +148,15 @@ MESSAGE_STOP = named_record(b"message_stop", MessageStop())
 class StreamMessage(MessageEncoder):
     """Events of blocks, one after the other."""
 
-    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        block, text = self.text, delta.text
-        if block and text and not delta.reasoning and not delta.calls:
-            # Nearly every Delta.
-            return [block.head + encode(text) + block.tail]
-        return MessageEncoder._take(self, delta, prompt)
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
+        block = self.text
+        if block and isinstance(event, Delta):
+            text = event.text
+            if text and event.finish is None and not event.reasoning and not event.calls:
+                # Nearly every event.
+                return [block.head + encode(text) + block.tail]
+        return MessageEncoder.feed(self, event, prompt)
 
     def _begin(self, records: list[bytes]) -> None:
         self.begun = True

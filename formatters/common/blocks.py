@@ -53,6 +53,8 @@ class BlockEncoder(Encoder, Generic[B]):
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Random: what ids are made of."""
+    silent: bool = False
+    """Whether nothing of what is generated is shown."""
     text_ends_last: bool = False
     """Whether the text goes on until the end, whatever comes in between."""
     blocks: list[B] = field(default_factory=list[B])
@@ -69,6 +71,8 @@ class BlockEncoder(Encoder, Generic[B]):
         records: list[bytes] = []
         if not self.begun:
             self._begin(records)
+        if self.silent:
+            return records
         if delta.reasoning:
             block = self.open
             if block is None or block.kind != "reasoning":

@@ -82,7 +82,7 @@ class Encoder:
             if finish is None:
                 return self._take(event, prompt)
             if finish.reason not in FINISH_REASONS:
-                records = self._take(msgspec.structs.replace(event, finish=None), prompt)
+                records = self.feed(msgspec.structs.replace(event, finish=None), prompt)
                 return records + self._cut_off()
             self.finishes[prompt * self.n + event.index] = finish
             self.generated_tokens += finish.generated_tokens + finish.discarded_tokens

@@ -10,13 +10,14 @@ A failure becomes the documented generation-error body, which takes the place of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType
 
 from ...model.errors import LmiError, NotFoundError, PayloadError, SessionError
-from ...model.events import Delta, Finish, Token
-from ..base import JSON_LINES, SSE, Response, encode
+from ...model.events import Delta, Event, Finish, Token
+from ..base import JSON_LINES, SSE, Response, encode, event_record, line_record
 from ..common.encoder import FINISH_REASONS, Encoder
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
@@ -54,16 +55,11 @@ class Framing:
     """How the records of a stream are separated."""
 
     content_type: str
-    head: bytes
-    tail: bytes
-
-    def record(self, value: object) -> bytes:
-        """`value` as a record."""
-        return self.head + encode(value) + self.tail
+    record: Callable[[object], bytes]
 
 
-LINES = Framing(JSON_LINES, b"", b"\n")
-EVENTS = Framing(SSE, b"data: ", b"\n\n")
+LINES = Framing(JSON_LINES, line_record)
+EVENTS = Framing(SSE, event_record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +190,21 @@ class StreamEncoder(_Encoder):
     def __post_init__(self) -> None:
         self.content_type = self.framing.content_type
 
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
+        if isinstance(event, Delta) and event.finish is None:
+            # Nearly every event.
+            tokens, record = event.tokens, self.framing.record
+            self.texts.append(event.text)
+            self.count += len(tokens)
+            return [record(TokenLine(TokenObject(token.id, token.text, token.logprob))) for token in tokens]
+        return _Encoder.feed(self, event, prompt)
+
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        tokens = delta.tokens
+        """The last records: of the tokens, the last of them with the whole text."""
+        tokens, finish = delta.tokens, self.finishes[0]
         self.texts.append(delta.text)
         self.count += len(tokens)
-        if delta.finish is not None:
-            return self._end(tokens, delta.finish)
-        framing = self.framing
-        head, tail = framing.head, framing.tail
-        return [head + encode(TokenLine(TokenObject(token.id, token.text, token.logprob))) + tail for token in tokens]
-
-    def _end(self, tokens: tuple[Token, ...], finish: Finish) -> list[bytes]:
-        """The last records: of the tokens, the last of them with the whole text."""
         # Engines deliver the last token together with the end, so that no token is for those that cannot.
         (token,) = token_objects(tokens[-1:]) or (CLOSING_TOKEN,)
         line = LastLine(
@@ -242,12 +241,13 @@ class StreamEncoder(_Encoder):
 class TopTokensEncoder(StreamEncoder):
     """The same with `top_tokens`: a class of its own, so that other streams pay nothing for them."""
 
-    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        if delta.finish is not None:
-            return StreamEncoder._take(self, delta, prompt)
-        self.texts.append(delta.text)
-        self.count += len(delta.tokens)
-        return [self._line(token) for token in delta.tokens]
+    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
+        if not isinstance(event, Delta) or event.finish is not None:
+            return StreamEncoder.feed(self, event, prompt)
+        self.texts.append(event.text)
+        self.count += len(event.tokens)
+        return [self._line(token) for token in event.tokens]
 
     def _line(self, token: Token) -> bytes:
         shown = TokenObject(token.id, token.text, token.logprob)

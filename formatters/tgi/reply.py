@@ -211,9 +211,8 @@ class StreamEncoder(_Encoder):
 
     def _line(self, token: Token) -> bytes:
         self.count += 1
-        framing = self.framing
-        line = StreamLine(self.count, token_object(token), top_tokens(token) if self.shape.top else UNSET)
-        return framing.head + encode(line) + framing.tail
+        top = top_tokens(token) if self.shape.top else UNSET
+        return self.framing.record(StreamLine(self.count, token_object(token), top))
 
     def _last(self, token: Token | None, finish: Finish) -> bytes:
         """The last line."""
