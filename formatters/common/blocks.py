@@ -31,7 +31,7 @@ class Growing:
     call_id: str = ""
     name: str = ""
     """Of what is called."""
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = field(default_factory=list)
     """Of its text, or of the call's arguments."""
     status: BlockStatus = "in_progress"
     head: bytes = b""
@@ -57,12 +57,12 @@ class BlockEncoder(Encoder, Generic[B]):
     """Whether nothing of what is generated is shown."""
     text_ends_last: bool = False
     """Whether the text goes on until the end, whatever comes in between."""
-    blocks: list[B] = field(default_factory=list[B])
+    blocks: list[B] = field(default_factory=list)
     open: B | None = None
     """The last block, if it has not ended."""
     text: B | None = None
     """The text that has not ended."""
-    calls: dict[int, B] = field(default_factory=dict[int, B])
+    calls: dict[int, B] = field(default_factory=dict)
     """By the engine's index."""
     held: str = ""
     """White space that a text may begin with."""

@@ -29,7 +29,7 @@ class EmbeddingEncoder(Encoder):
 
     refuse: RenderError
     """The dialect's response for an error."""
-    entries: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    entries: dict[int, bytes] = field(default_factory=dict)
     """By input."""
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:

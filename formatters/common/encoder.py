@@ -54,7 +54,7 @@ class Encoder:
 
     content_type: str = JSON
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict)
     failure: LmiError | None = None
     finished: bool = False
     n: int = 1
@@ -62,9 +62,9 @@ class Encoder:
     prompts: int = 1
     begun: bool = False
     """Whether a record of a stream has been returned."""
-    started: dict[int, Started] = field(default_factory=dict[int, Started])
+    started: dict[int, Started] = field(default_factory=dict)
     """By prompt."""
-    finishes: dict[int, Finish] = field(default_factory=dict[int, Finish])
+    finishes: dict[int, Finish] = field(default_factory=dict)
     """By choice."""
     prompt_tokens: int = 0
     """Of all prompts that have been processed: each counts once."""

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from ...model.events import CallDelta, Delta, Finish
 from ..base import SSE, encode, event_record
+from ..common.blocks import Growing
 from ..common.custom_tools import input_of
 from ..common.encoder import around
 from .bodies import (
@@ -68,39 +69,27 @@ def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEnco
 
 
 @dataclass(slots=True)
-class _CallText:
-    """A call in the making."""
-
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-
-    def function(self) -> Function:
-        """The function that is called."""
-        return Function(self.name, "".join(self.arguments))
-
-    def shown(self, custom: frozenset[str]) -> ToolCall:
-        """The call, of a function or of one of the `custom` tools."""
-        if self.name not in custom:
-            return ToolCall(self.id, self.function())
-        return ToolCall(self.id, UNSET, "custom", CustomInput(self.name, input_of("".join(self.arguments))))
-
-
-@dataclass(slots=True)
 class _Choice:
     """A choice in the making."""
 
     texts: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
-    calls: dict[int, _CallText] = field(default_factory=dict[int, _CallText])
+    calls: dict[int, Growing] = field(default_factory=dict[int, Growing])
     shown: ShownTokens = field(default_factory=ShownTokens)
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
 
     def call(self, delta: CallDelta) -> None:
-        call = self.calls.setdefault(delta.index, _CallText())
-        call.id = call.id or delta.id or ""
+        call = self.calls.setdefault(delta.index, Growing("call", delta.index))
+        call.call_id = call.call_id or delta.id or ""
         call.name = call.name or delta.name or ""
-        call.arguments.append(delta.arguments)
+        call.pieces.append(delta.arguments)
+
+
+def _tool_call(call: Growing, custom: frozenset[str]) -> ToolCall:
+    """A call of a function, or of one of the `custom` tools."""
+    if call.name not in custom:
+        return ToolCall(call.call_id, Function(call.name, call.text))
+    return ToolCall(call.call_id, UNSET, "custom", CustomInput(call.name, input_of(call.text)))
 
 
 @dataclass(slots=True)
@@ -140,8 +129,8 @@ class WholeChat(OpenAIEncoder):
         reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
         message = Message(
             content=None if calls and not text else text,
-            function_call=calls[0].function() if calls and legacy else None,
-            tool_calls=[] if legacy else [call.shown(self.shape.custom) for call in calls],
+            function_call=Function(calls[0].name, calls[0].text) if calls and legacy else None,
+            tool_calls=[] if legacy else [_tool_call(call, self.shape.custom) for call in calls],
             reasoning=reasoning,
             reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )

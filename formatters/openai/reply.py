@@ -90,7 +90,7 @@ class OpenAIEncoder(Encoder):
 class ChunkEncoder(OpenAIEncoder):
     """A stream of chunks, each of one choice; the bytes around the choice are encoded once an answer."""
 
-    open: dict[int, int] = field(default_factory=dict[int, int])
+    open: dict[int, int] = field(default_factory=dict)
     """How many tokens have come of choices that have not ended; only where each chunk has the usage so far."""
     open_tokens: int = 0
     """All of them."""

@@ -67,10 +67,11 @@ class Frame:
         return Response(self.body, self.status, self.content_type, self.headers, failure)
 
 
+@dataclass(slots=True, kw_only=True)
 class RelayedReply(Encoder):
     """The head of a stream that no engine makes; it is fed what ends it early."""
 
-    __slots__ = ()
+    begun: bool = True
 
     def _break_off(self, error: LmiError) -> list[bytes]:
         return plain_error_line(error)
@@ -207,7 +208,7 @@ def _first_of(frames: Generator[Frame]) -> Response | Relayed:
     if first.last or first.error:
         frames.close()
         return first.response()
-    reply = RelayedReply(status=first.status, content_type=first.content_type, headers=first.headers, begun=True)
+    reply = RelayedReply(status=first.status, content_type=first.content_type, headers=first.headers)
     return Relayed(ParsedRequest((), reply, stream=True), _records(first, frames, reply))
 
 

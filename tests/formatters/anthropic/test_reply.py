@@ -339,6 +339,23 @@ def test_any_split_gives_the_same_message(
         assert json.loads(json.dumps(message).replace(key, expected_key)) == expected
 
 
+@given(st.lists(st.tuples(st.sampled_from(["reasoning", "text", "call"]), letters), max_size=8), st.booleans())
+def test_blocks_in_any_order_are_the_same_whole_and_streamed(steps: list[tuple[str, str]], shown: bool) -> None:
+    told: list[Event] = [Started(7, 2)]
+    for index, (kind, text) in enumerate(steps):
+        part = CallDelta(index, f"call_{index}", "look", json.dumps({"a": text}))
+        told.append(
+            Delta(0, text * (kind == "text"), reasoning=text * (kind == "reasoning"), calls=(part,) * (kind == "call"))
+        )
+    told.append(Delta(0, "", finish=end()))
+    thinking = {"type": "enabled", "display": "summarized" if shown else "omitted"}
+    body = whole(reply(REASONING, thinking=thinking), *told)
+    streamed = joined(events(reply(REASONING, thinking=thinking, stream=True), *told))
+    key, streamed_key = body["id"].removeprefix("msg_"), streamed["id"].removeprefix("msg_")
+    assert json.loads(json.dumps(streamed).replace(streamed_key, key)) == body
+    assert [block["type"] for block in body["content"]].count("tool_use") == [kind for kind, _ in steps].count("call")
+
+
 @given(st.lists(letters, max_size=8))
 def test_a_text_has_one_event_a_delta(texts: list[str]) -> None:
     told = [Delta(0, text) for text in ["Hi", *texts]]
