@@ -158,6 +158,8 @@ class ParsedRequest:
     """Whether the client gets a stream, where that is not what its generations say."""
     fields: ClientFields = field(default_factory=ClientFields)
     """What the client calls what the engine may find wrong with its generations."""
+    responses: ResponseStore | None = None
+    """Where the response goes that its encoder has to be kept at its end (response_store.py)."""
 
     @property
     def streamed(self) -> bool:

@@ -19,18 +19,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 from ..formatters import ParsedRequest
 from ..formatters.base import encode
-from ..formatters.common.encoder import EncoderState
+from ..formatters.common.encoder import Encoder
 from ..model.engine import Engine
 from ..model.errors import GenerationError, LmiError, SlowReaderError
 from ..model.events import EngineEvent, Event, Failed, Started
 from ..model.text.response_limit import size_of, too_long
 from .admission import Admission
+from .response_store import keep
 from .telemetry.metrics import RequestStats
 
 __all__ = ["Exchange", "FixedResponse"]
@@ -208,6 +209,9 @@ class Exchange:
                 if self._meter.keeps:
                     self._meter.keep(made)
             ended = reply.finished
+            if ended and self.call.responses is not None:
+                # Before anybody can have the last record.
+                keep(reply, self.call.responses)
         except Exception as error:
             log.exception("request %s: the formatter failed", self.request_id)
             ended = failed = True
@@ -268,9 +272,10 @@ class Exchange:
         return [encode({"error": error.message, "code": error.status})]
 
 
-@dataclass(slots=True)
-class FixedResponse(EncoderState):
+class FixedResponse(Encoder):
     """The encoder of a request whose response needs no engine, and of one that has not been parsed yet."""
+
+    __slots__ = ()
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """Nothing comes of it."""

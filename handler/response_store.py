@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from ..formatters.base import ResponseEncoder
 from ..formatters.response_store import ResponseStore
 from ..model.options.session_options import ResponseStoreOptions
 
-__all__ = ["MemoryStore", "response_store"]
+__all__ = ["MemoryStore", "keep", "kept_of", "response_store"]
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,19 @@ log = logging.getLogger(__name__)
 def response_store(options: ResponseStoreOptions) -> ResponseStore | None:
     """The store that the options ask for; None: there is none."""
     return MemoryStore(options) if options.response_store else None
+
+
+def kept_of(reply: ResponseEncoder) -> tuple[str, bytes] | None:
+    """What an encoder has to be kept, if it knows of such a thing: a response's id, and what is kept of it."""
+    kept: tuple[str, bytes] | None = getattr(reply, "kept", None)
+    return kept
+
+
+def keep(reply: ResponseEncoder, store: ResponseStore) -> None:
+    """Keeps a response that has ended, if it is to be kept and nothing has failed."""
+    kept = kept_of(reply)
+    if kept is not None and reply.failure is None:
+        store.put(*kept)
 
 
 class MemoryStore:

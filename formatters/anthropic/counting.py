@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...model.errors import LmiError
-from ...model.events import Delta, Event, Started
+from ...model.events import Delta
 from ...model.generation import Generation
 from ...model.options import Settings
-from ..base import ParsedRequest, Payload, Request, encode
-from ..common.encoder import EncoderState
+from ..base import ParsedRequest, Payload, Request, Response, encode
+from ..common.encoder import Encoder
 from .bodies import TokenCount
 from .errors import error_response, id_header
 from .request import conversation_of, read_fields
@@ -32,26 +32,16 @@ def parse_count(payload: Payload, request: Request, settings: Settings) -> Parse
 
 
 @dataclass(slots=True, kw_only=True)
-class CountEncoder(EncoderState):
+class CountEncoder(Encoder):
     """One body."""
 
     request_id: str
-    tokens: int = 0
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The body, with the end."""
-        if isinstance(event, Started):
-            self.tokens = event.prompt_tokens
-            return []
-        if not isinstance(event, Delta):
-            return self._fail(event.error)
-        if event.finish is None:
-            return []
-        self.finished = True
-        return [encode(TokenCount(self.tokens))]
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        return []
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        answer = error_response(error, self.request_id)
-        self.finished, self.failure = True, error
-        self.status, self.content_type = answer.status, answer.content_type
-        return [answer.body]
+    def _close(self) -> list[bytes]:
+        return [encode(TokenCount(self.prompt_tokens))]
+
+    def _refuse(self, error: LmiError) -> Response:
+        return error_response(error, self.request_id)

@@ -4,25 +4,26 @@
     stream    message_start  ping  {content_block_start  content_block_delta*  content_block_stop}*
               message_delta  message_stop
 
-A content block is reasoning, text or a tool call. One ends where another begins; white space alone between two others
-is no block, as Anthropic's API has no blank texts either. An error before the first event is a JSON body with its
-status, later it is the last event.
+A content block is reasoning, text or a tool call (common/blocks.py), the same in both forms; Anthropic's API has no
+blank texts. Reasoning that is not to be shown (`display: "omitted"`) is a block without text, whose signature carries
+it (conversation/carried.py). An error
+before the first event is a JSON body with its status, later it is the last event.
 """
 
 from __future__ import annotations
 
-import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ...model.errors import LmiError
-from ...model.events import CallDelta, Delta, Event, Finish, Started
-from ..base import JSON, SSE, encode, named_record
-from ..common.encoder import EncoderState
-from ..common.finish import aborted
+from ...model.events import CallDelta, Delta, Event, Finish
+from ..base import JSON, SSE, Response, encode, named_record
+from ..common.blocks import BlockEncoder, BlockKind, Growing
+from ..common.encoder import around
+from ..conversation.carried import carried
 from .blocks import CALL_PREFIX
 from .bodies import (
     Block,
@@ -51,71 +52,48 @@ __all__ = ["MessageEncoder", "StreamMessage", "WholeMessage", "message_encoder"]
 
 ENGINES_PREFIX = "chatcmpl-tool-"
 """How vLLM's ids of tool calls begin."""
-NOT_STARTED = Started(0)
 
 
-def message_encoder(model: str, request_id: str, max_tokens: int, *, streams: bool) -> MessageEncoder:
-    """The reply for a request for at most `max_tokens`; for 0 it has no content."""
-    whole, streamed = (WholeMessage, StreamMessage) if max_tokens else (WholePrompt, StreamedPrompt)
-    kind, content_type = (streamed, SSE) if streams else (whole, JSON)
+def message_encoder(
+    model: str, request_id: str, max_tokens: int, *, streams: bool, shown: bool = True
+) -> MessageEncoder:
+    """The reply for a request for at most `max_tokens`; for 0 it has no content. `shown`: reasoning has its text."""
+    kind, content_type = (StreamMessage, SSE) if streams else (WholeMessage, JSON)
     return kind(
         model=model,
         request_id=request_id,
         max_tokens=max_tokens,
+        # Of a prompt alone the token that engines generate at least is left out.
+        silent=not max_tokens,
+        shown=shown,
         content_type=content_type,
         headers=id_header(request_id),
     )
 
 
-def call_id(given: str | None) -> str:
-    """A tool call's id for the client; without its prefix it is the engine's again, which templates may look at."""
-    return CALL_PREFIX + (given.removeprefix(ENGINES_PREFIX) if given else uuid.uuid4().hex)
-
-
 @dataclass(slots=True, kw_only=True)
-class MessageEncoder(EncoderState):
-    """A reply, but for what it makes of the text."""
+class MessageEncoder(BlockEncoder[Growing]):
+    """A reply, but for what it makes of its blocks. Its `key` is the message's id and the signature of reasoning."""
 
     model: str
     request_id: str
     max_tokens: int
-    key: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Random; the message's id and the signature of its reasoning."""
-    started: Started = NOT_STARTED
-    begun: bool = False
-    """Whether a record has been returned."""
+    shown: bool = True
+    """Whether reasoning has its text."""
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The records that `event` completes."""
-        if isinstance(event, Delta):
-            records = self._take(event)
-            finish = event.finish
-            if finish is None:
-                return records
-            if finish.reason == "abort":
-                return records + self._fail(aborted())
-            self.finished = True
-            return records + self._close(finish)
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        return self._fail(event.error)
+    def _made(self, kind: BlockKind, call: CallDelta | None) -> Growing:
+        index, self.held = len(self.blocks), ""
+        if call is None:
+            return Growing(kind, index)
+        # Without its prefix the id is the engine's again, which templates may look at.
+        given = call.id.removeprefix(ENGINES_PREFIX) if call.id else self._derived_id(str(index))
+        return Growing(kind, index, CALL_PREFIX + given, call.name or "")
 
-    def _take(self, delta: Delta) -> list[bytes]:
-        """What is new."""
-        raise NotImplementedError
+    def _refuse(self, error: LmiError) -> Response:
+        return error_response(error, self.request_id)
 
-    def _close(self, finish: Finish) -> list[bytes]:
-        """The records after the end."""
-        raise NotImplementedError
-
-    def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure = True, error
-        if self.begun:
-            return [named_record(b"error", error_body(error, self.request_id))]
-        answer = error_response(error, self.request_id)
-        self.status, self.content_type = answer.status, answer.content_type
-        return [answer.body]
+    def _finish(self) -> Finish:
+        return Finish("length") if self.silent else self.finishes[0]
 
     def _message(self, content: list[Block], stop: Stop | None, usage: Usage) -> MessageBody:
         return MessageBody(
@@ -128,11 +106,11 @@ class MessageEncoder(EncoderState):
         )
 
     def _usage(self, finish: Finish | None = None) -> Usage:
-        cached = self.started.cached_tokens
         generated, reasoning = (finish.generated_tokens, finish.reasoning_tokens) if finish else (0, 0)
-        return Usage(self.started.prompt_tokens - cached, 0, cached, generated, TokenDetails(reasoning))
+        cached = self.cached_tokens
+        return Usage(self.prompt_tokens - cached, 0, cached, generated, TokenDetails(reasoning))
 
-    def _stop(self, finish: Finish, *, called: bool) -> Stop:
+    def _stop(self, finish: Finish) -> Stop:
         """Why the message ended: a tool call takes precedence over the model's own end, and over nothing else."""
         if finish.reason == "length":
             within = finish.generated_tokens < self.max_tokens
@@ -141,171 +119,81 @@ class MessageEncoder(EncoderState):
             return Stop("refusal", None)
         if finish.reason == "stop" and isinstance(finish.stop, str):
             return Stop("stop_sequence", finish.stop)
-        return Stop("tool_use" if called else "end_turn", None)
-
-
-@dataclass(slots=True)
-class _Call:
-    """A tool call in the making."""
-
-    id: str
-    name: str
-    texts: list[str] = field(default_factory=list[str])
-
-    def block(self) -> ToolUseBlock:
-        """It as the answer has it. What was cut off, or is no object, has no place there: then the input is empty."""
-        given: Any = None
-        with suppress(msgspec.DecodeError, RecursionError):
-            given = msgspec.json.decode("".join(self.texts))
-        return ToolUseBlock(self.id, self.name, given if isinstance(given, dict) else {})
+        return Stop("tool_use" if self.calls else "end_turn", None)
 
 
 @dataclass(slots=True, kw_only=True)
 class WholeMessage(MessageEncoder):
     """One body."""
 
-    texts: list[str] = field(default_factory=list[str])
-    reasoning: list[str] = field(default_factory=list[str])
-    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+    def _close(self) -> list[bytes]:
+        finish, content = self._finish(), [self._block(block) for block in self.blocks]
+        return [encode(self._message(content, self._stop(finish), self._usage(finish)))]
 
-    def _take(self, delta: Delta) -> list[bytes]:
-        self.texts.append(delta.text)
-        self.reasoning.append(delta.reasoning)
-        for call in delta.calls:
-            if call.index not in self.calls:
-                self.calls[call.index] = _Call(call_id(call.id), call.name or "")
-            self.calls[call.index].texts.append(call.arguments)
-        return []
-
-    def _close(self, finish: Finish) -> list[bytes]:
-        content: list[Block] = []
-        if reasoning := "".join(self.reasoning):
-            content.append(ThinkingBlock(reasoning, self.key))
-        text = "".join(self.texts)
-        if text and not text.isspace():
-            content.append(TextBlock(text))
-        content += [call.block() for _, call in sorted(self.calls.items())]
-        stop = self._stop(finish, called=bool(self.calls))
-        return [encode(self._message(content, stop, self._usage(finish)))]
+    def _block(self, block: Growing) -> Block:
+        if block.kind == "text":
+            return TextBlock(block.text)
+        if block.kind == "reasoning":
+            return ThinkingBlock(block.text, self.key) if self.shown else ThinkingBlock("", carried(block.text))
+        given: Any = None
+        # What was cut off, or is no object, has no place in an answer: then the input is empty.
+        with suppress(msgspec.DecodeError, RecursionError):
+            given = msgspec.json.decode(block.text)
+        return ToolUseBlock(block.call_id, block.name, given if isinstance(given, dict) else {})
 
 
-TEXT, THINKING, CALL = "text", "thinking", "tool_use"
 PING = named_record(b"ping", Ping())
 MESSAGE_STOP = named_record(b"message_stop", MessageStop())
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamMessage(MessageEncoder):
-    """Events of blocks, one after the other: a tool's arguments do not go on once the next block has begun."""
-
-    kind: str = ""
-    """Of the open block; empty: none is."""
-    index: int = 0
-    """Of the open block, or of the next one."""
-    head: bytes = b""
-    tail: bytes = b""
-    """The bytes around what is new, encoded once a block."""
-    call: int = -1
-    """Which call the open block is."""
-    called: bool = False
-    blank: str = ""
-    """White space that a text may begin with."""
-
-    def _take(self, delta: Delta) -> list[bytes]:
-        text = delta.text
-        if self.kind == TEXT and text and not delta.reasoning and not delta.calls:
-            # Nearly every Delta.
-            return [self.head + encode(text) + self.tail]
-        records: list[bytes] = []
-        if not self.begun:
-            self.begun = True
-            start = MessageStart(self._message([], None, self._usage()))
-            records += [named_record(b"message_start", start), PING]
-        if delta.reasoning:
-            self._thinking(delta.reasoning, records)
-        calls = delta.calls
-        if text:
-            # What an open call has to add came before the text.
-            while self.kind == CALL and calls and calls[0].index == self.call:
-                self._call(calls[0], records)
-                calls = calls[1:]
-            self._text(text, records)
-        for call in calls:
-            self._call(call, records)
-        return records
-
-    def _thinking(self, new: str, records: list[bytes]) -> None:
-        if self.kind != THINKING:
-            self._open(THINKING, ThinkingBlock("", ""), ThinkingDelta(""), records)
-        records.append(self.head + encode(new) + self.tail)
-
-    def _text(self, new: str, records: list[bytes]) -> None:
-        if self.kind != TEXT:
-            new = self.blank + new
-            if new.isspace():
-                self.blank = new
-                return
-            self._open(TEXT, TextBlock(""), TextDelta(""), records)
-        records.append(self.head + encode(new) + self.tail)
-
-    def _call(self, new: CallDelta, records: list[bytes]) -> None:
-        if self.kind != CALL or self.call != new.index:
-            block = ToolUseBlock(call_id(new.id), new.name or "", {})
-            self._open(CALL, block, InputDelta(""), records)
-            self.call, self.called = new.index, True
-        if new.arguments:
-            records.append(self.head + encode(new.arguments) + self.tail)
-
-    def _open(
-        self, kind: str, block: Block, empty: TextDelta | ThinkingDelta | InputDelta, records: list[bytes]
-    ) -> None:
-        """Begins a block whose deltas are like `empty`."""
-        self._shut(records)
-        self.kind, self.blank = kind, ""
-        records.append(named_record(b"content_block_start", BlockStart(self.index, block)))
-        frame = named_record(b"content_block_delta", BlockDelta(self.index, empty))
-        self.head, _, self.tail = frame.rpartition(b'""')
-
-    def _shut(self, records: list[bytes]) -> None:
-        """Ends the open block."""
-        if not self.kind:
-            return
-        if self.kind == THINKING:
-            signature = BlockDelta(self.index, SignatureDelta(self.key))
-            records.append(named_record(b"content_block_delta", signature))
-        records.append(named_record(b"content_block_stop", BlockStop(self.index)))
-        self.kind = ""
-        self.index += 1
-
-    def _close(self, finish: Finish) -> list[bytes]:
-        records: list[bytes] = []
-        self._shut(records)
-        ended = MessageDelta(self._stop(finish, called=self.called), self._usage(finish))
-        return [*records, named_record(b"message_delta", ended), MESSAGE_STOP]
-
-
-class _Prompt(MessageEncoder):
-    """The reply to a prompt alone: the token that engines generate at least is left out."""
-
-    __slots__ = ()
+    """Events of blocks, one after the other."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that `event` completes."""
-        if isinstance(event, Delta):
-            finish = event.finish
-            if finish is not None and finish.reason != "abort":
-                finish = Finish("length")
-            event = Delta(event.index, "", finish=finish)
+        block = self.text
+        if block and isinstance(event, Delta):
+            text = event.text
+            if text and event.finish is None and not event.reasoning and not event.calls:
+                # Nearly every event.
+                return [block.head + encode(text) + block.tail]
         return MessageEncoder.feed(self, event, prompt)
 
+    def _begin(self, records: list[bytes]) -> None:
+        self.begun = True
+        records += [named_record(b"message_start", MessageStart(self._message([], None, self._usage()))), PING]
 
-class WholePrompt(_Prompt, WholeMessage):
-    """One body."""
+    def _opened(self, block: Growing, records: list[bytes]) -> None:
+        start: Block
+        empty: TextDelta | ThinkingDelta | InputDelta
+        if block.kind == "text":
+            start, empty = TextBlock(""), TextDelta("")
+        elif block.kind == "reasoning":
+            start, empty = ThinkingBlock("", ""), ThinkingDelta("")
+        else:
+            start, empty = ToolUseBlock(block.call_id, block.name, {}), InputDelta("")
+        records.append(named_record(b"content_block_start", BlockStart(block.index, start)))
+        block.head, block.tail = around(named_record(b"content_block_delta", BlockDelta(block.index, empty)))
 
-    __slots__ = ()
+    def _grew(self, block: Growing, piece: str, records: list[bytes]) -> None:
+        if block.kind == "reasoning" and not self.shown:
+            block.pieces.append(piece)
+        else:
+            records.append(block.head + encode(piece) + block.tail)
 
+    def _closed(self, block: Growing, records: list[bytes]) -> None:
+        if block.kind == "reasoning":
+            signature = BlockDelta(block.index, SignatureDelta(self.key if self.shown else carried(block.text)))
+            records.append(named_record(b"content_block_delta", signature))
+        records.append(named_record(b"content_block_stop", BlockStop(block.index)))
 
-class StreamedPrompt(_Prompt, StreamMessage):
-    """The events but for blocks."""
+    def _close(self) -> list[bytes]:
+        records: list[bytes] = []
+        self._end_all(records)
+        finish = self._finish()
+        ended = MessageDelta(self._stop(finish), self._usage(finish))
+        return [*records, named_record(b"message_delta", ended), MESSAGE_STOP]
 
-    __slots__ = ()
+    def _break_off(self, error: LmiError) -> list[bytes]:
+        return [named_record(b"error", error_body(error, self.request_id))]

@@ -146,7 +146,8 @@ def parse_messages(payload: Payload, request: Request, settings: Settings) -> Pa
         ),
         stream=values["stream"],
     )
-    reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream)
+    shown = _thinking(values["thinking"])[1].get("display") != "omitted"
+    reply = message_encoder(settings.model_name, request.request_id, max_tokens, streams=generation.stream, shown=shown)
     return ParsedRequest((generation,), reply, fields=fields)
 
 
@@ -178,7 +179,7 @@ def conversation_of(
         template_arguments=arguments,
         add_generation_prompt=not continues,
         continue_final_message=continues,
-        include_reasoning=thinks is not False and thinking.get("display") != "omitted",
+        include_reasoning=thinks is not False,
     )
     return conversation, guide.output, ClientFields(PATHS, builder.fields | tools.own | guide.own)
 

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..base import SSE, encode
+from ..common.encoder import RenderError
 from ..openai.bodies import ChatLogprobs, FinishWord, ToolCall
 from ..openai.chat_reply import ChatOptions, StreamChat, WholeChat
-from ..openai.reply import Identity, OpenAIEncoder, RenderError
+from ..openai.reply import Identity, OpenAIEncoder
 
 __all__ = ["Body", "azure_encoder"]
 
@@ -61,8 +62,8 @@ def azure_encoder(model: str, shape: ChatOptions, render_error: RenderError, *, 
     """The reply for a request of this shape."""
     identity = Identity.new("chatcmpl-", model)
     if streams:
-        return StreamChat(identity, shape.n, content_type=SSE, shape=shape, render_error=render_error)
-    return AzureWhole(identity, shape.n, shape=shape, render_error=render_error)
+        return StreamChat(identity, n=shape.n, content_type=SSE, shape=shape, refuse=render_error)
+    return AzureWhole(identity, n=shape.n, shape=shape, refuse=render_error)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ schemas.py         JSON schemas, put together
 guides.py          what an answer must conform to: response_format, guided decoding
 custom_tools.py    tools whose input is a text, as functions
 images.py          the parts of messages that are images
-encoder.py         the state of an encoder that hosts read
-finish.py          how the end of a sequence is called
-embedding_reply.py vectors as answers
+encoder.py         what every encoder is; how the end of a sequence is called
+blocks.py          encoders of reasoning, texts and calls, one after the other
+embedding_reply.py encoders of vectors
 """

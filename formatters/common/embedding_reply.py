@@ -8,13 +8,12 @@ Each vector is encoded when it comes. An input that fails ends its request: no a
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...model.errors import GenerationError, LmiError
-from ...model.events import Delta, Event, Failed, Started
+from ...model.events import Delta
 from ..base import Response
-from .encoder import EncoderState
+from .encoder import Encoder, RenderError
 
 __all__ = ["EmbeddingEncoder", "numbers"]
 
@@ -25,48 +24,35 @@ def numbers(vector: bytes) -> tuple[float, ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class EmbeddingEncoder(EncoderState):
-    """A ResponseEncoder, but for the form of its body."""
+class EmbeddingEncoder(Encoder):
+    """A ResponseEncoder, but for the form of its body; `prompts` is how many inputs there are."""
 
-    count: int
-    """How many inputs there are."""
-    refuse: Callable[[LmiError], Response]
+    refuse: RenderError
     """The dialect's response for an error."""
-    prompt_tokens: int = 0
-    entries: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    entries: dict[int, bytes] = field(default_factory=dict)
     """By input."""
-
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The body, with the last vector."""
-        if isinstance(event, Started):
-            self.prompt_tokens += event.prompt_tokens
-            return []
-        if isinstance(event, Failed):
-            return self._fail(event.error)
-        return self._take(event, prompt)
 
     def _take(self, delta: Delta, prompt: int) -> list[bytes]:
         if delta.finish is None:
             return []
-        if delta.finish.reason == "abort" or not delta.vector:
-            return self._fail(GenerationError("the vector was cut off before its end"))
+        if not delta.vector:
+            return self._cut_off()
         self.entries[prompt] = self.entry(delta.vector, prompt)
-        if len(self.entries) < self.count:
-            return []
-        body = self.body([self.entries[number] for number in range(self.count)])
-        self.finished = True
-        return [body]
+        return []
+
+    def _close(self) -> list[bytes]:
+        return [self.body([self.entries[number] for number in range(self.prompts)])]
 
     def entry(self, vector: bytes, prompt: int) -> bytes:
-        """What the body has for one input, as JSON."""
-        raise NotImplementedError
+        """What the body has for one input: JSON, or what `body` makes JSON of."""
+        return vector
 
     def body(self, entries: list[bytes]) -> bytes:
         """The whole body."""
         raise NotImplementedError
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        answer = self.refuse(error)
-        self.finished, self.failure = True, error
-        self.status, self.content_type = answer.status, answer.content_type
-        return [answer.body]
+    def _cut_off(self) -> list[bytes]:
+        return self._fail(GenerationError("the vector was cut off before its end"))
+
+    def _refuse(self, error: LmiError) -> Response:
+        return self.refuse(error)

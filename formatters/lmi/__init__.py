@@ -40,7 +40,6 @@ from .reply import (
     refusal,
     unreadable,
 )
-from .status import status_of
 
 __all__ = [
     "DIALECT",
@@ -73,7 +72,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation, answered whole or as a stream."""
     if settings.embeds:
-        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
+        return lmi_embeddings.parse(payload, request, settings, unreadable)
     asked = read_request(payload, settings)
     parameters, framing = asked.parameters, asked.framing
     shape = ResponseOptions(asked.inputs, parameters.details, parameters.prefill, parameters.return_full_text)
@@ -87,16 +86,14 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error in the form that the request asked for, as far as that is known."""
-    status = status_of(error)
     if settings.embeds:
         # The documented body is one of generated text.
-        return Response(unreadable(error), status, failure=error)
+        return unreadable(error)
     try:
         framing = None if payload is None else framing_of(stream_of(payload), settings)
     except PayloadError:
         framing = None
-    body, content_type = refusal(error, framing)
-    return Response(body, status, content_type, failure=error)
+    return refusal(error, framing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ...model.errors import LmiError
-from ...model.events import Delta, Event, Failed
+from ...model.events import Delta
 from ...model.generation import Generation, Sampling
 from ...model.options import Settings
 from ..base import (
@@ -33,8 +33,7 @@ from ..base import (
     own_response,
 )
 from ..client_fields import ClientFields, prompt_names
-from ..common.encoder import EncoderState
-from ..common.finish import aborted
+from ..common.encoder import Encoder
 from . import embeddings as lmi_embeddings
 from . import framing_of, parameters_of, refuse_several, stream_of
 from .inputs import texts_of
@@ -91,7 +90,7 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation for each input."""
     if settings.embeds:
-        return lmi_embeddings.parse(payload, request, settings, lambda error: refuse(error, payload, request, settings))
+        return lmi_embeddings.parse(payload, request, settings, error_response)
     inputs = tuple(texts_of(payload))
     stream = stream_of(payload)
     framing = framing_of(settings.enable_streaming or None if stream is None else stream, settings)
@@ -107,6 +106,11 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The documented error, whether the answer was to be streamed or not."""
+    return error_response(error)
+
+
+def error_response(error: LmiError) -> Response:
+    """An error before any record."""
     status = status_of(error)
     return Response(encode(ErrorBody(status, error.message)), status, failure=error)
 
@@ -125,43 +129,17 @@ def _generation(text: str, parameters: Parameters, request: Request, streams: bo
 
 
 @dataclass(slots=True)
-class _Encoder(EncoderState):
+class _Encoder(Encoder):
     """What complete and streamed responses share. An input that fails ends the whole request."""
 
     beginnings: tuple[str, ...]
     """What each text begins with: the input itself with return_full_text."""
-    open: int = 0
-    """How many inputs have not ended."""
 
     def __post_init__(self) -> None:
-        self.open = len(self.beginnings)
+        self.prompts = len(self.beginnings)
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        if isinstance(event, Failed):
-            return self._fail(event.error)
-        if not isinstance(event, Delta):
-            return []
-        records = self._take(event, prompt)
-        if event.finish is None:
-            return records
-        if event.finish.reason == "abort":
-            return [*records, *self._fail(aborted())]
-        self.open -= 1
-        if self.open:
-            return records
-        self.finished = True
-        return [*records, *self._close()]
-
-    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
-        raise NotImplementedError
-
-    def _close(self) -> list[bytes]:
-        raise NotImplementedError
-
-    def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure = True, error
-        self.status, self.content_type = status_of(error), JSON
-        return [encode(ErrorBody(self.status, error.message))]
+    def _refuse(self, error: LmiError) -> Response:
+        return error_response(error)
 
 
 @dataclass(slots=True)
@@ -187,7 +165,6 @@ class StreamedTexts(_Encoder):
     """A line for every token, in the order in which they come; the inputs that it is not of have "" in it."""
 
     framing: Framing
-    begun: bool = False
 
     def __post_init__(self) -> None:
         _Encoder.__post_init__(self)
@@ -207,10 +184,7 @@ class StreamedTexts(_Encoder):
     def _close(self) -> list[bytes]:
         return []
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        if not self.begun:
-            return _Encoder._fail(self, error)
-        self.finished, self.failure = True, error
+    def _break_off(self, error: LmiError) -> list[bytes]:
         return [self.framing.record(ErrorBody(REFUSED, error.message))]
 
 

@@ -7,16 +7,16 @@ dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ...model.errors import LmiError, ParameterError, PayloadError, UnsupportedError
+from ...model.errors import ParameterError, PayloadError, UnsupportedError
 from ...model.generation import Embedding, Generation
 from ...model.options import Settings
-from ..base import JsonSchema, ParsedRequest, Payload, Request, Response, encode
+from ..base import JsonSchema, ParsedRequest, Payload, Request, encode
 from ..client_fields import ClientFields, Paths, prompt_names
 from ..common.embedding_reply import EmbeddingEncoder, numbers
+from ..common.encoder import RenderError
 from ..common.fields import Parameter, paths_of, read_rows, two_values
 from ..common.kinds import LARGEST_ID, Anything, Boolean, Integer, Text
 from .inputs import texts_of
@@ -102,9 +102,7 @@ class Vectors(EmbeddingEncoder):
         return b"[" + b",".join(entries) + b"]"
 
 
-def parse(
-    payload: Payload, request: Request, settings: Settings, refuse: Callable[[LmiError], Response]
-) -> ParsedRequest:
+def parse(payload: Payload, request: Request, settings: Settings, refuse: RenderError) -> ParsedRequest:
     """One generation for each text; raises RequestError. `refuse` renders what goes wrong later."""
     inputs = texts_of(payload)
     if payload.get("stream") not in (None, False):
@@ -118,7 +116,7 @@ def parse(
         )
         for text in inputs
     )
-    reply = Vectors(count=len(inputs), refuse=refuse)
+    reply = Vectors(prompts=len(inputs), refuse=refuse)
     each = prompt_names("inputs", len(inputs), listed=isinstance(payload["inputs"], list))
     return ParsedRequest(tuple(generations), reply, fields=ClientFields(PATHS, own, each))
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from msgspec import UNSET, UnsetType
 
 from ...model.errors import LmiError, NotFoundError, PayloadError, SessionError
-from ...model.events import Delta, Event, Finish, Started, Token
-from ..base import JSON, JSON_LINES, SSE, encode, event_record, line_record
-from ..common.encoder import EncoderState
-from ..common.finish import FINISH_REASONS, aborted
+from ...model.events import Delta, Event, Finish, Token
+from ..base import JSON_LINES, SSE, Response, encode, event_record, line_record
+from ..common.encoder import FINISH_REASONS, Encoder
 from ..openai.logprobs import prompt_logprobs
 from .bodies import (
     BestOfSequence,
@@ -74,18 +73,21 @@ class ResponseOptions:
     return_full_text: bool = False
 
 
-def unreadable(error: LmiError) -> bytes:
-    """The body of an error that the documented response has no place for."""
-    return encode(UnreadableBody(error.message, status_of(error)))
+def unreadable(error: LmiError) -> Response:
+    """An error that the documented response has no place for."""
+    status = status_of(error)
+    return Response(encode(UnreadableBody(error.message, status)), status, failure=error)
 
 
-def refusal(error: LmiError, framing: Framing | None) -> tuple[bytes, str]:
-    """The record of an error before any other record, and its content type."""
+def refusal(error: LmiError, framing: Framing | None) -> Response:
+    """An error before any record."""
     if isinstance(error, (PayloadError, SessionError, *OWN_STATUS)) or type(error) is NotFoundError:
-        return unreadable(error), JSON
+        return unreadable(error)
+    status = status_of(error)
     if framing is None:
-        return encode(WholeBody("", Details(finish_reason="error", tokens=None), error.message)), JSON
-    return framing.record(_error_line(error)), framing.content_type
+        body = WholeBody("", Details(finish_reason="error", tokens=None), error.message)
+        return Response(encode(body), status, failure=error)
+    return Response(framing.record(_error_line(error)), status, framing.content_type, failure=error)
 
 
 def _error_line(error: LmiError) -> LastLine:
@@ -93,11 +95,10 @@ def _error_line(error: LmiError) -> LastLine:
 
 
 @dataclass(slots=True)
-class _Encoder(EncoderState):
-    """What complete and streamed responses share."""
+class _Encoder(Encoder):
+    """What complete and streamed responses share. There is one prompt."""
 
     shape: ResponseOptions
-    started: Started | None = None
 
     def full_text(self, texts: list[str]) -> str:
         text = "".join(texts)
@@ -111,7 +112,7 @@ class _Encoder(EncoderState):
         top: list[list[TokenObject]] | UnsetType = UNSET,
         others: list[BestOfSequence] | UnsetType = UNSET,
     ) -> Details | UnsetType:
-        shape = self.shape
+        shape, started = self.shape, self.started.get(0)
         if not shape.details:
             return UNSET
         return Details(
@@ -120,8 +121,8 @@ class _Encoder(EncoderState):
             inputs=shape.inputs,
             tokens=tokens,
             top_tokens=top,
-            prefill=UNSET if shape.prefill is None else token_objects(self.started.prefill if self.started else ()),
-            prompt_logprobs=prompt_logprobs(self.started) if shape.prefill else UNSET,
+            prefill=UNSET if shape.prefill is None else token_objects(started.prefill if started else ()),
+            prompt_logprobs=prompt_logprobs(started) if shape.prefill else UNSET,
             best_of_sequences=others,
         )
 
@@ -133,7 +134,6 @@ class _Sequence:
     texts: list[str] = field(default_factory=list[str])
     tokens: list[TokenObject] = field(default_factory=list[TokenObject])
     top: list[list[TokenObject]] | UnsetType = UNSET
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -144,44 +144,38 @@ class WholeEncoder(_Encoder):
     """Whether the likeliest tokens in each one's place are shown."""
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        if isinstance(event, Delta):
-            sequence = self.sequences.get(event.index)
-            if sequence is None:
-                sequence = self.sequences[event.index] = _Sequence(top=[] if self.top else UNSET)
-            sequence.texts.append(event.text)
-            if self.shape.details:
-                sequence.tokens += token_objects(event.tokens)
-                if sequence.top is not UNSET:
-                    sequence.top += [token_objects(token.top) for token in event.tokens]
-            return [] if event.finish is None else self._end(sequence, event.finish)
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        return self._fail(event.error)
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        sequence = self.sequences.get(delta.index)
+        if sequence is None:
+            sequence = self.sequences[delta.index] = _Sequence(top=[] if self.top else UNSET)
+        sequence.texts.append(delta.text)
+        if self.shape.details:
+            sequence.tokens += token_objects(delta.tokens)
+            if sequence.top is not UNSET:
+                sequence.top += [token_objects(token.top) for token in delta.tokens]
+        return []
 
-    def _end(self, sequence: _Sequence, finish: Finish) -> list[bytes]:
-        reason = FINISH_REASONS.get(finish.reason)
-        if reason is None:
-            return self._fail(aborted())
-        sequence.reason = reason
-        if not finish.last:
-            return []
-        self.finished = True
-        best, *others = (self.sequences[index] for index in sorted(self.sequences))
-        shown = [self._other(other) for other in others] or UNSET
-        details = self.details(best.reason, len(best.tokens), best.tokens, best.top, shown)
+    def _is_last(self, finish: Finish) -> bool:
+        return finish.last
+
+    def _close(self) -> list[bytes]:
+        first, *others = sorted(self.sequences)
+        best = self.sequences[first]
+        shown = [self._other(index) for index in others] or UNSET
+        details = self.details(self._reason(first), len(best.tokens), best.tokens, best.top, shown)
         return [encode(WholeBody(self.full_text(best.texts), details))]
 
-    def _other(self, sequence: _Sequence) -> BestOfSequence:
-        return BestOfSequence(
-            self.full_text(sequence.texts), sequence.reason, len(sequence.tokens), sequence.tokens, sequence.top
-        )
+    def _other(self, index: int) -> BestOfSequence:
+        sequence = self.sequences[index]
+        text, reason = self.full_text(sequence.texts), self._reason(index)
+        return BestOfSequence(text, reason, len(sequence.tokens), sequence.tokens, sequence.top)
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure, self.status = True, error, status_of(error)
-        body, self.content_type = refusal(error, None)
-        return [body]
+    def _reason(self, index: int) -> str:
+        finish = self.finishes.get(index)
+        return FINISH_REASONS[finish.reason] if finish else ""
+
+    def _refuse(self, error: LmiError) -> Response:
+        return refusal(error, None)
 
 
 @dataclass(slots=True)
@@ -197,34 +191,32 @@ class StreamEncoder(_Encoder):
         self.content_type = self.framing.content_type
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        if isinstance(event, Delta):
-            tokens = event.tokens
+        """The records that `event` completes."""
+        if isinstance(event, Delta) and event.finish is None:
+            # Nearly every event.
+            tokens, record = event.tokens, self.framing.record
             self.texts.append(event.text)
             self.count += len(tokens)
-            if event.finish is not None:
-                return self._end(tokens, event.finish)
-            record = self.framing.record
             return [record(TokenLine(TokenObject(token.id, token.text, token.logprob))) for token in tokens]
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        return self._fail(event.error)
+        return _Encoder.feed(self, event, prompt)
 
-    def _end(self, tokens: tuple[Token, ...], finish: Finish) -> list[bytes]:
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
         """The last records: of the tokens, the last of them with the whole text."""
-        reason = FINISH_REASONS.get(finish.reason)
-        if reason is None:
-            return [*map(self._line, tokens), *self._fail(aborted())]
-        self.finished = True
+        tokens, finish = delta.tokens, self.finishes[0]
+        self.texts.append(delta.text)
+        self.count += len(tokens)
         # Engines deliver the last token together with the end, so that no token is for those that cannot.
         (token,) = token_objects(tokens[-1:]) or (CLOSING_TOKEN,)
         line = LastLine(
             token=token,
             top_tokens=self._top(tokens[-1]) if tokens else UNSET,
             generated_text=self.full_text(self.texts),
-            details=self.details(reason, self.count),
+            details=self.details(FINISH_REASONS[finish.reason], self.count),
         )
         return [*map(self._line, tokens[:-1]), self.framing.record(line)]
+
+    def _close(self) -> list[bytes]:
+        return []
 
     def _line(self, token: Token) -> bytes:
         """The record of a token that is not the last one."""
@@ -235,11 +227,13 @@ class StreamEncoder(_Encoder):
         return UNSET
 
     def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure = True, error
-        if self.count == 0:
-            self.status = status_of(error)
-            body, self.content_type = refusal(error, self.framing)
-            return [body]
+        self.begun = self.count > 0
+        return _Encoder._fail(self, error)
+
+    def _refuse(self, error: LmiError) -> Response:
+        return refusal(error, self.framing)
+
+    def _break_off(self, error: LmiError) -> list[bytes]:
         return [self.framing.record(_error_line(error))]
 
 
@@ -248,6 +242,7 @@ class TopTokensEncoder(StreamEncoder):
     """The same with `top_tokens`: a class of its own, so that other streams pay nothing for them."""
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
+        """The records that `event` completes."""
         if not isinstance(event, Delta) or event.finish is not None:
             return StreamEncoder.feed(self, event, prompt)
         self.texts.append(event.text)

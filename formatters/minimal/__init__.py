@@ -36,7 +36,6 @@ from ..openai.subset import TEXT_FIELDS, other_fields, refuse_others
 from .reply import (
     EVENTS,
     LINES,
-    STREAM_HEADERS,
     WHOLE,
     Body,
     Chunk,
@@ -45,8 +44,7 @@ from .reply import (
     ErrorObject,
     Form,
     MinimalEncoder,
-    error_records,
-    status_of,
+    refusal,
 )
 
 __all__ = ["DIALECT", "matches", "parse", "refuse"]
@@ -103,14 +101,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:
     """The error in the form that the request asked for, as far as that is known."""
-    form = _form(payload or {}, request)
-    return Response(
-        b"".join(error_records(error, form)),
-        status_of(error, form),
-        SSE if form == EVENTS else JSON,
-        {} if form == WHOLE else STREAM_HEADERS,
-        failure=error,
-    )
+    return refusal(error, _form(payload or {}, request))
 
 
 def _form(payload: Payload, request: Request) -> Form:

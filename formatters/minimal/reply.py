@@ -15,16 +15,16 @@ from typing import Literal
 
 import msgspec
 
-from ...model.errors import GenerationError, LmiError
-from ...model.events import Delta, Event, Started
-from ..base import JSON, SSE, encode, event_record, line_record
+from ...model.errors import LmiError
+from ...model.events import Delta
+from ..base import JSON, SSE, Response, encode, event_record, line_record
+from ..common.encoder import Encoder
 from ..openai.bodies import error_body
 from ..openai.reply import Identity
 
 __all__ = [
     "EVENTS",
     "LINES",
-    "STREAM_HEADERS",
     "WHOLE",
     "Body",
     "Chunk",
@@ -33,8 +33,7 @@ __all__ = [
     "ErrorObject",
     "Form",
     "MinimalEncoder",
-    "error_records",
-    "status_of",
+    "refusal",
 ]
 
 Form = Literal["whole", "lines", "events"]
@@ -95,11 +94,6 @@ class ErrorLine(msgspec.Struct, frozen=True):
     done: bool = True
 
 
-def status_of(error: LmiError, form: Form) -> int:
-    """The status of an error before the first record. A browser's EventSource reads no answer but a 200."""
-    return 200 if form == EVENTS else error.status
-
-
 def error_records(error: LmiError, form: Form) -> list[bytes]:
     """The records of an error (docs/decisions.md: Minimal chat errors)."""
     told = error_body(error).error
@@ -109,70 +103,55 @@ def error_records(error: LmiError, form: Form) -> list[bytes]:
     return [line_record(ErrorLine(detail)) if form == LINES else encode(ErrorBody(detail))]
 
 
+def refusal(error: LmiError, form: Form) -> Response:
+    """An error before the first record. A browser's EventSource reads no answer but a 200."""
+    status = 200 if form == EVENTS else error.status
+    body = b"".join(error_records(error, form))
+    return Response(body, status, CONTENT_TYPES[form], _headers(form), failure=error)
+
+
+def _headers(form: Form) -> Mapping[str, str]:
+    return {} if form == WHOLE else STREAM_HEADERS
+
+
 @dataclass(slots=True)
-class MinimalEncoder:
+class MinimalEncoder(Encoder):
     """The answer in one of the forms."""
 
     identity: Identity
     form: Form
-    status: int = 200
-    failure: LmiError | None = None
-    finished: bool = False
     texts: list[str] = field(default_factory=list[str])
     """Of a whole answer."""
     index: int = 0
     """How many chunks have been sent."""
 
-    @property
-    def content_type(self) -> str:
-        """By the form, errors included."""
-        return CONTENT_TYPES[self.form]
+    def __post_init__(self) -> None:
+        self.content_type = CONTENT_TYPES[self.form]
+        self.headers = _headers(self.form)
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """By the form."""
-        return {} if self.form == WHOLE else STREAM_HEADERS
-
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The records that `event` completes."""
-        if isinstance(event, Delta):
-            finish = event.finish
-            if finish is None:
-                return self._take(event.text)
-            if finish.reason == "abort":
-                records = self._take(event.text)
-                return records + self._fail(GenerationError("the generation was cut off before its end"))
-            self.finished = True
-            return self._end(event.text)
-        if isinstance(event, Started):
-            return []
-        return self._fail(event.error)
-
-    def _take(self, text: str) -> list[bytes]:
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        text = delta.text
         if self.form == WHOLE:
             self.texts.append(text)
-        elif text:
-            return [self._chunk(text, done=False)]
-        return []
+            return []
+        # The last text of lines may be empty, as that of an end of sequence is.
+        done = self.form == LINES and delta.finish is not None
+        if not text and not done:
+            return []
+        index = self.index
+        self.index, self.begun = index + 1, True
+        chunk = encode(Chunk(Message("assistant", text), done, index))
+        return [chunk + b"\n" if self.form == LINES else b"data: " + chunk + b"\n\n"]
 
-    def _end(self, text: str) -> list[bytes]:
-        """The last text there is; it may be empty, as that of an end of sequence is."""
-        if self.form == LINES:
-            return [self._chunk(text, done=True)]
-        records = self._take(text)
-        if self.form == EVENTS:
-            return [*records, END]
+    def _close(self) -> list[bytes]:
+        if self.form != WHOLE:
+            return [END] if self.form == EVENTS else []
         identity = self.identity
         message = Message("assistant", "".join(self.texts))
         return [encode(Body(identity.id, identity.model, identity.created, message))]
 
-    def _chunk(self, text: str, *, done: bool) -> bytes:
-        chunk = Chunk(Message("assistant", text), done, self.index)
-        self.index += 1
-        return event_record(chunk) if self.form == EVENTS else line_record(chunk)
+    def _refuse(self, error: LmiError) -> Response:
+        return refusal(error, self.form)
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure = True, error
-        if not self.index:
-            self.status = status_of(error, self.form)
+    def _break_off(self, error: LmiError) -> list[bytes]:
         return error_records(error, self.form)

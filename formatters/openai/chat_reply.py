@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
-from ...model.events import CallDelta, Delta
+from ...model.events import CallDelta, Delta, Finish
 from ..base import SSE, encode, event_record
+from ..common.blocks import Growing
+from ..common.encoder import around
 from ..conversation.custom_tools import input_of
 from .bodies import (
     ChatBody,
@@ -32,7 +34,7 @@ from .bodies import (
     Usage,
 )
 from .logprobs import ShownTokens, chat_entries, prompt_logprobs
-from .reply import DONE, Identity, OpenAIEncoder, StreamFrame
+from .reply import DONE, FINISH_WORDS, ChunkEncoder, Identity, OpenAIEncoder
 
 __all__ = ["ChatOptions", "StreamChat", "WholeChat", "chat_encoder"]
 
@@ -62,27 +64,8 @@ def chat_encoder(model: str, shape: ChatOptions, *, streams: bool) -> OpenAIEnco
     """The reply for a request of this shape."""
     identity = Identity.new("chatcmpl-", model)
     if streams:
-        return StreamChat(identity, shape.n, content_type=SSE, shape=shape)
-    return WholeChat(identity, shape.n, shape=shape)
-
-
-@dataclass(slots=True)
-class _CallText:
-    """A call in the making."""
-
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-
-    def function(self) -> Function:
-        """The function that is called."""
-        return Function(self.name, "".join(self.arguments))
-
-    def shown(self, custom: frozenset[str]) -> ToolCall:
-        """The call, of a function or of one of the `custom` tools."""
-        if self.name not in custom:
-            return ToolCall(self.id, self.function())
-        return ToolCall(self.id, UNSET, "custom", CustomInput(self.name, input_of("".join(self.arguments))))
+        return StreamChat(identity, n=shape.n, content_type=SSE, shape=shape)
+    return WholeChat(identity, n=shape.n, shape=shape)
 
 
 @dataclass(slots=True)
@@ -91,16 +74,22 @@ class _Choice:
 
     texts: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
-    calls: dict[int, _CallText] = field(default_factory=dict[int, _CallText])
+    calls: dict[int, Growing] = field(default_factory=dict[int, Growing])
     shown: ShownTokens = field(default_factory=ShownTokens)
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    word: FinishWord = "stop"
 
     def call(self, delta: CallDelta) -> None:
-        call = self.calls.setdefault(delta.index, _CallText())
-        call.id = call.id or delta.id or ""
+        call = self.calls.setdefault(delta.index, Growing("call", delta.index))
+        call.call_id = call.call_id or delta.id or ""
         call.name = call.name or delta.name or ""
-        call.arguments.append(delta.arguments)
+        call.pieces.append(delta.arguments)
+
+
+def _tool_call(call: Growing, custom: frozenset[str]) -> ToolCall:
+    """A call of a function, or of one of the `custom` tools."""
+    if call.name not in custom:
+        return ToolCall(call.call_id, Function(call.name, call.text))
+    return ToolCall(call.call_id, UNSET, "custom", CustomInput(call.name, input_of(call.text)))
 
 
 @dataclass(slots=True)
@@ -110,16 +99,14 @@ class WholeChat(OpenAIEncoder):
     shape: ChatOptions = ChatOptions()
     choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
 
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        state = self.choices.setdefault(choice, _Choice())
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        state = self.choices.setdefault(prompt * self.n + delta.index, _Choice())
         state.texts.append(delta.text)
         state.reasoning.append(delta.reasoning)
         for call in delta.calls:
             state.call(call)
         if self.shape.logprobs:
             state.entries += chat_entries(state.shown.push(delta.tokens))
-        if word is not None:
-            state.word = _word(word, bool(state.calls), self.shape)
         return []
 
     def _close(self) -> list[bytes]:
@@ -142,17 +129,19 @@ class WholeChat(OpenAIEncoder):
         reasoning = "".join(state.reasoning) if self.shape.reasoning else UNSET
         message = Message(
             content=None if calls and not text else text,
-            function_call=calls[0].function() if calls and legacy else None,
-            tool_calls=[] if legacy else [call.shown(self.shape.custom) for call in calls],
+            function_call=Function(calls[0].name, calls[0].text) if calls and legacy else None,
+            tool_calls=[] if legacy else [_tool_call(call, self.shape.custom) for call in calls],
             reasoning=reasoning,
             reasoning_content=reasoning if self.shape.reasoning_content else UNSET,
         )
         logprobs = ChatLogprobs(state.entries) if self.shape.logprobs else None
-        return ChatChoice(index, message, logprobs, state.word, self.finishes[index].stop)
+        finish = self.finishes[index]
+        return ChatChoice(index, message, logprobs, _word(finish, bool(calls), self.shape), finish.stop)
 
 
-def _word(word: FinishWord, called: bool, shape: ChatOptions) -> FinishWord:
+def _word(finish: Finish, called: bool, shape: ChatOptions) -> FinishWord:
     """A tool call takes precedence over the end of sequence; a response that was cut off keeps its own reason."""
+    word = FINISH_WORDS[finish.reason]
     if not called or word != "stop":
         return word
     return "function_call" if shape.legacy else "tool_calls"
@@ -163,6 +152,9 @@ class _Streamed:
     """What has been sent of a choice."""
 
     shown: ShownTokens | None
+    head: bytes = b""
+    tail: bytes = b""
+    """The bytes around a text, where nothing else is new in a chunk; none where it has logprobs or the usage."""
     called: bool = False
     custom: int = -1
     """Which call is one of a custom tool whose input is not whole yet."""
@@ -171,15 +163,11 @@ class _Streamed:
 
 
 @dataclass(slots=True)
-class StreamChat(OpenAIEncoder):
+class StreamChat(ChunkEncoder):
     """A chunk for every Delta that brings anything."""
 
     shape: ChatOptions = ChatOptions()
-    frame: StreamFrame = field(init=False)
     choices: dict[int, _Streamed] = field(default_factory=dict[int, _Streamed])
-
-    def __post_init__(self) -> None:
-        self.frame = StreamFrame(self._chunk())
 
     def _chunk(self, usage: Usage | None = None, choice: ChatChunkChoice | None = None) -> ChatChunk:
         identity = self.identity
@@ -191,40 +179,40 @@ class StreamChat(OpenAIEncoder):
             usage=usage if self.shape.usage else UNSET,
         )
 
-    def _record(self, usage: Usage | None, choice: ChatChunkChoice) -> bytes:
-        return self.frame.record(choice) if usage is None else event_record(self._chunk(usage, choice))
-
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        records: list[bytes] = []
-        usage = self.usage_so_far(choice, delta) if self.shape.continuous_usage else None
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        choice = prompt * self.n + delta.index
         state = self.choices.get(choice)
-        if state is None:
-            self.begun = True
-            state = self.choices[choice] = _Streamed(ShownTokens() if self.shape.logprobs else None)
-            first = ChatDelta("assistant", content="")
-            records.append(self._record(usage, ChatChunkChoice(choice, first, self._no_logprobs())))
-        text = delta.text
-        plain = word is None and state.shown is None and usage is None and not delta.reasoning and not delta.calls
-        if text and plain:
+        text, finish = delta.text, delta.finish
+        if text and state and state.head and finish is None and not delta.reasoning and not delta.calls:
             # Nearly every Delta.
-            records.append(self.frame.record(ChatChunkChoice(choice, ChatDelta(UNSET, UNSET, UNSET, text))))
-            return records
+            return [state.head + encode(text) + state.tail]
+        records: list[bytes] = []
+        usage = self._usage_so_far(choice, delta) if self.shape.continuous_usage else None
+        if state is None:
+            state = self._begin(choice, usage, records)
         logprobs = None
         if state.shown is not None:
             logprobs = ChatLogprobs(chat_entries(state.shown.push(delta.tokens)))
         new = self._delta(delta, state)
-        if word is not None:
+        if finish is not None:
             if new is None:
                 new = ChatDelta() if state.called else ChatDelta(content="")
-            word = _word(word, state.called, self.shape)
-            stop = delta.finish.stop if delta.finish else None
-            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, stop)))
+            word = _word(finish, state.called, self.shape)
+            records.append(self._record(usage, ChatChunkChoice(choice, new, logprobs, word, finish.stop)))
         elif new is not None or (logprobs is not None and logprobs.content):
             records.append(self._record(usage, ChatChunkChoice(choice, new or ChatDelta(content=""), logprobs)))
         return records
 
-    def _no_logprobs(self) -> ChatLogprobs | None:
-        return ChatLogprobs([]) if self.shape.logprobs else None
+    def _begin(self, choice: int, usage: Usage | None, records: list[bytes]) -> _Streamed:
+        """Begins a choice, with a chunk of its role."""
+        self.begun = True
+        shape = self.shape
+        state = self.choices[choice] = _Streamed(ShownTokens() if shape.logprobs else None)
+        no_logprobs = ChatLogprobs([]) if shape.logprobs else None
+        records.append(self._record(usage, ChatChunkChoice(choice, ChatDelta("assistant", content=""), no_logprobs)))
+        if not shape.logprobs and not shape.continuous_usage:
+            state.head, state.tail = around(self._record(None, ChatChunkChoice(choice, ChatDelta(content=""))))
+        return state
 
     def _delta(self, delta: Delta, state: _Streamed) -> ChatDelta | None:
         """What is new; None if nothing is."""

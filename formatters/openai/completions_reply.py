@@ -11,19 +11,14 @@ import msgspec
 
 from ...model.events import Delta, Finish, Started, Token
 from ..base import SSE, encode, event_record
-from .bodies import (
-    FinishWord,
-    TextBody,
-    TextChoice,
-    TextChunk,
-    TextChunkChoice,
-    TextLogprobs,
-    Usage,
-)
+from ..common.encoder import around
+from .bodies import TextBody, TextChoice, TextChunk, TextChunkChoice, TextLogprobs, Usage
 from .logprobs import ShownTokens, TextColumns, prompt_logprobs
-from .reply import DONE, Identity, OpenAIEncoder, StreamFrame
+from .reply import DONE, FINISH_WORDS, ChunkEncoder, Identity, OpenAIEncoder
 
 __all__ = ["StreamText", "TextOptions", "WholeText", "text_encoder"]
+
+NOT_STARTED = Started(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +43,12 @@ def text_encoder(model: str, shape: TextOptions, *, streams: bool) -> OpenAIEnco
     """The reply for a request of this shape."""
     identity = Identity.new("cmpl-", model)
     if streams:
-        return StreamText(identity, shape.n, len(shape.prompts), content_type=SSE, shape=shape)
-    return WholeText(identity, shape.n, len(shape.prompts), shape=shape)
+        return StreamText(identity, n=shape.n, prompts=len(shape.prompts), content_type=SSE, shape=shape)
+    return WholeText(identity, n=shape.n, prompts=len(shape.prompts), shape=shape)
+
+
+_New = tuple[str, TextLogprobs | None]
+"""A text and its log-probabilities."""
 
 
 @dataclass(slots=True)
@@ -59,43 +58,24 @@ class _Choice:
     shown: ShownTokens = field(default_factory=ShownTokens)
     columns: TextColumns = field(default_factory=TextColumns)
     texts: list[str] = field(default_factory=list[str])
+    """Of a whole answer, as `logprobs` are."""
     logprobs: list[TextLogprobs] = field(default_factory=list[TextLogprobs])
-    word: FinishWord = "stop"
+    head: bytes = b""
+    tail: bytes = b""
+    """The bytes around a text in a stream, where nothing else is new in a chunk."""
 
-
-@dataclass(slots=True)
-class _TextReply(OpenAIEncoder):
-    """What complete and streamed responses share."""
-
-    shape: TextOptions = TextOptions(())
-    choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
-
-    def _prompt(self, state: _Choice, choice: int) -> tuple[str, TextLogprobs | None]:
-        """The echo of a choice's prompt."""
-        number = choice // self.n
-        started = self.started.get(number) or Started(0)
-        prompt = self.shape.prompts[number]
+    def prompt(self, prompt: str | tuple[int, ...], started: Started, shape: TextOptions) -> _New:
+        """The echo of its prompt."""
         text = prompt if isinstance(prompt, str) else started.text
-        if self.shape.logprobs is None:
-            return text, None
-        return text, state.columns.echo(_cut(started.prefill, self.shape), text)
+        return text, None if shape.logprobs is None else self.columns.echo(_cut(started.prefill, shape), text)
 
-    def _new(self, state: _Choice, delta: Delta) -> tuple[str, TextLogprobs | None]:
-        """What is new of a choice."""
-        if self.shape.silent:
-            return "", None if self.shape.logprobs is None else state.columns.take(())
-        if self.shape.logprobs is None:
+    def new(self, delta: Delta, shape: TextOptions) -> _New:
+        """What is new of it."""
+        if shape.silent:
+            return "", None if shape.logprobs is None else self.columns.take(())
+        if shape.logprobs is None:
             return delta.text, None
-        return delta.text, state.columns.take(token for token, _ in state.shown.push(delta.tokens))
-
-    def _close(self) -> list[bytes]:
-        if self.shape.silent:
-            # The token that was generated because engines cannot do without is no part of the answer.
-            self.finishes = dict.fromkeys(self.finishes, Finish("length"))
-        return self._end()
-
-    def _end(self) -> list[bytes]:
-        raise NotImplementedError
+        return delta.text, self.columns.take(token for token, _ in self.shown.push(delta.tokens))
 
 
 def _cut(prefill: tuple[Token, ...], shape: TextOptions) -> tuple[Token, ...]:
@@ -104,27 +84,37 @@ def _cut(prefill: tuple[Token, ...], shape: TextOptions) -> tuple[Token, ...]:
     return tuple(msgspec.structs.replace(token, top=token.top[:wanted]) for token in prefill)
 
 
+def _silence(reply: OpenAIEncoder) -> None:
+    """Takes the token that was generated because engines cannot do without out of an answer."""
+    reply.finishes = dict.fromkeys(reply.finishes, Finish("length"))
+    reply.generated_tokens = reply.reasoning_tokens = 0
+
+
 @dataclass(slots=True)
-class WholeText(_TextReply):
+class WholeText(OpenAIEncoder):
     """One body."""
 
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
+    shape: TextOptions = TextOptions(())
+    choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        shape, choice = self.shape, prompt * self.n + delta.index
         state = self.choices.get(choice)
-        parts: list[tuple[str, TextLogprobs | None]] = []
+        parts: list[_New] = []
         if state is None:
             state = self.choices[choice] = _Choice()
-            if self.shape.echo:
-                parts.append(self._prompt(state, choice))
-        parts.append(self._new(state, delta))
+            if shape.echo:
+                parts.append(state.prompt(shape.prompts[prompt], self.started.get(prompt) or NOT_STARTED, shape))
+        parts.append(state.new(delta, shape))
         for text, logprobs in parts:
             state.texts.append(text)
             if logprobs is not None:
                 state.logprobs.append(logprobs)
-        if word is not None:
-            state.word = "length" if self.shape.silent else word
         return []
 
-    def _end(self) -> list[bytes]:
+    def _close(self) -> list[bytes]:
+        if self.shape.silent:
+            _silence(self)
         identity = self.identity
         body = TextBody(
             id=identity.id,
@@ -137,13 +127,13 @@ class WholeText(_TextReply):
         return [encode(body)]
 
     def _choice(self, index: int, state: _Choice) -> TextChoice:
-        started = self.started.get(index // self.n)
+        started, finish = self.started.get(index // self.n), self.finishes[index]
         return TextChoice(
             index,
             "".join(state.texts),
             None if self.shape.logprobs is None else _joined(state.logprobs),
-            state.word,
-            self.finishes[index].stop,
+            FINISH_WORDS[finish.reason],
+            finish.stop,
             prompt_logprobs(started) if self.shape.prompt_logprobs else None,
         )
 
@@ -159,41 +149,43 @@ def _joined(parts: list[TextLogprobs]) -> TextLogprobs:
 
 
 @dataclass(slots=True)
-class StreamText(_TextReply):
+class StreamText(ChunkEncoder):
     """A chunk for every Delta that brings anything, of any choice."""
 
-    frame: StreamFrame = field(init=False)
+    shape: TextOptions = TextOptions(())
+    choices: dict[int, _Choice] = field(default_factory=dict[int, _Choice])
 
-    def __post_init__(self) -> None:
-        self.frame = StreamFrame(self._chunk(None))
-
-    def _chunk(self, usage: Usage | None, choice: TextChunkChoice | None = None) -> TextChunk:
+    def _chunk(self, usage: Usage | None = None, choice: TextChunkChoice | None = None) -> TextChunk:
         identity = self.identity
         choices = [] if choice is None else [choice]
         return TextChunk(id=identity.id, created=identity.created, model=identity.model, choices=choices, usage=usage)
 
-    def _record(self, usage: Usage | None, choice: TextChunkChoice) -> bytes:
-        return self.frame.record(choice) if usage is None else event_record(self._chunk(usage, choice))
-
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        usage = self.usage_so_far(choice, delta) if self.shape.continuous_usage else None
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        shape, choice = self.shape, prompt * self.n + delta.index
+        state, finish = self.choices.get(choice), delta.finish
+        if delta.text and state and state.head and finish is None:
+            # Nearly every Delta.
+            return [state.head + encode(delta.text) + state.tail]
+        usage = self._usage_so_far(choice, delta) if shape.continuous_usage else None
         records: list[bytes] = []
-        state = self.choices.get(choice)
         if state is None:
             state = self.choices[choice] = _Choice()
-            if self.shape.echo:
-                self.begun = True
-                records.append(self._record(usage, TextChunkChoice(choice, *self._prompt(state, choice))))
-        text, logprobs = self._new(state, delta)
-        if word is not None:
-            stop = delta.finish.stop if delta.finish else None
-            if self.shape.silent:
-                word, stop = "length", None
+            if shape.echo:
+                echo = state.prompt(shape.prompts[prompt], self.started.get(prompt) or NOT_STARTED, shape)
+                records.append(self._record(usage, TextChunkChoice(choice, *echo)))
+        text, logprobs = state.new(delta, shape)
+        if finish is not None:
+            word = "length" if shape.silent else FINISH_WORDS[finish.reason]
+            stop = None if shape.silent else finish.stop
             records.append(self._record(usage, TextChunkChoice(choice, text, logprobs, word, stop)))
         elif text or (logprobs is not None and logprobs.tokens):
             records.append(self._record(usage, TextChunkChoice(choice, text, logprobs)))
+            if logprobs is None and usage is None:
+                state.head, state.tail = around(self._record(None, TextChunkChoice(choice, "")))
         self.begun = self.begun or bool(records)
         return records
 
-    def _end(self) -> list[bytes]:
+    def _close(self) -> list[bytes]:
+        if self.shape.silent:
+            _silence(self)
         return [event_record(self._chunk(self.usage())), DONE] if self.shape.usage else [DONE]

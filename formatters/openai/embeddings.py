@@ -123,7 +123,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         for prompt in inputs
     )
     reply = Embeddings(
-        count=len(inputs),
+        prompts=len(inputs),
         refuse=error_response,
         model=settings.model_name,
         base64=values["encoding"] == "base64",

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from ...model.errors import GenerationError, LmiError
-from ...model.events import Delta, Event, Finish, FinishReason, Started
+from ...model.errors import LmiError
+from ...model.events import Delta, FinishReason
 from ..base import Response, encode, event_record
-from ..common.encoder import EncoderState
+from ..common.encoder import Encoder, RenderError, around
 from .bodies import CompletionDetails, FinishWord, PromptDetails, Usage, error_body
 
-__all__ = ["DONE", "FINISH_WORDS", "Identity", "OpenAIEncoder", "RenderError", "StreamFrame", "error_response"]
+__all__ = ["DONE", "FINISH_WORDS", "ChunkEncoder", "Identity", "OpenAIEncoder", "error_response"]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -50,108 +49,27 @@ class Identity:
         return cls(prefix + uuid.uuid4().hex, int(time.time()), model)
 
 
-RenderError = Callable[[LmiError], Response]
-"""The response for an error where nothing has been sent yet."""
-
-
 def error_response(error: LmiError) -> Response:
     """OpenAI's: the error as JSON, with its status."""
     return Response(encode(error_body(error)), error.status, failure=error)
 
 
 @dataclass(slots=True)
-class OpenAIEncoder(EncoderState):
-    """A reply, but for what it makes of the text. Choice number `prompt * n + sequence` is one sequence's."""
+class OpenAIEncoder(Encoder):
+    """A reply, but for what it makes of the text."""
 
     identity: Identity
-    n: int = 1
-    """Choices of each prompt."""
-    prompts: int = 1
-    render_error: RenderError = error_response
-    begun: bool = False
-    """Whether a record has been returned."""
-    started: dict[int, Started] = field(default_factory=dict[int, Started])
-    """By prompt."""
-    finishes: dict[int, Finish] = field(default_factory=dict[int, Finish])
-    """By choice."""
-    tokens: dict[int, int] = field(default_factory=dict[int, int])
-    """How many have come, by choice; only where each chunk has the usage so far, as what follows."""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    reasoning_tokens: int = 0
-    """Those of choices that have ended."""
-
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The records that `event` completes."""
-        if isinstance(event, Delta):
-            finish = event.finish
-            choice = prompt * self.n + event.index
-            if finish is None:
-                return self._take(event, choice, None)
-            word = FINISH_WORDS.get(finish.reason)
-            if word is None:
-                # What there is of the text is sent before the error.
-                records = self._take(msgspec.structs.replace(event, finish=None), choice, None)
-                return records + self._fail(GenerationError("the generation was cut off before its end"))
-            self.finishes[choice] = finish
-            records = self._take(event, choice, word)
-            if len(self.finishes) < self.n * self.prompts:
-                return records
-            self.finished = True
-            return records + self._close()
-        if isinstance(event, Started):
-            self.started[prompt] = event
-            self.prompt_tokens += event.prompt_tokens
-            self.cached_tokens += event.cached_tokens
-            return []
-        return self._fail(event.error)
-
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        """What is new of one choice; with `word` it has ended."""
-        raise NotImplementedError
-
-    def _close(self) -> list[bytes]:
-        """The records after the last choice has ended."""
-        raise NotImplementedError
-
-    def _fail(self, error: LmiError) -> list[bytes]:
-        self.finished, self.failure = True, error
-        if self.begun:
-            return [event_record(error_body(error)), DONE]
-        answer = self.render_error(error)
-        self.status, self.content_type, self.headers = answer.status, answer.content_type, answer.headers
-        return [answer.body]
+    refuse: RenderError = error_response
 
     def usage(self) -> Usage:
-        """Of all choices together; a prompt counts once."""
-        prompt_tokens = sum(started.prompt_tokens for started in self.started.values())
-        finishes = self.finishes.values()
-        # What best_of discards has been generated too.
-        generated = sum(finish.generated_tokens + finish.discarded_tokens for finish in finishes)
-        reasoning = sum(finish.reasoning_tokens + finish.discarded_reasoning_tokens for finish in finishes)
-        return Usage(
-            prompt_tokens,
-            generated,
-            prompt_tokens + generated,
-            PromptDetails(sum(started.cached_tokens for started in self.started.values())),
-            CompletionDetails(reasoning),
-        )
+        """Of all choices together."""
+        return self._usage(self.generated_tokens)
 
-    def usage_so_far(self, choice: int, delta: Delta) -> Usage:
-        """The same while choices are in the making, with a delta of one of them that has all its tokens."""
-        # Sums that are kept, for there may be thousands of choices, each with a chunk in a step.
-        before = self.tokens.get(choice, 0)
-        now = before + len(delta.tokens)
-        if finish := self.finishes.get(choice):
-            now = finish.generated_tokens
-            self.reasoning_tokens += finish.reasoning_tokens
-        self.tokens[choice] = now
-        self.generated_tokens += now - before
+    def _usage(self, generated: int) -> Usage:
         return Usage(
             self.prompt_tokens,
-            self.generated_tokens,
-            self.prompt_tokens + self.generated_tokens,
+            generated,
+            self.prompt_tokens + generated,
             PromptDetails(self.cached_tokens),
             CompletionDetails(self.reasoning_tokens),
         )
@@ -161,18 +79,44 @@ class OpenAIEncoder(EncoderState):
         told = (self.finishes[choice].kv_transfer_params for choice in sorted(self.finishes))
         return next((params for params in told if params is not None), None)
 
+    def _refuse(self, error: LmiError) -> Response:
+        return self.refuse(error)
 
-class StreamFrame:
-    """The bytes around a chunk's choice, encoded once an answer: only the choice is new in a chunk."""
+    def _break_off(self, error: LmiError) -> list[bytes]:
+        return [event_record(error_body(error)), DONE]
 
-    __slots__ = ("_head", "_tail")
 
-    def __init__(self, empty: Any) -> None:
-        """From a chunk with no choices."""
-        self._head, _, self._tail = event_record(empty).rpartition(b"[]")
-        self._head += b"["
-        self._tail = b"]" + self._tail
+@dataclass(slots=True)
+class ChunkEncoder(OpenAIEncoder):
+    """A stream of chunks, each of one choice; the bytes around the choice are encoded once an answer."""
 
-    def record(self, choice: Any) -> bytes:
-        """The chunk with this choice."""
-        return self._head + encode(choice) + self._tail
+    open: dict[int, int] = field(default_factory=dict)
+    """How many tokens have come of choices that have not ended; only where each chunk has the usage so far."""
+    open_tokens: int = 0
+    """All of them."""
+    head: bytes = b""
+    tail: bytes = b""
+
+    def __post_init__(self) -> None:
+        head, tail = around(event_record(self._chunk()), b"[]")
+        self.head, self.tail = head + b"[", b"]" + tail
+
+    def _chunk(self, usage: Usage | None = None, choice: Any = None) -> msgspec.Struct:
+        """A chunk; without a choice it has none."""
+        raise NotImplementedError
+
+    def _record(self, usage: Usage | None, choice: msgspec.Struct) -> bytes:
+        """The record of a choice, with the usage so far where chunks have it."""
+        if usage is None:
+            return self.head + encode(choice) + self.tail
+        return event_record(self._chunk(usage, choice))
+
+    def _usage_so_far(self, choice: int, delta: Delta) -> Usage:
+        """The usage while choices are in the making, with a delta of one of them that has all its tokens."""
+        # A sum that is kept, for there may be thousands of choices, each with a chunk in a step.
+        before = self.open.pop(choice, 0)
+        now = 0
+        if delta.finish is None:
+            now = self.open[choice] = before + len(delta.tokens)
+        self.open_tokens += now - before
+        return self._usage(self.generated_tokens + self.open_tokens)

@@ -37,10 +37,6 @@ class Labelled(EmbeddingEncoder):
         self.labels = delta.labels or self.labels
         return EmbeddingEncoder._take(self, delta, prompt)
 
-    def entry(self, vector: bytes, prompt: int) -> bytes:
-        """What `body` is made of."""
-        return vector
-
 
 @dataclass(slots=True, kw_only=True)
 class Classes(Labelled):
@@ -87,7 +83,7 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         for prompt, _ in prompts
     )
     identity = Identity.new("classify-", settings.model_name)
-    reply = Classes(count=len(generations), refuse=error_response, identity=identity)
+    reply = Classes(prompts=len(generations), refuse=error_response, identity=identity)
     return ParsedRequest(
         generations, reply, fields=ClientFields(PATHS, own, [{"prompt": field} for _, field in prompts])
     )
@@ -112,7 +108,7 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
         for text, document, _ in inputs
     )
     each = [{"prompt": field, "scoring.document": field} for _, _, field in inputs]
-    reply = Predictions(count=len(generations), refuse=tei_error, single=single)
+    reply = Predictions(prompts=len(generations), refuse=tei_error, single=single)
     return ParsedRequest(generations, reply, fields=ClientFields(PATHS, each=each))
 
 

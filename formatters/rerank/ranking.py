@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
@@ -37,10 +37,7 @@ class Ranking(EmbeddingEncoder):
     shows: bool
     """Whether each has its document."""
     version: str | None
-
-    def entry(self, vector: bytes, prompt: int) -> bytes:
-        """What `body` is made of."""
-        return vector
+    id: str = field(default_factory=lambda: f"rerank-{uuid.uuid4().hex}")
 
     def body(self, entries: list[bytes]) -> bytes:
         """The best documents."""
@@ -51,7 +48,7 @@ class Ranking(EmbeddingEncoder):
         ]
         usage = Usage(self.prompt_tokens, self.prompt_tokens)
         meta = UNSET if self.version is None else Meta({"version": self.version}, {"search_units": 1})
-        return encode(RankBody(f"rerank-{uuid.uuid4().hex}", self.model, usage, results, meta))
+        return encode(RankBody(self.id, self.model, usage, results, meta))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,10 +59,6 @@ class TeiRanking(EmbeddingEncoder):
     shows: bool
     sigmoid: bool
     """Whether the vectors are logits that are to become scores from 0 to 1."""
-
-    def entry(self, vector: bytes, prompt: int) -> bytes:
-        """What `body` is made of."""
-        return vector
 
     def body(self, entries: list[bytes]) -> bytes:
         """All texts."""
@@ -82,8 +75,9 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     pairs = _pairs(payload, "documents")
     values = read_values(payload, RERANK_TABLE, settings)
     shows = values["return_documents"]
+    generations = pairs.generations(values, request, settings, activation=values["activation"])
     reply = Ranking(
-        count=0,
+        prompts=len(generations),
         refuse=rank_error,
         model=settings.model_name,
         pairs=pairs,
@@ -92,8 +86,6 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
         shows=request.path != "/v2/rerank" if shows is None else shows,
         version=VERSIONS.get(request.path),
     )
-    generations = pairs.generations(values, request, settings, activation=values["activation"])
-    reply.count = len(generations)
     return ParsedRequest(generations, reply, fields=pairs.fields(values, settings))
 
 
@@ -103,7 +95,7 @@ def parse_tei(payload: Payload, request: Request, settings: Settings) -> ParsedR
     values = read_values(payload, TEI_TABLE, settings)
     generations = pairs.generations(values, request, settings, activation=False)
     reply = TeiRanking(
-        count=len(generations),
+        prompts=len(generations),
         refuse=tei_error,
         pairs=pairs,
         shows=values["return_text"],

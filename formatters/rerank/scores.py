@@ -30,10 +30,6 @@ class Scores(EmbeddingEncoder):
     identity: Identity
     pairs: Pairs
 
-    def entry(self, vector: bytes, prompt: int) -> bytes:
-        """What `body` is made of."""
-        return vector
-
     def body(self, entries: list[bytes]) -> bytes:
         """The score of each pair, in their order."""
         data = [Score(index, score) for index, score in enumerate(self.pairs.scores(entries))]
@@ -61,5 +57,5 @@ def parse(payload: Payload, request: Request, settings: Settings) -> ParsedReque
     values = read_values(payload, SCORE_TABLE, settings)
     generations = pairs.generations(values, request, settings, activation=values["activation"])
     identity = Identity.new("score-", settings.model_name)
-    reply = Scores(count=len(generations), refuse=error_response, identity=identity, pairs=pairs)
+    reply = Scores(prompts=len(generations), refuse=error_response, identity=identity, pairs=pairs)
     return ParsedRequest(generations, reply, fields=pairs.fields(values, settings))

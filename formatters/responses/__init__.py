@@ -22,7 +22,7 @@ from typing import Any
 from ...model.errors import LmiError
 from ...model.options import Settings
 from ..base import SSE, Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
-from ..openai.reply import Identity, error_response
+from ..openai.reply import error_response
 from .openapi import CREATE, DELETE, RETRIEVE
 from .reply import WholeResponse
 from .request import read_request
@@ -56,13 +56,11 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
     generation, options, fields = read_request(payload, request, settings)
-    body = options.body
-    identity = Identity(body.id, body.created_at, body.model)
     if generation.stream:
-        reply: WholeResponse = StreamedResponse(identity, options=options, content_type=SSE)
+        reply: WholeResponse = StreamedResponse(options=options, content_type=SSE)
     else:
-        reply = WholeResponse(identity, options=options)
-    return ParsedRequest((generation,), reply, fields=fields)
+        reply = WholeResponse(options=options)
+    return ParsedRequest((generation,), reply, fields=fields, responses=request.responses)
 
 
 def refuse(error: LmiError, payload: Payload | None, request: Request, settings: Settings) -> Response:

@@ -2,23 +2,23 @@
 
     event --Emitter.record--> event: NAME, data: {"type": NAME, ..., "sequence_number": 0, 1, 2 ...}
 
-Nearly all events are pieces of a text: `DeltaFrame` has the bytes around a piece, encoded once an item.
+Nearly all events are pieces of a text: the bytes before a piece are encoded once an item (NUMBERED).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from ..base import encode, named_record
+from ..base import named_record
 from ..openai.bodies import TokenLogprob
 from .bodies import Item, Part, ResponseBody
 
 __all__ = [
+    "NUMBERED",
     "ArgumentsDelta",
     "ArgumentsDone",
     "CustomInputDelta",
     "CustomInputDone",
-    "DeltaFrame",
     "ErrorEvent",
     "Event",
     "ItemAdded",
@@ -228,15 +228,5 @@ def _name(event: Event) -> bytes:
     return str(event.__struct_config__.tag).encode()
 
 
-class DeltaFrame:
-    """The bytes around a piece of text: only the piece and its number are new in such an event."""
-
-    __slots__ = ("_head",)
-
-    def __init__(self, empty: TextDelta | ReasoningDelta | ArgumentsDelta | CustomInputDelta) -> None:
-        """From an event with no text; its piece and its number come last."""
-        self._head = record(empty).rpartition(b'""')[0]
-
-    def record(self, piece: str, number: int) -> bytes:
-        """The event with this piece."""
-        return b'%b%b,"sequence_number":%d}\n\n' % (self._head, encode(piece), number)
+NUMBERED = b'%b%b,"sequence_number":%d}\n\n'
+"""The record of a piece of text: the bytes before it, the piece as JSON, and the event's number."""

@@ -1,44 +1,42 @@
-"""The response to a request: items of output, grown as events come; whole, as one body. stream.py sends it in pieces.
+"""The response to a request: items of output (common/blocks.py); whole, as one body. stream.py sends it in pieces.
 
     Delta --> reasoning, text, calls --> the item that grows, or a new one --> ResponseBody
 
-White space before a text is held until there is text: some models have line breaks around calls. Where the answer
-shows log-probabilities a message ends last, for its entries are of all that is generated, calls too.
+Where the answer shows log-probabilities a message ends last, for its entries are of all that is generated, calls too.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
+from ...model.errors import LmiError
 from ...model.events import CallDelta, Delta
-from ..base import encode
-from ..openai.bodies import FinishWord, TokenLogprob
+from ..base import Response, encode
+from ..common.blocks import BlockEncoder, BlockKind, Growing
+from ..openai.bodies import TokenLogprob
 from ..openai.logprobs import ShownTokens, chat_entries
-from ..openai.reply import FINISH_WORDS, OpenAIEncoder
+from ..openai.reply import FINISH_WORDS, error_response
 from .bodies import (
     CustomCall,
     FunctionCall,
     IncompleteDetails,
     Item,
-    ItemStatus,
     OutputMessage,
     OutputText,
     Reasoning,
     ReasoningText,
     ResponseBody,
     ResponseUsage,
+    Stored,
 )
 from .custom import CustomInput
 from .offers import ClientTool
-from .stored import Keeper
 
-__all__ = ["Growing", "ResponseOptions", "WholeResponse"]
+__all__ = ["GrowingItem", "ResponseOptions", "WholeResponse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +46,26 @@ class ResponseOptions:
     body: ResponseBody
     """As it is before there is any output."""
     logprobs: bool = False
-    keeper: Keeper | None = None
+    answered: bytes | None = None
+    """Where the response is to be kept, the items that it answers, as JSON."""
     offers: Mapping[str, ClientTool] = field(default_factory=dict[str, ClientTool])
     """The tools, by the model's names."""
 
 
-Kind = Literal["reasoning", "message", "function_call", "custom_tool_call"]
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """The tool that an item calls, as the client knows it."""
+@dataclass(slots=True)
+class GrowingItem(Growing):
+    """An item in the making; what it calls is named as the client knows it."""
 
     id: str = ""
-    """Of the call."""
-    name: str = ""
     namespace: str | None = None
-
-
-@dataclass(slots=True)
-class Growing:
-    """An item in the making."""
-
-    kind: Kind
-    id: str
-    index: int
-    """Its place in the output."""
-    called: Called = Called()
     input: CustomInput | None = None
     """What reads a custom tool's input from its arguments."""
-    pieces: list[str] = field(default_factory=list[str])
-    """Of its text, or of its arguments."""
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    status: ItemStatus = "in_progress"
-
-    @property
-    def text(self) -> str:
-        """All of it so far."""
-        return "".join(self.pieces)
 
     def item(self) -> Item:
         """As it is now; while it is in progress it has no content."""
         begun = self.status == "in_progress"
-        if self.kind in ("function_call", "custom_tool_call"):
+        if self.kind == "call":
             return self._call("" if begun else self.text)
         if self.kind == "reasoning":
             content = [] if begun else [ReasoningText(self.text)]
@@ -98,9 +73,9 @@ class Growing:
         return OutputMessage(id=self.id, status=self.status, content=[] if begun else [self.output_text()])
 
     def _call(self, text: str) -> Item:
-        namespace = msgspec.UNSET if self.called.namespace is None else self.called.namespace
-        call_id, name = self.called.id, self.called.name
-        if self.kind == "custom_tool_call":
+        namespace = msgspec.UNSET if self.namespace is None else self.namespace
+        call_id, name = self.call_id, self.name
+        if self.input is not None:
             return CustomCall(
                 id=self.id, status=self.status, call_id=call_id, name=name, input=text, namespace=namespace
             )
@@ -113,129 +88,76 @@ class Growing:
         return OutputText(self.text, logprobs=self.entries)
 
 
-PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_"}
-
-
-@dataclass(slots=True)
-class WholeResponse(OpenAIEncoder):
+@dataclass(slots=True, kw_only=True)
+class WholeResponse(BlockEncoder[GrowingItem]):
     """One body. There is one prompt and one choice."""
 
-    options: ResponseOptions = field(kw_only=True)
-    items: list[Growing] = field(default_factory=list[Growing])
-    calls: dict[int, Growing] = field(default_factory=dict[int, Growing])
-    """By the engine's index of the call."""
-    held: str = ""
-    """White space before a text."""
+    options: ResponseOptions
     shown: ShownTokens = field(default_factory=ShownTokens)
     pending: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
     """Entries that no message has yet."""
+    kept: tuple[str, bytes] | None = None
+    """At the end of a response that is to be kept its id and what is kept of it (response_store.py)."""
 
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        records = self._begin()
+    def __post_init__(self) -> None:
+        self.text_ends_last = self.options.logprobs
+
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
         if self.options.logprobs:
             self.pending += chat_entries(self.shown.push(delta.tokens))
-        if delta.reasoning:
-            item = self._last("reasoning")
-            if item is None:
-                item = self._new("reasoning", records)
-            records += self._grow(item, delta.reasoning)
-        calls = delta.calls
-        if delta.text:
-            # What an open call has to add came before the text.
-            while calls and calls[0].index in self.calls:
-                self._call(calls[0], records)
-                calls = calls[1:]
-            self._text(delta.text, records)
-        for call in calls:
-            self._call(call, records)
-        if word is not None:
-            self._end(word, records)
-        return records
+        return BlockEncoder._take(self, delta, prompt)
 
-    def _text(self, text: str, records: list[bytes]) -> None:
-        item = self._last("message")
-        if item is None:
-            text = self.held + text
-            if text.isspace():
-                self.held = text
-                return
-            self.held = ""
-            item = self._new("message", records)
-        records += self._grow(item, text)
-
-    def _call(self, call: CallDelta, records: list[bytes]) -> None:
-        item = self.calls.get(call.index)
-        if item is None:
-            item = self.calls[call.index] = self._called(call, records)
-        piece = call.arguments if item.input is None else item.input.push(call.arguments)
-        if piece:
-            records += self._grow(item, piece)
-
-    def _called(self, call: CallDelta, records: list[bytes]) -> Growing:
-        """A further item, of a call."""
-        call_id, name = call.id or "call_" + uuid.uuid4().hex, call.name or ""
+    def _made(self, kind: BlockKind, call: CallDelta | None) -> GrowingItem:
+        index = len(self.blocks)
+        item_id = self._derived_id(str(index))
+        if call is None:
+            return GrowingItem(kind, index, id=("rs_" if kind == "reasoning" else "msg_") + item_id)
+        call_id, name = call.id or "call_" + self._derived_id(f"call {index}"), call.name or ""
         offer = self.options.offers.get(name)
         if offer is None:
-            return self._new("function_call", records, Called(call_id, name))
-        called = Called(call_id, offer.name, offer.namespace)
-        if not offer.custom:
-            return self._new("function_call", records, called)
-        item = self._new("custom_tool_call", records, called)
-        item.input = CustomInput()
-        return item
+            return GrowingItem(kind, index, call_id, name, id="fc_" + item_id)
+        prefix, reader = ("ctc_", CustomInput()) if offer.custom else ("fc_", None)
+        return GrowingItem(
+            kind, index, call_id, offer.name, id=prefix + item_id, namespace=offer.namespace, input=reader
+        )
 
-    def _last(self, kind: str) -> Growing | None:
-        """The item of this kind that still grows."""
-        for item in reversed(self.items):
-            if item.status == "in_progress" and item.kind == kind:
-                return item
-        return None
+    def _grew(self, block: GrowingItem, piece: str, records: list[bytes]) -> None:
+        if block.input is not None:
+            piece = block.input.push(piece)
+        if piece:
+            block.pieces.append(piece)
+            self._send(block, piece, records)
 
-    def _new(self, kind: Kind, records: list[bytes], called: Called = Called()) -> Growing:
-        """A further item, after the end of the one before it."""
-        for earlier in self.items:
-            if earlier.kind != "message" or not self.options.logprobs:
-                self._finish(earlier, "completed", records)
-        item = Growing(kind, PREFIXES[kind] + uuid.uuid4().hex, len(self.items), called)
-        self.items.append(item)
-        records += self._opened(item)
-        return item
-
-    def _end(self, word: FinishWord, records: list[bytes]) -> None:
-        """The end of all items. A response without a call has a message, unless it was cut off before one."""
-        whole = word == "stop"
-        said = bool(self.calls) or any(item.kind == "message" for item in self.items)
-        if not said and (self.held or whole or not self.items):
-            item = self._new("message", records)
-            if self.held:
-                records += self._grow(item, self.held)
-        last = self.items[-1]
-        for item in self.items:
-            self._finish(item, "completed" if whole or item is not last else "incomplete", records)
-
-    def _finish(self, item: Growing, status: ItemStatus, records: list[bytes]) -> None:
-        """The end of an item that has not ended yet."""
-        if item.status != "in_progress":
-            return
-        if item.kind == "message":
-            item.entries += self.pending
+    def _closed(self, block: GrowingItem, records: list[bytes]) -> None:
+        if block.kind == "text":
+            block.entries += self.pending
             self.pending = []
-        if item.input is not None and (rest := item.input.rest()):
-            records += self._grow(item, rest)
-        item.status = status
-        records += self._ended(item)
+        if block.input is not None and (rest := block.input.rest()):
+            block.pieces.append(rest)
+            self._send(block, rest, records)
 
     def _close(self) -> list[bytes]:
+        records: list[bytes] = []
+        whole = FINISH_WORDS[self.finishes[0].reason] == "stop"
+        self._complete(records, whole=whole)
+        self._end_all(records, whole=whole)
         body = self._body()
         encoded = encode(body)
-        if self.options.keeper is not None:
-            self.options.keeper.keep(body, encoded)
-        return self._closed(body, encoded)
+        if self.options.answered is not None:
+            self.kept = body.id, encode(Stored(msgspec.Raw(encoded), msgspec.Raw(self.options.answered)))
+        return records + self._ended(body, encoded)
+
+    def _complete(self, records: list[bytes], *, whole: bool) -> None:
+        """Adds what a response without a call has: a message, unless it was cut off before one."""
+        said = bool(self.calls) or any(item.kind == "text" for item in self.blocks)
+        if not said and (self.held or whole or not self.blocks):
+            item = self._new("text", records)
+            if self.held:
+                self._grew(item, self.held, records)
 
     def _body(self) -> ResponseBody:
         """The response, at its end."""
-        reason = self.finishes[0].reason
-        word = FINISH_WORDS[reason]
+        word = FINISH_WORDS[self.finishes[0].reason]
         cut = None
         if word != "stop":
             cut = IncompleteDetails("content_filter" if word == "content_filter" else "max_output_tokens")
@@ -244,38 +166,20 @@ class WholeResponse(OpenAIEncoder):
             status="completed" if cut is None else "incomplete",
             completed_at=int(time.time()) if cut is None else None,
             incomplete_details=cut,
-            output=[item.item() for item in self.items],
-            usage=self._usage(),
+            output=[item.item() for item in self.blocks],
+            usage=ResponseUsage.of(
+                self.prompt_tokens, self.cached_tokens, self.generated_tokens, self.reasoning_tokens
+            ),
         )
 
-    def _usage(self) -> ResponseUsage:
-        usage = self.usage()
-        return ResponseUsage.of(
-            usage.prompt_tokens,
-            usage.prompt_tokens_details.cached_tokens,
-            usage.completion_tokens,
-            usage.completion_tokens_details.reasoning_tokens,
-        )
+    def _refuse(self, error: LmiError) -> Response:
+        return error_response(error)
 
-    # What is sent of it; of one that is sent whole, nothing until its end.
+    # Of a response that is sent whole, nothing until its end.
 
-    def _begin(self) -> list[bytes]:
-        """What is sent before anything else, once."""
-        return []
+    def _send(self, item: GrowingItem, piece: str, records: list[bytes]) -> None:
+        """What is sent of a piece that has been added to an item."""
 
-    def _opened(self, item: Growing) -> list[bytes]:
-        """What is sent of a new item."""
-        return []
-
-    def _grow(self, item: Growing, piece: str) -> list[bytes]:
-        """Adds to an item, and what is sent of that."""
-        item.pieces.append(piece)
-        return []
-
-    def _ended(self, item: Growing) -> list[bytes]:
-        """What is sent of an item that has ended."""
-        return []
-
-    def _closed(self, body: ResponseBody, encoded: bytes) -> list[bytes]:
+    def _ended(self, body: ResponseBody, encoded: bytes) -> list[bytes]:
         """What is sent at the end."""
         return [encoded]

@@ -29,7 +29,7 @@ from .bodies import ReasoningOptions, ResponseBody
 from .items import add_items, additional_tools
 from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
-from .stored import Keeper, keeper_of, previous_items
+from .stored import answered_items, previous_items
 from .tools import ResponseTools, read_tools
 
 __all__ = ["read_request"]
@@ -66,7 +66,7 @@ def read_request(
     add_items(builder, given, "input", tools.name, settings)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
-    keeper = keeper_of(values.get("store"), previous, given, request.responses)
+    answered = answered_items(values.get("store"), previous, given, request.responses)
     logprobs = _logprobs(values)
     sampling = sampling_of(
         values,
@@ -86,9 +86,9 @@ def read_request(
         overflow="refuse",
         priority=values.get("priority", 0),
     )
-    body = _begun(values, tools, text, reasoning, keeper, settings)
+    body = _begun(values, tools, text, reasoning, answered, settings)
     fields = ClientFields(PATHS, builder.fields | tools.used.own | guide.own)
-    return generation, ResponseOptions(body, logprobs is not None, keeper, tools.tools), fields
+    return generation, ResponseOptions(body, logprobs is not None, answered, tools.tools), fields
 
 
 def _input(payload: Payload) -> Any:
@@ -141,7 +141,7 @@ def _begun(
     tools: ResponseTools,
     text: dict[str, Any],
     reasoning: ReasoningOptions,
-    keeper: Keeper | None,
+    answered: bytes | None,
     settings: Settings,
 ) -> ResponseBody:
     """The response that has no output yet."""
@@ -153,6 +153,6 @@ def _begun(
         text=text,
         tools=tools.shown,
         tool_choice=tools.choice,
-        store=keeper is not None,
+        store=answered is not None,
         **{name: values[name] for name in REPEATED if name in values},
     )

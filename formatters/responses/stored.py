@@ -11,7 +11,6 @@ nothing is kept, which the response says (`store: false`), and what needs one th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,16 +20,15 @@ from ...model.errors import NotFoundError, ParameterError, PreviousResponseError
 from ...model.options import Settings
 from ..base import Request, Response, encode, variable_part
 from ..response_store import ResponseStore
-from .bodies import ResponseBody, Stored
+from .bodies import Stored
 from .items import listed
 
 __all__ = [
     "STORED_PATH",
     "Deleted",
     "ItemList",
-    "Keeper",
+    "answered_items",
     "delete",
-    "keeper_of",
     "previous_items",
     "retrieve",
 ]
@@ -40,36 +38,25 @@ OPTION = "option.response_store=true"
 _decode = msgspec.json.Decoder(Stored).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Keeper:
-    """Keeps one response, when it has ended."""
-
-    store: ResponseStore
-    input: bytes
-    """The items that it answers, as JSON: long before its end, and not on the engine's thread."""
-
-    def keep(self, body: ResponseBody, encoded: bytes) -> None:
-        """`encoded` is the body's JSON."""
-        self.store.put(body.id, encode(Stored(msgspec.Raw(encoded), msgspec.Raw(self.input))))
-
-
-def keeper_of(
+def answered_items(
     wanted: bool | None, previous: list[dict[str, Any]], given: Any, store: ResponseStore | None
-) -> Keeper | None:
-    """Who is to keep the response to an input, which has been read; None: nobody. Raises RequestError.
+) -> bytes | None:
+    """The items that a response answers, as JSON, if it is to be kept; else None. They have been read; raises
+    RequestError.
 
     wanted: `store`. Where responses are kept, one that does not say is kept, as at OpenAI's; where they are not, the
     response says so.
     """
     if store is None or wanted is False:
         return None
+    # Long before the response's end, and not on the engine's thread.
     items = encode([*previous, *listed(given)])
     if (size := len(items)) > store.max_bytes:
         raise ParameterError(
             f"store: the input has {size} bytes, expected at most {store.max_bytes} (option.response_store_max_bytes)",
             "store",
         )
-    return Keeper(store, items)
+    return items
 
 
 def previous_items(response_id: str | None, store: ResponseStore | None) -> list[dict[str, Any]]:

@@ -16,21 +16,21 @@ Each is numbered. An error before the first is a body with its status, as everyw
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from ...model.errors import LmiError, OverloadedError
 from ...model.events import Delta
-from ..openai.bodies import FinishWord
-from ..openai.reply import OpenAIEncoder
+from ..base import encode
+from ..common.encoder import around
 from .bodies import OutputText, ReasoningText, ResponseBody, ResponseFault
 from .events import (
+    NUMBERED,
     ArgumentsDelta,
     ArgumentsDone,
     CustomInputDelta,
     CustomInputDone,
-    DeltaFrame,
     ErrorEvent,
     Event,
     ItemAdded,
@@ -48,33 +48,27 @@ from .events import (
     TextDone,
     record,
 )
-from .reply import Growing, WholeResponse
+from .reply import GrowingItem, WholeResponse
 
 __all__ = ["StreamedResponse"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StreamedResponse(WholeResponse):
     """An event for every piece."""
 
     sequence: int = 0
     """The number of the next event."""
-    frames: dict[str, DeltaFrame] = field(default_factory=dict[str, DeltaFrame])
-    """Of the items' pieces, by the items' ids; pieces with log-probabilities have none."""
-    text: tuple[Growing, DeltaFrame] | None = None
-    """The message that grows, where its pieces have no log-probabilities."""
 
-    def _take(self, delta: Delta, choice: int, word: FinishWord | None) -> list[bytes]:
-        if self.text is not None and word is None and not delta.reasoning and not delta.calls:
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        item, text = self.text, delta.text
+        if item and text and item.head and not delta.reasoning and not delta.calls:
             # Nearly every Delta.
-            if not delta.text:
-                return []
-            item, frame = self.text
-            item.pieces.append(delta.text)
+            item.pieces.append(text)
             number = self.sequence
             self.sequence = number + 1
-            return [frame.record(delta.text, number)]
-        return WholeResponse._take(self, delta, choice, word)
+            return [NUMBERED % (item.head, encode(text), number)]
+        return WholeResponse._take(self, delta, prompt)
 
     def _event(self, kind: Callable[..., Event], *fields: object) -> bytes:
         """The record of the next event."""
@@ -82,68 +76,56 @@ class StreamedResponse(WholeResponse):
         self.sequence += 1
         return made
 
-    def _begin(self) -> list[bytes]:
-        if self.begun:
-            return []
+    def _begin(self, records: list[bytes]) -> None:
         self.begun = True
         body = self.options.body
-        return [self._event(ResponseCreated, body), self._event(ResponseInProgress, body)]
+        records += [self._event(ResponseCreated, body), self._event(ResponseInProgress, body)]
 
-    def _opened(self, item: Growing) -> list[bytes]:
-        records = [self._event(ItemAdded, item.index, item.item())]
-        if item.kind == "function_call":
-            frame = DeltaFrame(ArgumentsDelta(item.id, item.index, "", 0))
-        elif item.kind == "custom_tool_call":
-            frame = DeltaFrame(CustomInputDelta(item.id, item.index, "", 0))
-        elif item.kind == "reasoning":
-            records.append(self._event(PartAdded, item.id, item.index, 0, ReasoningText("")))
-            frame = DeltaFrame(ReasoningDelta(item.id, item.index, 0, "", 0))
+    def _opened(self, block: GrowingItem, records: list[bytes]) -> None:
+        item_id, index = block.id, block.index
+        records.append(self._event(ItemAdded, index, block.item()))
+        empty: TextDelta | ReasoningDelta | ArgumentsDelta | CustomInputDelta
+        if block.kind == "call":
+            empty = (ArgumentsDelta if block.input is None else CustomInputDelta)(item_id, index, "", 0)
+        elif block.kind == "reasoning":
+            records.append(self._event(PartAdded, item_id, index, 0, ReasoningText("")))
+            empty = ReasoningDelta(item_id, index, 0, "", 0)
         else:
-            records.append(self._event(PartAdded, item.id, item.index, 0, OutputText("")))
-            frame = DeltaFrame(TextDelta(item.id, item.index, 0, [], "", 0))
-            if not self.options.logprobs:
-                self.text = (item, frame)
-        self.frames[item.id] = frame
-        return records
+            records.append(self._event(PartAdded, item_id, index, 0, OutputText("")))
+            if self.options.logprobs:
+                return
+            empty = TextDelta(item_id, index, 0, [], "", 0)
+        block.head, _ = around(record(empty))
 
-    def _grow(self, item: Growing, piece: str) -> list[bytes]:
-        item.pieces.append(piece)
-        if item.kind == "message" and self.options.logprobs:
-            entries, self.pending = self.pending, []
-            item.entries += entries
-            return [self._event(TextDelta, item.id, item.index, 0, entries, piece)]
-        number = self.sequence
-        self.sequence += 1
-        return [self.frames[item.id].record(piece, number)]
+    def _send(self, item: GrowingItem, piece: str, records: list[bytes]) -> None:
+        if item.head:
+            records.append(NUMBERED % (item.head, encode(piece), self.sequence))
+            self.sequence += 1
+            return
+        entries, self.pending = self.pending, []
+        item.entries += entries
+        records.append(self._event(TextDelta, item.id, item.index, 0, entries, piece))
 
-    def _ended(self, item: Growing) -> list[bytes]:
-        if item.kind == "function_call":
-            records = [self._event(ArgumentsDone, item.id, item.index, item.called.name, item.text)]
-        elif item.kind == "custom_tool_call":
-            records = [self._event(CustomInputDone, item.id, item.index, item.text)]
-        elif item.kind == "reasoning":
-            text = item.text
-            records = [
-                self._event(ReasoningDone, item.id, item.index, 0, text),
-                self._event(PartDone, item.id, item.index, 0, ReasoningText(text)),
-            ]
+    def _closed(self, block: GrowingItem, records: list[bytes]) -> None:
+        WholeResponse._closed(self, block, records)
+        item_id, index, text = block.id, block.index, block.text
+        if block.kind == "call" and block.input is None:
+            records.append(self._event(ArgumentsDone, item_id, index, block.name, text))
+        elif block.kind == "call":
+            records.append(self._event(CustomInputDone, item_id, index, text))
+        elif block.kind == "reasoning":
+            records.append(self._event(ReasoningDone, item_id, index, 0, text))
+            records.append(self._event(PartDone, item_id, index, 0, ReasoningText(text)))
         else:
-            self.text = None
-            part = item.output_text()
-            records = [
-                self._event(TextDone, item.id, item.index, 0, part.text, part.logprobs),
-                self._event(PartDone, item.id, item.index, 0, part),
-            ]
-        return [*records, self._event(ItemDone, item.index, item.item())]
+            records.append(self._event(TextDone, item_id, index, 0, text, block.entries))
+            records.append(self._event(PartDone, item_id, index, 0, block.output_text()))
+        records.append(self._event(ItemDone, index, block.item()))
 
-    def _closed(self, body: ResponseBody, encoded: bytes) -> list[bytes]:
+    def _ended(self, body: ResponseBody, encoded: bytes) -> list[bytes]:
         return [self._event(ResponseCompleted if body.status == "completed" else ResponseIncomplete, body)]
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        if not self.begun:
-            return OpenAIEncoder._fail(self, error)
-        self.finished, self.failure = True, error
-        for item in self.items:
+    def _break_off(self, error: LmiError) -> list[bytes]:
+        for item in self.blocks:
             # What there is of it is shown.
             item.status = "incomplete" if item.status == "in_progress" else item.status
         code = "rate_limit_exceeded" if isinstance(error, OverloadedError) else "server_error"
@@ -151,7 +133,7 @@ class StreamedResponse(WholeResponse):
             self.options.body,
             status="failed",
             error=ResponseFault(code, error.message),
-            output=[item.item() for item in self.items],
+            output=[item.item() for item in self.blocks],
         )
         return [
             self._event(ErrorEvent, error.code, error.message, error.param),

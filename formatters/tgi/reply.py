@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from msgspec import UNSET, UnsetType
 
 from ...model.errors import LmiError
-from ...model.events import Delta, Event, Finish, FinishReason, Started, Token
+from ...model.events import Delta, Finish, FinishReason, Token
 from ...model.generation import nth_seed
-from ..base import JSON, encode
-from ..common.encoder import EncoderState
-from ..common.finish import FINISH_REASONS as USUAL_REASONS
-from ..common.finish import aborted
+from ..base import Response, encode
+from ..common.encoder import FINISH_REASONS as USUAL_REASONS
+from ..common.encoder import Encoder
 from ..lmi.reply import EVENTS, Framing
 from ..openai.bodies import PromptLogprobs
 from ..openai.logprobs import prompt_logprobs
@@ -70,20 +69,17 @@ class ResponseOptions:
 
 
 @dataclass(slots=True)
-class _Encoder(EncoderState):
-    """What complete and streamed responses share."""
+class _Encoder(Encoder):
+    """What complete and streamed responses share. There is one prompt."""
 
     shape: ResponseOptions
-    started: Started | None = None
+    rendering: Rendering | None = None
+    """Of an error; None: by its class."""
 
     @property
     def inputs(self) -> str | UnsetType:
         """LMI's key of the details."""
         return self.shape.inputs if self.shape.echo else UNSET
-
-    @property
-    def prompt_tokens(self) -> int:
-        return self.started.prompt_tokens if self.started else 0
 
     def full_text(self, texts: list[str]) -> str:
         text = "".join(texts)
@@ -91,17 +87,20 @@ class _Encoder(EncoderState):
 
     def prefill(self) -> list[PrefillToken]:
         """The prompt's tokens, where they were asked for."""
-        return [prefill_token(token) for token in self.started.prefill] if self.started else []
+        started = self.started.get(0)
+        return [prefill_token(token) for token in started.prefill] if started else []
 
     def prompt_top(self) -> PromptLogprobs | UnsetType:
         """The same as LMI's details have them, with the likeliest in each one's place."""
-        return prompt_logprobs(self.started) if self.shape.prompt_top else UNSET
+        return prompt_logprobs(self.started.get(0)) if self.shape.prompt_top else UNSET
 
-    def refuse(self, error: LmiError, rendering: Rendering | None) -> list[bytes]:
-        """The complete body of an error, with its status."""
-        self.finished, self.failure, self.content_type = True, error, JSON
-        self.status, body = error_body(error, rendering)
-        return [encode(body)]
+    def _cut_off(self) -> list[bytes]:
+        self.rendering = INCOMPLETE
+        return Encoder._cut_off(self)
+
+    def _refuse(self, error: LmiError) -> Response:
+        status, body = error_body(error, self.rendering)
+        return Response(encode(body), status, failure=error)
 
 
 @dataclass(slots=True)
@@ -128,25 +127,18 @@ class WholeEncoder(_Encoder):
 
     sequences: dict[int, _Sequence] = field(default_factory=dict[int, _Sequence])
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        if not isinstance(event, Delta):
-            return self.refuse(event.error, None)
-        sequence = self.sequences.setdefault(event.index, _Sequence(event.index))
-        sequence.texts.append(event.text)
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        sequence = self.sequences.setdefault(delta.index, _Sequence(delta.index))
+        sequence.texts.append(delta.text)
         if self.shape.details:
-            sequence.tokens += event.tokens
-        finish = sequence.finish = event.finish
-        if finish is None:
-            return []
-        if finish.reason not in FINISH_REASONS:
-            return self.refuse(aborted(), INCOMPLETE)
-        return self._end() if finish.last else []
+            sequence.tokens += delta.tokens
+        sequence.finish = delta.finish
+        return []
 
-    def _end(self) -> list[bytes]:
-        self.finished = True
+    def _is_last(self, finish: Finish) -> bool:
+        return finish.last
+
+    def _close(self) -> list[bytes]:
         sequences = [self.sequences[index] for index in sorted(self.sequences)]
         best = sequences[0] if self.shape.ranked else max(sequences, key=lambda sequence: sequence.mean)
         self.headers = {
@@ -208,21 +200,14 @@ class StreamEncoder(_Encoder):
         # As TGI does, for proxies that would hold the stream back.
         self.headers = {"x-accel-buffering": "no"}
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        if not isinstance(event, Delta):
-            return self._fail(event.error, None)
-        self.texts.append(event.text)
-        finish = event.finish
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        self.texts.append(delta.text)
+        tokens, finish = delta.tokens, delta.finish
         if finish is None:
-            return [self._line(token) for token in event.tokens]
-        if finish.reason not in FINISH_REASONS:
-            return [*(self._line(token) for token in event.tokens), *self._fail(aborted(), INCOMPLETE)]
+            return [self._line(token) for token in tokens]
         # Engines give the last token together with the end, so no token is for those that cannot.
-        records = [self._line(token) for token in event.tokens[:-1]]
-        return [*records, self._last(event.tokens[-1] if event.tokens else None, finish)]
+        records = [self._line(token) for token in tokens[:-1]]
+        return [*records, self._last(tokens[-1] if tokens else None, finish)]
 
     def _line(self, token: Token) -> bytes:
         self.count += 1
@@ -231,7 +216,6 @@ class StreamEncoder(_Encoder):
 
     def _last(self, token: Token | None, finish: Finish) -> bytes:
         """The last line."""
-        self.finished = True
         self.count += token is not None
         details = StreamDetails(
             finish_reason=FINISH_REASONS[finish.reason],
@@ -251,9 +235,12 @@ class StreamEncoder(_Encoder):
         )
         return self.framing.record(line)
 
-    def _fail(self, error: LmiError, rendering: Rendering | None) -> list[bytes]:
-        if self.count == 0:
-            self.headers = {}
-            return self.refuse(error, rendering)
-        self.finished, self.failure = True, error
-        return [self.framing.record(error_body(error, rendering)[1])]
+    def _close(self) -> list[bytes]:
+        return []
+
+    def _fail(self, error: LmiError) -> list[bytes]:
+        self.begun = self.count > 0
+        return _Encoder._fail(self, error)
+
+    def _break_off(self, error: LmiError) -> list[bytes]:
+        return [self.framing.record(error_body(error, self.rendering)[1])]

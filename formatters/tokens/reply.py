@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import msgspec
 
 from ...model.errors import GenerationError, LmiError
-from ...model.events import Delta, Event, Started
-from ..base import encode
-from ..common.encoder import EncoderState
+from ...model.events import Delta, Started
+from ..base import Response, encode
+from ..common.encoder import Encoder
 from ..openai.reply import error_response
 
 __all__ = ["Detokenized", "DetokenizedEncoder", "Tokenized", "TokenizedEncoder"]
@@ -33,31 +33,26 @@ class Detokenized(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Encoder(EncoderState):
+class _Encoder(Encoder):
     """A ResponseEncoder, but for its body."""
 
-    started: Started | None = None
+    def _take(self, delta: Delta, prompt: int) -> list[bytes]:
+        return []
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """The body, when the prompt is told."""
-        if isinstance(event, Started):
-            self.started = event
-            return []
-        if not isinstance(event, Delta):
-            return self._fail(event.error)
-        if self.started is None or event.finish is None or event.finish.reason != "length":
-            return self._fail(GenerationError("the prompt's tokens were not told"))
-        self.finished = True
-        return [encode(self.body(self.started))]
+    def _close(self) -> list[bytes]:
+        if 0 not in self.started or self.finishes[0].reason != "length":
+            return self._cut_off()
+        return [encode(self.body(self.started[0]))]
 
     def body(self, started: Started) -> msgspec.Struct:
         """The whole body."""
         raise NotImplementedError
 
-    def _fail(self, error: LmiError) -> list[bytes]:
-        answer = error_response(error)
-        self.finished, self.failure, self.status = True, error, answer.status
-        return [answer.body]
+    def _cut_off(self) -> list[bytes]:
+        return self._fail(GenerationError("the prompt's tokens were not told"))
+
+    def _refuse(self, error: LmiError) -> Response:
+        return error_response(error)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -40,6 +40,7 @@ from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeE
 from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
+from ..response_store import kept_of
 from .loading import Function
 from .pool import Workers
 from .safe_reply import end_of_stream
@@ -182,6 +183,10 @@ class FilteredEncoder:
     @property
     def finished(self) -> bool:
         return self._inner.finished
+
+    @property
+    def kept(self) -> tuple[str, bytes] | None:
+        return kept_of(self._inner)
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that what is acceptable of `event` completes."""

@@ -26,9 +26,9 @@ import msgspec
 
 from ...formatters import ParsedRequest, Request, Response
 from ...formatters.base import JSON, JSON_LINES, encode
-from ...formatters.common.encoder import EncoderState
+from ...formatters.common.encoder import Encoder
 from ...model.errors import LmiError, OptionError, RequestError, UserCodeError
-from ...model.events import Event, Failed
+from ...model.events import Failed
 from ...model.log import current
 from ...model.options import Settings
 from .. import calls_custom_handler
@@ -67,15 +67,14 @@ class Frame:
         return Response(self.body, self.status, self.content_type, self.headers, failure)
 
 
-class RelayedReply(EncoderState):
-    """The head of a stream that no engine makes."""
+@dataclass(slots=True, kw_only=True)
+class RelayedReply(Encoder):
+    """The head of a stream that no engine makes; it is fed what ends it early."""
 
-    def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
-        """What ends it early."""
-        if not isinstance(event, Failed):
-            return []
-        self.finished, self.failure = True, event.error
-        return plain_error_line(event.error)
+    begun: bool = True
+
+    def _break_off(self, error: LmiError) -> list[bytes]:
+        return plain_error_line(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ class _Guard:
         feed = self._function(call.reply.feed, f"{type(call.reply).__name__}.feed")
         reply = UserEncoder(call.reply, feed, lambda error: self.refuse(error, payload, request, settings))
         fields = with_former(call.fields, generations, self._name)
-        return ParsedRequest(generations, reply, fields=fields)
+        return ParsedRequest(generations, reply, fields=fields, responses=call.responses)
 
     def _checked(self, generation: object) -> Generation:
         """What would not survive the way to the engine's process must not be sent there: others use it too."""

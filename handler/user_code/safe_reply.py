@@ -13,6 +13,7 @@ from ...formatters.base import ResponseEncoder, line_record
 from ...model.errors import LmiError, UserCodeError
 from ...model.events import Event, Failed
 from ...model.log import current
+from ..response_store import kept_of
 from .loading import shown
 
 __all__ = ["GuardedEncoder", "end_of_stream", "plain_error_line"]
@@ -61,6 +62,11 @@ class GuardedEncoder:
             failure = UserCodeError(f"the output formatter failed: {shown(error)}")
         self._begun = self._begun or bool(records)
         return records if failure is None else records + self._fail(failure, prompt)
+
+    @property
+    def kept(self) -> tuple[str, bytes] | None:
+        """What the encoder inside has to be kept."""
+        return kept_of(self._inner)
 
     def end_of_stream(self, error: LmiError) -> list[bytes]:
         """See `end_of_stream`."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lmi.formatters import NO_ADAPTERS, NotReadyError, ParsedRequest, Request, Response, Route, receive
-from lmi.formatters.common.encoder import EncoderState
+from lmi.formatters.common.encoder import Encoder
 from lmi.handler.user_code.dialect import dialect_of
 from lmi.handler.user_code.pool import Workers
 
@@ -343,7 +343,7 @@ def test_azures_deployment_is_the_endpoint_whatever_the_adapter() -> None:
 def test_a_dialect_of_the_users_names_them_itself() -> None:
     """Its bodies may mean anything by `adapters`; the header goes first all the same."""
 
-    class Never(EncoderState):
+    class Never(Encoder):
         """It is never fed."""
 
         def feed(self, event: Event, prompt: int = 0) -> list[bytes]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
+import time
+from pathlib import Path
+
+import pytest
 
 from lmi.handler.response_store import MemoryStore, response_store
 
 from ..kit.api.options import make_settings
+from ..kit.api.types import Delta, EngineEvent, Failed, Finish, Rendered, Started
+from ..kit.user_code.service import ScriptedService
 
 
 class Clock:
@@ -89,3 +97,38 @@ def test_threads_leave_it_in_order() -> None:
         thread.join()
     store.put("last", b"x" * 50)
     assert [name for name in ("a299", "b299", "c299", "d299", "last") if store.get(name)] == ["last"]
+
+
+END = Delta(0, "Hello", finish=Finish("eos", generated_tokens=1))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("event", [END, Failed("overloaded", "full")])
+def test_a_response_is_kept_before_its_client_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filtered: bool, event: EngineEvent
+) -> None:
+    """By the host: the encoder knows of no store. Only one that has ended well, also behind user code."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    options = {"content_filter": "accepts_all:judge"} if filtered else {}
+    source = {"accepts_all.py": "def judge(text, kind):\n    return None\n"}
+    made = ScriptedService(tmp_path, source, {"response_store": "true", **options})
+    exchange = made.open(b'{"input": "Hi"}')
+    deadline = time.monotonic() + 20
+    while not made.engine.generations:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    made.engine.say(0, *([Rendered("Hi")] if filtered else []), Started(1), event)
+    while not exchange.finished:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    store, body = made.service.responses, json.loads(exchange.take_all())
+    assert store is not None
+    if event is END:
+        kept = store.get(body["id"])
+        assert kept is not None
+        assert json.loads(kept)["response"] == body
+    else:
+        assert body["error"]["message"] == "full"
+        assert isinstance(store, MemoryStore)
+        assert not store._kept
+    made.service.close()

@@ -211,7 +211,7 @@ def test_a_violation_is_found(path: str, source: str, fault: str) -> None:
         ("handler/commands/terminal/drawing.py", "from rich.table import Table"),
         ("model/vllm/request/chat.py", "from .prompt import read"),
         ("model/vllm/request/chat.py", "from . import prompt"),
-        ("handler/service.py", "from ..formatters import DIALECTS\nfrom ..formatters.common.finish import aborted"),
+        ("handler/service.py", "from ..formatters import DIALECTS\nfrom ..formatters.common.encoder import aborted"),
         ("formatters/table.py", "from . import azure, openai"),
     ],
 )

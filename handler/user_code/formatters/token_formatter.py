@@ -14,7 +14,7 @@ from typing import Any
 
 from ....formatters import Response
 from ....formatters.base import JSON, JSON_LINES, ResponseEncoder
-from ....formatters.common.finish import FINISH_REASONS, aborted
+from ....formatters.common.encoder import FINISH_REASONS, aborted
 from ....model.errors import LmiError
 from ....model.events import Delta, Event, Finish, Started, Token
 from ..loading import Function

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lmi.formatters.anthropic.reply import MessageEncoder
 
-from ...kit.answers.anthropic import call, events, joined, reply, whole
+from ...kit.answers.anthropic import REASONING, call, events, joined, reply, whole
 from ...kit.answers.events import end, feed, same_shape
 from ...kit.api.errors import ContextError, GenerationError, OverloadedError
 from ...kit.api.types import CallDelta, Delta, Event, Failed, Finish, FinishReason, Started
@@ -196,6 +196,43 @@ def test_what_an_open_call_adds_comes_before_a_text() -> None:
     assert [block["type"] for block in message["content"]] == ["tool_use", "text", "tool_use"]
 
 
+def test_a_text_after_a_call_is_a_block_of_its_own() -> None:
+    told = (
+        Started(1), Delta(0, "", reasoning="So"), Delta(0, "a"), Delta(0, "", calls=CALL), Delta(0, "\n"),
+        Delta(0, "b", finish=end()),
+    )  # fmt: skip
+    for message in (joined(events(reply(stream=True), *told)), whole(reply(), *told)):
+        assert [block.get("text", block["type"]) for block in message["content"]] == [
+            "thinking",
+            "a",
+            "tool_use",
+            "\nb",
+        ]
+
+
+def test_what_comes_of_a_call_late_is_the_calls() -> None:
+    begun = (CallDelta(0, "a", "look", '{"b": '), CallDelta(1, "c", "leap", "{"))
+    late = (CallDelta(0, arguments="1}"), CallDelta(1, arguments="}"))
+    message = whole(reply(), Started(1), Delta(0, "", calls=begun), Delta(0, "", calls=late, finish=end()))
+    assert [(block["name"], block["input"]) for block in message["content"]] == [("look", {"b": 1}), ("leap", {})]
+
+
+def test_thinking_that_is_omitted_has_a_signature_and_no_text() -> None:
+    """As Anthropic's API has it (its documentation: Extended thinking, Controlling thinking display)."""
+    thinking = {"type": "adaptive", "display": "omitted"}
+    told = (Started(1), Delta(0, "", reasoning="So"), Delta(0, "Hi", reasoning="."), Delta(0, "", finish=end()))
+    streamed, answer = reply(REASONING, stream=True, thinking=thinking), reply(REASONING, thinking=thinking)
+    made = events(streamed, *told)
+    assert [event.get("delta", {}).get("type", event["type"]) for event in made[2:8]] == [
+        "content_block_start", "signature_delta", "content_block_stop",
+        "content_block_start", "text_delta", "content_block_stop",
+    ]  # fmt: skip
+    for message in (joined(made), whole(answer, *told)):
+        block, text = message["content"]
+        assert block == {"type": "thinking", "thinking": "", "signature": message["id"].removeprefix("msg_")}
+        assert text == {"type": "text", "text": "Hi"}
+
+
 @pytest.mark.parametrize(
     ("given", "id"),
     [("chatcmpl-tool-1f", "toolu_1f"), ("call_1", "toolu_call_1"), ("functions.look:0", "toolu_functions.look:0")],
@@ -300,6 +337,23 @@ def test_any_split_gives_the_same_message(
     for message in (whole(reply(), *told), streamed):
         key, expected_key = message["id"].removeprefix("msg_"), expected["id"].removeprefix("msg_")
         assert json.loads(json.dumps(message).replace(key, expected_key)) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from(["reasoning", "text", "call"]), letters), max_size=8), st.booleans())
+def test_blocks_in_any_order_are_the_same_whole_and_streamed(steps: list[tuple[str, str]], shown: bool) -> None:
+    told: list[Event] = [Started(7, 2)]
+    for index, (kind, text) in enumerate(steps):
+        part = CallDelta(index, f"call_{index}", "look", json.dumps({"a": text}))
+        told.append(
+            Delta(0, text * (kind == "text"), reasoning=text * (kind == "reasoning"), calls=(part,) * (kind == "call"))
+        )
+    told.append(Delta(0, "", finish=end()))
+    thinking = {"type": "enabled", "display": "summarized" if shown else "omitted"}
+    body = whole(reply(REASONING, thinking=thinking), *told)
+    streamed = joined(events(reply(REASONING, thinking=thinking, stream=True), *told))
+    key, streamed_key = body["id"].removeprefix("msg_"), streamed["id"].removeprefix("msg_")
+    assert json.loads(json.dumps(streamed).replace(streamed_key, key)) == body
+    assert [block["type"] for block in body["content"]].count("tool_use") == [kind for kind, _ in steps].count("call")
 
 
 @given(st.lists(letters, max_size=8))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lmi.handler.response_store import keep
+
 from ...kit.answers.events import end, feed
 from ...kit.answers.openai import SETTINGS
 from ...kit.answers.responses import asked, conversation
@@ -48,7 +50,11 @@ def store() -> Store:
 
 def answered(store: Store, given: Any, event: Event, /, **fields: Any) -> Any:
     """A response to an input; streamed where the fields say so, of the last event."""
-    record = feed(asked(given, store_=store, **fields).reply, event)[-1]
+    call = asked(given, store_=store, **fields)
+    record = feed(call.reply, event)[-1]
+    # As hosts do (handler/exchange.py).
+    assert call.responses is store
+    keep(call.reply, store)
     found = json.loads(record.decode().partition("data: ")[2] or record)
     return found.get("response", found)
 
@@ -146,7 +152,9 @@ def test_what_one_answered(store: Store) -> None:
 @pytest.mark.parametrize("event", [Failed.of(GenerationError("no")), Delta(0, "a")])
 @pytest.mark.parametrize("stream", [False, True])
 def test_one_that_has_not_ended_well_is_not_kept(store: Store, event: Event, stream: bool) -> None:
-    feed(asked(store_=store, stream=stream).reply, Delta(0, "x"), event)
+    answer = asked(store_=store, stream=stream).reply
+    feed(answer, Delta(0, "x"), event)
+    keep(answer, store)
     assert not store.kept
 
 
