@@ -12,11 +12,7 @@ before the first event is a JSON body with its status, later it is the last even
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from ...model.errors import LmiError
 from ...model.events import CallDelta, Delta, Event, Finish
@@ -135,11 +131,7 @@ class WholeMessage(MessageEncoder):
             return TextBlock(block.text)
         if block.kind == "reasoning":
             return ThinkingBlock(block.text, self.key) if self.shown else ThinkingBlock("", carried(block.text))
-        given: Any = None
-        # What was cut off, or is no object, has no place in an answer: then the input is empty.
-        with suppress(msgspec.DecodeError, RecursionError):
-            given = msgspec.json.decode(block.text)
-        return ToolUseBlock(block.call_id, block.name, given if isinstance(given, dict) else {})
+        return ToolUseBlock(block.call_id, block.name, block.arguments)
 
 
 PING = named_record(b"ping", Ping())

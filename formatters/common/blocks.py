@@ -9,8 +9,11 @@ line breaks around calls: alone between two other blocks it is none. What comes 
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
 
 from ...model.events import CallDelta, Delta
 from .encoder import Encoder
@@ -42,6 +45,14 @@ class Growing:
     def text(self) -> str:
         """All of it so far."""
         return "".join(self.pieces)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of a call, read; what was cut off, or is no object, is an empty one."""
+        given: Any = None
+        with suppress(msgspec.DecodeError, RecursionError):
+            given = msgspec.json.decode(self.text)
+        return given if isinstance(given, dict) else {}
 
 
 B = TypeVar("B", bound=Growing)
