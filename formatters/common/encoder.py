@@ -70,10 +70,16 @@ class Encoder:
     """Of all prompts that have been processed: each counts once."""
     cached_tokens: int = 0
     """How many of them came from the cache."""
-    generated_tokens: int = 0
-    """Of choices that have ended; what best_of discards has been generated too."""
-    reasoning_tokens: int = 0
-    """How many of them belong to reasoning."""
+
+    @property
+    def generated_tokens(self) -> int:
+        """Of choices that have ended; what best_of discards has been generated too."""
+        return sum([finish.generated_tokens + finish.discarded_tokens for finish in self.finishes.values()])
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many of them belong to reasoning."""
+        return sum([finish.reasoning_tokens + finish.discarded_reasoning_tokens for finish in self.finishes.values()])
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:
         """The records that `event` completes."""
@@ -85,8 +91,6 @@ class Encoder:
                 records = self.feed(msgspec.structs.replace(event, finish=None), prompt)
                 return records + self._cut_off()
             self.finishes[prompt * self.n + event.index] = finish
-            self.generated_tokens += finish.generated_tokens + finish.discarded_tokens
-            self.reasoning_tokens += finish.reasoning_tokens + finish.discarded_reasoning_tokens
             records = self._take(event, prompt)
             if self.finished or not self._is_last(finish):
                 return records

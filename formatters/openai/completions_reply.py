@@ -87,7 +87,6 @@ def _cut(prefill: tuple[Token, ...], shape: TextOptions) -> tuple[Token, ...]:
 def _silence(reply: OpenAIEncoder) -> None:
     """Takes the token that was generated because engines cannot do without out of an answer."""
     reply.finishes = dict.fromkeys(reply.finishes, Finish("length"))
-    reply.generated_tokens = reply.reasoning_tokens = 0
 
 
 @dataclass(slots=True)

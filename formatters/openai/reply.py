@@ -63,15 +63,15 @@ class OpenAIEncoder(Encoder):
 
     def usage(self) -> Usage:
         """Of all choices together."""
-        return self._usage(self.generated_tokens)
+        return self._usage(self.generated_tokens, self.reasoning_tokens)
 
-    def _usage(self, generated: int) -> Usage:
+    def _usage(self, generated: int, reasoning: int) -> Usage:
         return Usage(
             self.prompt_tokens,
             generated,
             self.prompt_tokens + generated,
             PromptDetails(self.cached_tokens),
-            CompletionDetails(self.reasoning_tokens),
+            CompletionDetails(reasoning),
         )
 
     def kv_transfer_params(self) -> dict[str, Any] | None:
@@ -90,10 +90,12 @@ class OpenAIEncoder(Encoder):
 class ChunkEncoder(OpenAIEncoder):
     """A stream of chunks, each of one choice; the bytes around the choice are encoded once an answer."""
 
-    open: dict[int, int] = field(default_factory=dict)
-    """How many tokens have come of choices that have not ended; only where each chunk has the usage so far."""
-    open_tokens: int = 0
-    """All of them."""
+    tokens: dict[int, int] = field(default_factory=dict)
+    """How many have come, by choice; only where each chunk has the usage so far, as what follows."""
+    tokens_so_far: int = 0
+    """Of all choices."""
+    reasoning_so_far: int = 0
+    """Of choices that have ended."""
     head: bytes = b""
     tail: bytes = b""
 
@@ -113,10 +115,12 @@ class ChunkEncoder(OpenAIEncoder):
 
     def _usage_so_far(self, choice: int, delta: Delta) -> Usage:
         """The usage while choices are in the making, with a delta of one of them that has all its tokens."""
-        # A sum that is kept, for there may be thousands of choices, each with a chunk in a step.
-        before = self.open.pop(choice, 0)
-        now = 0
-        if delta.finish is None:
-            now = self.open[choice] = before + len(delta.tokens)
-        self.open_tokens += now - before
-        return self._usage(self.generated_tokens + self.open_tokens)
+        # Sums that are kept, for there may be thousands of choices, each with a chunk in a step.
+        before = self.tokens.get(choice, 0)
+        now = before + len(delta.tokens)
+        if (finish := delta.finish) is not None:
+            now = finish.generated_tokens
+            self.reasoning_so_far += finish.reasoning_tokens
+        self.tokens[choice] = now
+        self.tokens_so_far += now - before
+        return self._usage(self.tokens_so_far, self.reasoning_so_far)

@@ -4,6 +4,7 @@ handler, whichever dialect's it is and however its answer ends.
 
 from __future__ import annotations
 
+import json
 import pickle
 import struct
 import subprocess
@@ -15,12 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lmi.formatters import DIALECTS, receive
-from lmi.formatters.base import encode
 from lmi.formatters.common.encoder import Encoder
-from lmi.formatters.responses import reply as responses_reply
 
 from ...kit.answers.events import Told, end
+from ...kit.api.dialects import DIALECTS, receive
 from ...kit.api.options import typed_settings
 from ...kit.api.types import (
     CallDelta,
@@ -96,7 +95,7 @@ def call_of(case: str) -> ParsedRequest:
     settings, path, body = CASES[case]
     path, _, parameter = path.partition("?")
     query = {parameter: "2024-05-01-preview"} if parameter else {}
-    request = Request(encode(body), path=path, query=query, request_id="7")
+    request = Request(json.dumps(body).encode(), path=path, query=query, request_id="7")
     call = receive(request, settings)
     assert isinstance(call, ParsedRequest), call
     return call
@@ -166,7 +165,7 @@ ENDINGS = ("well", "cut off", "at once", "in between")
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_pickled_encoder_gives_the_same_answer_elsewhere(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses_reply, "time", SimpleNamespace(time=lambda: 1.7e9))
+    monkeypatch.setattr("lmi.formatters.responses.reply.time", SimpleNamespace(time=lambda: 1.7e9))
     given: dict[str, Any] = {}
     expected: dict[str, Any] = {}
     for case in CASES:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from lmi.handler.response_store import keep
-
 from ...kit.answers.events import end, feed
 from ...kit.answers.openai import SETTINGS
 from ...kit.answers.responses import asked, conversation
@@ -22,6 +20,7 @@ from ...kit.api.errors import (
     RequestError,
     UnsupportedError,
 )
+from ...kit.api.handler import keep
 from ...kit.api.types import CallDelta, Delta, EngineInfo, Event, Failed, Request, said
 
 

@@ -18,6 +18,7 @@ from lmi.handler.djl.metrics_log import Reporter
 from lmi.handler.djl.rolling_batch import RollingBatch
 from lmi.handler.exchange import Exchange
 from lmi.handler.headers import ATTRIBUTES_HEADER, attributes_of, headers_of, request_id_of
+from lmi.handler.response_store import keep
 from lmi.handler.secure_mode import SecureMode
 from lmi.handler.server import app
 from lmi.handler.server.access import Access, allowed_names
@@ -70,6 +71,7 @@ __all__ = [
     "frames_of_response",
     "headers_of",
     "input_of",
+    "keep",
     "lmi_command",
     "load_extensions",
     "package_model",
