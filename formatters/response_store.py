@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 __all__ = ["ResponseStore"]
@@ -15,12 +16,19 @@ class ResponseStore(Protocol):
         """How much all of them may be together."""
         ...
 
-    def put(self, response_id: str, kept: bytes) -> None:
-        """Keeps a response, and forgets as many of the oldest as there is no room for."""
+    def put(self, response_id: str, kept: bytes, items: Sequence[str] = ()) -> None:
+        """Keeps a response, and forgets as many of the oldest as there is no room for.
+
+        items: the ids of its output.
+        """
         ...
 
     def get(self, response_id: str) -> bytes | None:
         """What was kept; None where there is no such response, or none any more."""
+        ...
+
+    def having(self, item_id: str) -> str | None:
+        """The id of the response whose output has an item."""
         ...
 
     def remove(self, response_id: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..formatters.base import ResponseEncoder
 from ..formatters.response_store import ResponseStore
@@ -24,9 +24,13 @@ def response_store(options: ResponseStoreOptions) -> ResponseStore | None:
     return MemoryStore(options) if options.response_store else None
 
 
-def kept_of(reply: ResponseEncoder) -> tuple[str, bytes] | None:
-    """What an encoder has to be kept, if it knows of such a thing: a response's id, and what is kept of it."""
-    kept: tuple[str, bytes] | None = getattr(reply, "kept", None)
+Kept = tuple[str, bytes, Sequence[str]]
+"""A response's id, what is kept of it, and the ids of its output."""
+
+
+def kept_of(reply: ResponseEncoder) -> Kept | None:
+    """What an encoder has to be kept, if it knows of such a thing."""
+    kept: Kept | None = getattr(reply, "kept", None)
     return kept
 
 
@@ -37,6 +41,9 @@ def keep(reply: ResponseEncoder, store: ResponseStore) -> None:
         store.put(*kept)
 
 
+GONE: tuple[float, None, tuple[str, ...]] = (0.0, None, ())
+
+
 class MemoryStore:
     """A ResponseStore whose bytes, number and time are bounded."""
 
@@ -45,12 +52,14 @@ class MemoryStore:
         self._max_number = options.response_store_max_number
         self._lifetime = options.response_store_expiration
         self._clock = clock
-        self._kept: dict[str, tuple[float, bytes]] = {}
-        """Until when, and what; in the order in which they came, which is that in which they expire."""
+        self._kept: dict[str, tuple[float, bytes, Sequence[str]]] = {}
+        """Until when, what, and the ids of its output; in the order in which they came, and in which they expire."""
+        self._having: dict[str, str] = {}
+        """The responses' ids by those of their output."""
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def put(self, response_id: str, kept: bytes) -> None:
+    def put(self, response_id: str, kept: bytes, items: Sequence[str] = ()) -> None:
         """See ResponseStore. What is larger than all may be is not kept."""
         with self._lock:
             self._forget_expired()
@@ -59,15 +68,22 @@ class MemoryStore:
                 return
             while self._kept and (len(self._kept) >= self._max_number or self._bytes + len(kept) > self.max_bytes):
                 self._forget(next(iter(self._kept)))
-            self._kept[response_id] = (self._clock() + self._lifetime, kept)
+            self._kept[response_id] = (self._clock() + self._lifetime, kept, items)
+            self._having.update(dict.fromkeys(items, response_id))
             self._bytes += len(kept)
 
     def get(self, response_id: str) -> bytes | None:
         """See ResponseStore."""
         with self._lock:
             self._forget_expired()
-            _, kept = self._kept.get(response_id, (0.0, None))
+            _, kept, _ = self._kept.get(response_id, GONE)
             return kept
+
+    def having(self, item_id: str) -> str | None:
+        """See ResponseStore."""
+        with self._lock:
+            self._forget_expired()
+            return self._having.get(item_id)
 
     def remove(self, response_id: str) -> bool:
         """See ResponseStore."""
@@ -78,12 +94,14 @@ class MemoryStore:
     def _forget_expired(self) -> None:
         now = self._clock()
         while self._kept:
-            response_id, (expires, _) = next(iter(self._kept.items()))
+            response_id, (expires, _, _) = next(iter(self._kept.items()))
             if expires > now:
                 return
             self._forget(response_id)
 
     def _forget(self, response_id: str) -> bool:
-        _, kept = self._kept.pop(response_id, (0.0, None))
+        _, kept, items = self._kept.pop(response_id, GONE)
         self._bytes -= len(kept or b"")
+        for item_id in items:
+            self._having.pop(item_id, None)
         return kept is not None

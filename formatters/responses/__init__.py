@@ -2,6 +2,7 @@
 
     POST /v1/responses                     a response, whole or as a stream of named events
     GET, DELETE /v1/responses/{id} ...     one that is kept (stored.py)
+    POST /v1/responses/input_tokens        how many tokens its prompt would have (counting.py)
     POST /invocations                      as /v1/responses where the body has an `input` of a text or of items, and the
                                            model generates
 
@@ -23,10 +24,21 @@ from ...model.errors import LmiError
 from ...model.options import Settings
 from ..base import SSE, Dialect, ParsedRequest, Payload, Request, Response, Route, own_response
 from ..openai.reply import error_response
-from .openapi import CREATE, DELETE, RETRIEVE
+from .counting import COUNT_PATH, parse_count
+from .openapi import COUNT, CREATE, DELETE, ITEMS, NOT_SERVED, RETRIEVE
 from .reply import WholeResponse
 from .request import read_request
-from .stored import STORED_PATH, delete, retrieve
+from .stored import (
+    CANCEL_PATH,
+    COMPACT_PATH,
+    ITEMS_PATH,
+    STORED_PATH,
+    cancel,
+    compact,
+    delete,
+    input_items,
+    retrieve,
+)
 from .stream import StreamedResponse
 
 __all__ = ["DIALECT", "matches", "parse", "refuse"]
@@ -36,8 +48,12 @@ PATH = "/v1/responses"
 
 ROUTES: tuple[Route, ...] = (
     Route(PATH, described=CREATE),
+    Route(COUNT_PATH, described=COUNT),
     Route(STORED_PATH, ("GET",), page=retrieve, described=RETRIEVE),
     Route(STORED_PATH, ("DELETE",), page=delete, described=DELETE),
+    Route(ITEMS_PATH, ("GET",), page=input_items, described=ITEMS),
+    Route(CANCEL_PATH, page=cancel, described=NOT_SERVED),
+    Route(COMPACT_PATH, page=compact, described=NOT_SERVED),
 )
 OPENAPI = (CREATE,)
 
@@ -55,6 +71,8 @@ def matches(payload: Payload, request: Request, settings: Settings) -> bool:
 
 def parse(payload: Payload, request: Request, settings: Settings) -> ParsedRequest:
     """One generation of a conversation; raises RequestError."""
+    if request.path == COUNT_PATH:
+        return parse_count(payload, request, settings)
     generation, options, fields = read_request(payload, request, settings)
     if generation.stream:
         reply: WholeResponse = StreamedResponse(options=options, content_type=SSE)

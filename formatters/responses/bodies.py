@@ -87,13 +87,14 @@ class CustomCall(msgspec.Struct, frozen=True, kw_only=True, tag="custom_tool_cal
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning", tag_field="type"):
-    """What the model thinks. It is not summed up, and not encrypted."""
+    """What the model thinks. It is not summed up."""
 
     id: str
     status: ItemStatus
     summary: list[Any] = []
     content: list[ReasoningText] = []
-    encrypted_content: None = None
+    encrypted_content: str | None = None
+    """It again, where the request includes it (conversation/carried.py)."""
 
 
 Item = OutputMessage | FunctionCall | CustomCall | Reasoning

@@ -24,6 +24,7 @@ from ..openai.parameters import CHAT_ROWS, TOP_LOGPROBS
 from .bodies import ReasoningOptions
 
 __all__ = [
+    "CARRIED",
     "FORMS",
     "FORMS_SCHEMA",
     "LOGPROBS",
@@ -35,10 +36,11 @@ __all__ = [
 ]
 
 LOGPROBS = "message.output_text.logprobs"
+CARRIED = "reasoning.encrypted_content"
 INCLUDED = (
     LOGPROBS,
-    # What there is none of: no tools of the server's, and reasoning is not encrypted.
-    "reasoning.encrypted_content",
+    CARRIED,
+    # What there is none of: no tools of the server's.
     "message.input_image.image_url",
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
@@ -64,7 +66,7 @@ class Included:
     @property
     def description(self) -> str:
         """In words."""
-        return f'a list; "{LOGPROBS}" has an effect'
+        return f'a list; "{LOGPROBS}" and "{CARRIED}" have an effect'
 
     def read(self, name: str, given: Any) -> list[str]:
         if not isinstance(given, list):

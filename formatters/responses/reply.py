@@ -17,6 +17,7 @@ from ...model.errors import LmiError
 from ...model.events import CallDelta, Delta
 from ..base import Response, encode
 from ..common.blocks import BlockEncoder, BlockKind, Growing
+from ..conversation.carried import carried
 from ..openai.bodies import TokenLogprob
 from ..openai.logprobs import ShownTokens, chat_entries
 from ..openai.reply import FINISH_WORDS, error_response
@@ -46,6 +47,8 @@ class ResponseOptions:
     body: ResponseBody
     """As it is before there is any output."""
     logprobs: bool = False
+    carries: bool = False
+    """Whether reasoning has `encrypted_content`, with which a client that keeps nothing here sends it back."""
     answered: bytes | None = None
     """Where the response is to be kept, the items that it answers, as JSON."""
     offers: Mapping[str, ClientTool] = field(default_factory=dict[str, ClientTool])
@@ -58,6 +61,8 @@ class GrowingItem(Growing):
 
     id: str = ""
     namespace: str | None = None
+    carries: bool = False
+    """Whether it has `encrypted_content`, of reasoning."""
     input: CustomInput | None = None
     """What reads a custom tool's input from its arguments."""
     entries: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
@@ -69,7 +74,8 @@ class GrowingItem(Growing):
             return self._call("" if begun else self.text)
         if self.kind == "reasoning":
             content = [] if begun else [ReasoningText(self.text)]
-            return Reasoning(id=self.id, status=self.status, content=content)
+            encrypted = carried(self.text) if self.carries and not begun else None
+            return Reasoning(id=self.id, status=self.status, content=content, encrypted_content=encrypted)
         return OutputMessage(id=self.id, status=self.status, content=[] if begun else [self.output_text()])
 
     def _call(self, text: str) -> Item:
@@ -96,8 +102,8 @@ class WholeResponse(BlockEncoder[GrowingItem]):
     shown: ShownTokens = field(default_factory=ShownTokens)
     pending: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
     """Entries that no message has yet."""
-    kept: tuple[str, bytes] | None = None
-    """At the end of a response that is to be kept its id and what is kept of it (response_store.py)."""
+    kept: tuple[str, bytes, tuple[str, ...]] | None = None
+    """At the end of a response that is to be kept: its id, what is kept of it, and the ids of its output."""
 
     def __post_init__(self) -> None:
         self.text_ends_last = self.options.logprobs
@@ -111,7 +117,8 @@ class WholeResponse(BlockEncoder[GrowingItem]):
         index = len(self.blocks)
         item_id = self._derived_id(str(index))
         if call is None:
-            return GrowingItem(kind, index, id=("rs_" if kind == "reasoning" else "msg_") + item_id)
+            prefix = "rs_" if kind == "reasoning" else "msg_"
+            return GrowingItem(kind, index, id=prefix + item_id, carries=self.options.carries)
         call_id, name = call.id or "call_" + self._derived_id(f"call {index}"), call.name or ""
         offer = self.options.offers.get(name)
         if offer is None:
@@ -144,7 +151,8 @@ class WholeResponse(BlockEncoder[GrowingItem]):
         body = self._body()
         encoded = encode(body)
         if self.options.answered is not None:
-            self.kept = body.id, encode(Stored(msgspec.Raw(encoded), msgspec.Raw(self.options.answered)))
+            stored = encode(Stored(msgspec.Raw(encoded), msgspec.Raw(self.options.answered)))
+            self.kept = body.id, stored, tuple(item.id for item in self.blocks)
         return records + self._ended(body, encoded)
 
     def _complete(self, records: list[bytes], *, whole: bool) -> None:

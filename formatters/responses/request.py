@@ -27,9 +27,9 @@ from ..conversation.template_arguments import read_template_arguments, think
 from ..openai.parameters import read_streaming, sampling_of
 from .bodies import ReasoningOptions, ResponseBody
 from .items import add_items, additional_tools
-from .parameters import LOGPROBS, TABLE, read_fields, read_format, read_reasoning
+from .parameters import CARRIED, LOGPROBS, TABLE, read_fields, read_format, read_reasoning
 from .reply import ResponseOptions
-from .stored import answered_items, previous_items
+from .stored import answered_items, previous_items, with_references
 from .tools import ResponseTools, read_tools
 
 __all__ = ["read_request"]
@@ -56,17 +56,18 @@ def read_request(
     streams = read_streaming(values, settings).streams
     previous = previous_items(values.get("previous_response_id"), request.responses)
     given = _input(payload)
-    further = (*additional_tools(previous, "previous_response_id"), *additional_tools(given, "input"))
+    referred = with_references(given, request.responses)
+    further = (*additional_tools(previous, "previous_response_id"), *additional_tools(referred, "input"))
     tools = read_tools(payload, settings, further)
     builder = Builder("input")
     if (instructions := values.get("instructions")) is not None:
         builder.say("system", instructions)
     if previous:
         add_items(builder, previous, "previous_response_id", tools.name, settings)
-    add_items(builder, given, "input", tools.name, settings)
+    add_items(builder, referred, "input", tools.name, settings)
     guide, text = read_format(payload.get("text"), settings)
     reasoning = read_reasoning(payload.get("reasoning"), settings)
-    answered = answered_items(values.get("store"), previous, given, request.responses)
+    answered = answered_items(values.get("store"), previous, referred, request.responses)
     logprobs = _logprobs(values)
     sampling = sampling_of(
         values,
@@ -88,7 +89,11 @@ def read_request(
     )
     body = _begun(values, tools, text, reasoning, answered, settings)
     fields = ClientFields(PATHS, builder.fields | tools.used.own | guide.own)
-    return generation, ResponseOptions(body, logprobs is not None, answered, tools.tools), fields
+    return (
+        generation,
+        ResponseOptions(body, logprobs is not None, CARRIED in values.get("include", ()), answered, tools.tools),
+        fields,
+    )
 
 
 def _input(payload: Payload) -> Any:

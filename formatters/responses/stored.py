@@ -4,6 +4,7 @@
     GET    /v1/responses/{id}                        the response as it was
     GET    /v1/responses/{id}/input_items            what it answered
     DELETE /v1/responses/{id}
+    POST   /v1/responses/{id}/cancel, /compact       refused by name
 
 Each is kept with all that led to it, so that it does not need those before it: they may be gone. Without the option
 nothing is kept, which the response says (`store: false`), and what needs one that is kept is refused by name.
@@ -19,21 +20,32 @@ from ...model.engine import EngineInfo
 from ...model.errors import NotFoundError, ParameterError, PreviousResponseError, UnsupportedError
 from ...model.options import Settings
 from ..base import Request, Response, encode, variable_part
+from ..common.kinds import Filled
 from ..response_store import ResponseStore
 from .bodies import Stored
 from .items import listed
 
 __all__ = [
+    "CANCEL_PATH",
+    "COMPACT_PATH",
+    "ITEMS_PATH",
     "STORED_PATH",
     "Deleted",
     "ItemList",
     "answered_items",
+    "cancel",
+    "compact",
     "delete",
+    "input_items",
     "previous_items",
     "retrieve",
+    "with_references",
 ]
 
 STORED_PATH = "/v1/responses/{id}"
+ITEMS_PATH = f"{STORED_PATH}/input_items"
+CANCEL_PATH = f"{STORED_PATH}/cancel"
+COMPACT_PATH = "/v1/responses/compact"
 OPTION = "option.response_store=true"
 _decode = msgspec.json.Decoder(Stored).decode
 
@@ -76,6 +88,57 @@ def previous_items(response_id: str | None, store: ResponseStore | None) -> list
     return [*_items(stored), *msgspec.json.decode(stored.response)["output"]]
 
 
+def with_references(given: Any, store: ResponseStore | None) -> Any:
+    """An input whose item references are the items that they name; raises RequestError."""
+    if not isinstance(given, list):
+        return given
+    kept = _KeptItems(store)
+    return [
+        kept.item(one.get("id"), f"input[{index}]")
+        if isinstance(one, dict) and one.get("type") == "item_reference"
+        else one
+        for index, one in enumerate(given)
+    ]
+
+
+class _KeptItems:
+    """Items of responses that are kept; of a response that has several of an input it is read once."""
+
+    def __init__(self, store: ResponseStore | None) -> None:
+        self._store = store
+        self._read: dict[str, dict[str, dict[str, Any]]] = {}
+        """Items by their ids, by the responses'."""
+        self._bytes = 0
+
+    def item(self, item_id: Any, place: str) -> dict[str, Any]:
+        """The item; raises RequestError."""
+        Filled().read(f"{place}.id", item_id)
+        if self._store is None:
+            told = (
+                f"not supported, responses are not kept here ({OPTION} is not set): send the item itself, as clients do"
+            )
+            raise UnsupportedError(f"{place}.type: 'item_reference' is {told} with store: false", f"{place}.type")
+        response_id = self._store.having(item_id)
+        items = {} if response_id is None else self._items_of(response_id, self._store, place)
+        if item_id not in items:
+            raise NotFoundError(f"{place}.id: Item with id {item_id[:128]!r} not found.", f"{place}.id")
+        return items[item_id]
+
+    def _items_of(self, response_id: str, store: ResponseStore, place: str) -> dict[str, dict[str, Any]]:
+        if response_id not in self._read:
+            kept = store.get(response_id) or b""
+            self._bytes += len(kept)
+            if self._bytes > REFERRED:
+                raise ParameterError(f"{place}: expected references to responses of {REFERRED} bytes at most", place)
+            output = msgspec.json.decode(_decode(kept).response)["output"] if kept else []
+            self._read[response_id] = {one["id"]: one for one in output}
+        return self._read[response_id]
+
+
+REFERRED = 1 << 26
+"""Bytes that are looked through for the items of one request: each response is kept with all that led to it."""
+
+
 def _items(stored: Stored) -> list[dict[str, Any]]:
     return msgspec.json.decode(stored.input, type=list[dict[str, Any]])
 
@@ -111,14 +174,21 @@ class ItemList(msgspec.Struct, frozen=True):
 
 
 def retrieve(request: Request, settings: Settings, info: EngineInfo) -> Response:
-    """A response that is kept, or what it answered; raises RequestError."""
-    response_id, slash, what = variable_part(STORED_PATH, request.path).partition("/")
-    stored = _found(request.responses, response_id)
-    if slash:
-        return _input_items(stored, what, request)
+    """A response that is kept; raises RequestError."""
+    stored = _found(request.responses, variable_part(STORED_PATH, request.path))
     if request.query.get("stream") == "true":
         raise UnsupportedError("stream: a response that is kept is sent whole", "stream")
     return Response(bytes(stored.response))
+
+
+def cancel(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """Raises UnsupportedError: a response that runs ends when its client leaves."""
+    raise UnsupportedError("cancel: not supported, no response runs in the background", "cancel")
+
+
+def compact(request: Request, settings: Settings, info: EngineInfo) -> Response:
+    """Raises UnsupportedError."""
+    raise UnsupportedError("compact: not supported, send a summary of your own as a message", "compact")
 
 
 def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:
@@ -129,11 +199,9 @@ def delete(request: Request, settings: Settings, info: EngineInfo) -> Response:
     return Response(encode(Deleted(response_id)))
 
 
-def _input_items(stored: Stored, what: str, request: Request) -> Response:
+def input_items(request: Request, settings: Settings, info: EngineInfo) -> Response:
     """What a response answered, the latest first unless `order=asc`; raises NotFoundError."""
-    if what != "input_items":
-        raise NotFoundError.of("path", request.path, f"{STORED_PATH} or {STORED_PATH}/input_items")
-    items = _items(stored)
+    items = _items(_found(request.responses, variable_part(ITEMS_PATH, request.path)))
     if request.query.get("order", "desc") != "asc":
         items = items[::-1]
     ids = [item["id"] for item in items]

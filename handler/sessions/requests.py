@@ -31,7 +31,7 @@ from ...model.errors import GenerationError, LmiError, OptionError, SessionError
 from ...model.events import Event
 from ...model.options import Settings
 from .. import file_lock
-from ..response_store import kept_of
+from ..response_store import Kept, kept_of
 from ..user_code.custom_handler import Relayed
 from ..user_code.deferred import Prepared
 from ..user_code.pool import Workers
@@ -275,7 +275,7 @@ class _WithHeaders:
         return self.inner.finished
 
     @property
-    def kept(self) -> tuple[str, bytes] | None:
+    def kept(self) -> Kept | None:
         return kept_of(self.inner)
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:

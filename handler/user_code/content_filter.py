@@ -40,7 +40,7 @@ from ...model.errors import ContentFilterError, LmiError, OptionError, UserCodeE
 from ...model.events import CallDelta, Delta, Event, Failed, Finish, Started, Token, TopToken
 from ...model.generation import Generation
 from ...model.log import content_is_shown, current
-from ..response_store import kept_of
+from ..response_store import Kept, kept_of
 from .loading import Function
 from .pool import Workers
 from .safe_reply import end_of_stream
@@ -185,7 +185,7 @@ class FilteredEncoder:
         return self._inner.finished
 
     @property
-    def kept(self) -> tuple[str, bytes] | None:
+    def kept(self) -> Kept | None:
         return kept_of(self._inner)
 
     def feed(self, event: Event, prompt: int = 0) -> list[bytes]:

@@ -13,7 +13,7 @@ from ...formatters.base import ResponseEncoder, line_record
 from ...model.errors import LmiError, UserCodeError
 from ...model.events import Event, Failed
 from ...model.log import current
-from ..response_store import kept_of
+from ..response_store import Kept, kept_of
 from .loading import shown
 
 __all__ = ["GuardedEncoder", "end_of_stream", "plain_error_line"]
@@ -64,7 +64,7 @@ class GuardedEncoder:
         return records if failure is None else records + self._fail(failure, prompt)
 
     @property
-    def kept(self) -> tuple[str, bytes] | None:
+    def kept(self) -> Kept | None:
         """What the encoder inside has to be kept."""
         return kept_of(self._inner)
 
