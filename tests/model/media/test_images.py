@@ -12,7 +12,7 @@ from lmi.model.media import images
 from lmi.model.media.images import Budget, Image, check_image, data_url_bytes, image_parts
 
 from ...kit.api.engine import MediaError, RequestPreparer
-from ...kit.api.errors import LmiError, ParameterError, PayloadError, RequestError, UnsupportedError
+from ...kit.api.errors import LmiError, ParameterError, UnsupportedError
 from ...kit.api.options import ImageRules
 from ...kit.api.types import Conversation, EngineInfo, EngineStats, Event, Generation, Prompt, Sampling
 from ...kit.models.pictures import Site, bomb, data_url, png, serving
